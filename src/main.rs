@@ -1,0 +1,2 @@
+//! The `konverge` binary.
+fn main() {}
