@@ -1,1 +1,30 @@
-//! Konverge.
+//! Konverge: the CI agent of a Konfig monorepo.
+//!
+//! The rooms, in the way of a change; `ARCHITECTURE.md` is the map with the allowed directions.
+//!
+//! ```text
+//! git ─► konfig ─► affected ─► kcl ─► spec ─► engine ─► runtime ─► state ─► report ─► github
+//! ```
+
+pub mod affected;
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod git;
+pub mod github;
+pub mod kcl;
+pub mod konfig;
+pub mod model;
+pub mod notify;
+pub mod ops;
+pub mod policy;
+pub mod process;
+pub mod report;
+pub mod retry;
+pub mod runtime;
+pub mod secrets;
+pub mod spec;
+pub mod state;
+pub mod store;
+pub mod yaml;

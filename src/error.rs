@@ -1,0 +1,202 @@
+//! One error at the top: every room's own error becomes a [`Failure`] when it leaves the room.
+//!
+//! A failure always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What went wrong, in a word that scripts can match on; also decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The command line is wrong (exit code 64).
+    Usage,
+    /// `konverge.yaml` or the environment is wrong.
+    Config,
+    /// The git repository, a revision or an object in it.
+    Git,
+    /// The monorepo's layout: `kcl.mod`, `project.yaml`, `stack.yaml`, settings.
+    Layout,
+    /// KCL refused the code, or the core could not be run.
+    Kcl,
+    /// The compiled Spec is malformed, refers to nothing, or has a cycle.
+    Spec,
+    /// A cluster could not be reached or refused a request.
+    Kubernetes,
+    /// Terraform or a provider of it.
+    Terraform,
+    /// The object store could not be reached or refused a request.
+    Store,
+    /// A state document is damaged, foreign or of an unknown version.
+    State,
+    /// Somebody else holds the stack's lease (exit code 4).
+    LeaseHeld,
+    /// The plan holds something that nobody reviewed (exit code 3).
+    Unreviewed,
+    /// A guardrail forbids it (exit code 3).
+    Policy,
+    /// GitHub's API or the runner's environment.
+    Github,
+    /// A secret could not be resolved, or would have been exposed.
+    Secret,
+    /// Interrupted by a signal (exit code 130).
+    Interrupted,
+    /// A fault of Konverge itself.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The process exit code of contracts, section Commands.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Usage => 64,
+            Self::Unreviewed | Self::Policy => 3,
+            Self::LeaseHeld => 4,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
+}
+
+/// A place in a file: path relative to the repository where there is one; line and column from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Location {
+    /// The file.
+    pub file: String,
+    /// Line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+            if let Some(column) = self.column {
+                write!(f, ":{column}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error on its way to a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind, which decides the exit code.
+    pub kind: ErrorKind,
+    /// One sentence: what failed and why.
+    pub message: String,
+    /// Where, if there is a place.
+    pub location: Option<Location>,
+    /// What to do next; commands to type stand in backticks.
+    pub hints: Vec<String>,
+}
+
+impl Failure {
+    /// A failure with neither place nor hints yet.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            location: None,
+            hints: Vec::new(),
+        }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Sets the place.
+    #[must_use]
+    pub fn at(mut self, file: impl Into<String>, line: Option<u32>, column: Option<u32>) -> Self {
+        self.location = Some(Location {
+            file: file.into(),
+            line,
+            column,
+        });
+        self
+    }
+
+    /// Puts words before the message: `context: message`.
+    #[must_use]
+    pub fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// The JSON form of contracts: `{"kind","message","file","line","column","hints"}`.
+    pub fn body(&self) -> ErrorBody {
+        let location = self.location.as_ref();
+        ErrorBody {
+            kind: self.kind,
+            message: self.message.clone(),
+            file: location.map(|l| l.file.clone()),
+            line: location.and_then(|l| l.line),
+            column: location.and_then(|l| l.column),
+            hints: self.hints.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What stands under `error` in JSON output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    /// See [`ErrorKind`].
+    pub kind: ErrorKind,
+    /// One sentence.
+    pub message: String,
+    /// The file, if there is a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Column from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// What to do next.
+    pub hints: Vec<String>,
+}
+
+/// The outermost object of an error in JSON mode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorDocument {
+    /// The error.
+    pub error: ErrorBody,
+}
+
+/// The causes of an error, outermost first, joined by `: ` without repeating what a parent already printed.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
+}

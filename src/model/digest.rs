@@ -1,0 +1,185 @@
+//! [`Digest`]: a BLAKE3 hash over meaning (canonical JSON, sorted parts), never over the bytes of a text that may be
+//! laid out in several ways.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// 256 bits of BLAKE3, written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of a sequence of bytes; use [`DigestBuilder`] for several parts.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The digest of a JSON value by meaning: keys sorted, no white space; list order matters, `1` and `1.0` differ.
+    pub fn of_json(value: &Value) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        write_canonical(value, &mut |bytes| {
+            hasher.update(bytes);
+        });
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    /// The digest of a set: the order in which the parts are given does not matter.
+    pub fn of_set(parts: impl IntoIterator<Item = Digest>) -> Self {
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_unstable();
+        let mut hasher = blake3::Hasher::new();
+        for part in &parts {
+            hasher.update(&part.0);
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    /// The raw 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The first 12 hexadecimal digits, for people.
+    pub fn short(&self) -> String {
+        self.to_string()[..12].to_owned()
+    }
+}
+
+/// Builds a digest of several parts; each part is prefixed by its length, so that no two lists of parts collide.
+#[derive(Default)]
+pub struct DigestBuilder(blake3::Hasher);
+
+impl DigestBuilder {
+    /// Starts with a word that keeps digests of different things apart.
+    pub fn new(domain: &str) -> Self {
+        let mut builder = Self::default();
+        builder.part(domain.as_bytes());
+        builder
+    }
+
+    /// Adds a part.
+    pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// The digest of all parts so far.
+    pub fn finish(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
+    }
+}
+
+/// The canonical JSON text of a value: keys sorted by code point, no white space.
+pub fn canonical_json(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    write_canonical(value, &mut |part| bytes.extend_from_slice(part));
+    String::from_utf8(bytes).expect("serde_json writes UTF-8")
+}
+
+fn write_canonical(value: &Value, sink: &mut dyn FnMut(&[u8])) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.keys().collect();
+            keys.sort_unstable();
+            sink(b"{");
+            for (index, key) in keys.into_iter().enumerate() {
+                if index > 0 {
+                    sink(b",");
+                }
+                sink(Value::String(key.clone()).to_string().as_bytes());
+                sink(b":");
+                write_canonical(&map[key.as_str()], sink);
+            }
+            sink(b"}");
+        }
+        Value::Array(items) => {
+            sink(b"[");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    sink(b",");
+                }
+                write_canonical(item, sink);
+            }
+            sink(b"]");
+        }
+        scalar => sink(scalar.to_string().as_bytes()),
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text was not 64 hexadecimal digits.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a digest (64 hexadecimal digits)")]
+pub struct InvalidDigest(String);
+
+impl FromStr for Digest {
+    type Err = InvalidDigest;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        blake3::Hash::from_hex(text)
+            .map(|hash| Self(*hash.as_bytes()))
+            .map_err(|_| InvalidDigest(text.to_owned()))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn key_order_does_not_matter_but_list_order_does() {
+        assert_eq!(
+            Digest::of_json(&json!({"a": 1, "b": 2})),
+            Digest::of_json(&json!({"b": 2, "a": 1}))
+        );
+        assert_ne!(Digest::of_json(&json!([1, 2])), Digest::of_json(&json!([2, 1])));
+        assert_ne!(Digest::of_json(&json!("1")), Digest::of_json(&json!(1)));
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        let digest = |parts: &[&str]| {
+            let mut builder = DigestBuilder::new("test");
+            for part in parts {
+                builder.part(part.as_bytes());
+            }
+            builder.finish()
+        };
+        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
+    }
+
+    #[test]
+    fn text_form_round_trips() {
+        let digest = Digest::of_bytes(b"x");
+        assert_eq!(digest.to_string().parse::<Digest>().ok(), Some(digest));
+    }
+}

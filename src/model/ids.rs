@@ -1,0 +1,241 @@
+//! Names that identify things: stacks, resources, clusters, commits. Each is checked once, where it is made.
+
+use std::{borrow::Borrow, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A name that breaks the rules of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {what}: {why}")]
+pub struct InvalidId {
+    /// What it should have been.
+    pub what: &'static str,
+    /// What was given, with control characters escaped.
+    pub text: String,
+    /// The rule it breaks.
+    pub why: &'static str,
+}
+
+fn invalid(what: &'static str, text: &str, why: &'static str) -> InvalidId {
+    InvalidId {
+        what,
+        text: text.escape_debug().to_string(),
+        why,
+    }
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                $check(&text)?;
+                Ok(Self(text))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                text.to_owned().try_into()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// A stack's identity, `[tenant/]<project>/<stack>`: unique in the repository. Its folder is only where it lies.
+    StackId,
+    check_stack
+);
+text_id!(
+    /// A resource's id in its Spec, in Kusion's form: `apiVersion:Kind[:namespace]:name` for Kubernetes,
+    /// `providerNamespace:providerName:type:name` for Terraform.
+    ResourceId,
+    check_resource
+);
+text_id!(
+    /// The name of a cluster as `konverge.yaml` defines it under `clusters`.
+    ClusterName,
+    check_cluster
+);
+text_id!(
+    /// A commit's full id: 40 lower-case hexadecimal digits.
+    CommitId,
+    check_commit
+);
+
+impl StackId {
+    /// Puts an identity together from its parts.
+    ///
+    /// # Errors
+    /// A part that is empty, `.`, `..`, or holds a slash, white space or a control character.
+    pub fn new(tenant: Option<&str>, project: &str, stack: &str) -> Result<Self, InvalidId> {
+        let parts = tenant.into_iter().chain([project, stack]);
+        for part in parts.clone() {
+            if part.contains('/') {
+                return Err(invalid("stack identity", part, "a part must not hold a slash"));
+            }
+        }
+        parts.collect::<Vec<_>>().join("/").try_into()
+    }
+
+    /// The tenant, if the project has one.
+    pub fn tenant(&self) -> Option<&str> {
+        let mut parts = self.0.rsplitn(3, '/');
+        parts.nth(2)
+    }
+
+    /// The project's name.
+    pub fn project(&self) -> &str {
+        self.0.rsplit('/').nth(1).expect("checked: two or three parts")
+    }
+
+    /// The stack's own name.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().expect("checked: two or three parts")
+    }
+}
+
+impl CommitId {
+    /// The first seven digits, for people.
+    pub fn short(&self) -> &str {
+        &self.0[..7]
+    }
+}
+
+fn check_stack(text: &str) -> Result<(), InvalidId> {
+    const WHAT: &str = "stack identity";
+    let parts: Vec<_> = text.split('/').collect();
+    if !(2..=3).contains(&parts.len()) {
+        return Err(invalid(WHAT, text, "it has the form [tenant/]<project>/<stack>"));
+    }
+    for part in parts {
+        if part.is_empty() || part == "." || part == ".." {
+            return Err(invalid(WHAT, text, "no part may be empty, `.` or `..`"));
+        }
+        if part
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+        {
+            return Err(invalid(
+                WHAT,
+                text,
+                "no part may hold white space, control characters or a backslash",
+            ));
+        }
+        if part.len() > 200 {
+            return Err(invalid(WHAT, text, "no part may be longer than 200 bytes"));
+        }
+    }
+    Ok(())
+}
+
+fn check_resource(text: &str) -> Result<(), InvalidId> {
+    if text.is_empty() || text.len() > 1024 {
+        return Err(invalid("resource id", text, "it must have 1 to 1024 bytes"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(invalid(
+            "resource id",
+            text,
+            "it must not hold control characters",
+        ));
+    }
+    Ok(())
+}
+
+fn check_cluster(text: &str) -> Result<(), InvalidId> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > 63 || !text.chars().all(allowed) || text.starts_with('.') {
+        return Err(invalid(
+            "cluster name",
+            text,
+            "1 to 63 letters, digits, `-`, `_`, `.`, not starting with `.`",
+        ));
+    }
+    Ok(())
+}
+
+fn check_commit(text: &str) -> Result<(), InvalidId> {
+    if text.len() != 40
+        || !text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
+        return Err(invalid(
+            "commit id",
+            text,
+            "it has 40 lower-case hexadecimal digits",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn stack_identity_has_its_parts() {
+        let plain: StackId = "shop/prod".parse().unwrap();
+        assert_eq!(
+            (plain.tenant(), plain.project(), plain.name()),
+            (None, "shop", "prod")
+        );
+        let tenant = StackId::new(Some("acme"), "shop", "prod").unwrap();
+        assert_eq!(
+            (tenant.tenant(), tenant.project(), tenant.name()),
+            (Some("acme"), "shop", "prod")
+        );
+    }
+
+    #[test]
+    fn hostile_identities_are_refused() {
+        for bad in [
+            "", "a", "a/../b", "/a/b", "a/b/c/d", "a/b\n", "a/ b", "a/b\\c", "a//b",
+        ] {
+            assert!(bad.parse::<StackId>().is_err(), "{bad:?}");
+        }
+        assert!(StackId::new(None, "a/b", "c").is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! The plain data that flows from room to room: no I/O, no async, serialisable, versioned where it leaves the process.
+//!
+//! Read in the order of a change: [`source`] (files of a revision) → [`stack`] → [`affected`] → [`spec`] → [`plan`] →
+//! [`review`] → [`state`] → [`outcome`].
+
+pub mod affected;
+pub mod digest;
+pub mod event;
+pub mod ids;
+pub mod outcome;
+pub mod path;
+pub mod plan;
+pub mod review;
+pub mod source;
+pub mod spec;
+pub mod stack;
+pub mod state;
+pub mod value;
+
+pub use digest::Digest;
+pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
+pub use path::RepoPath;

@@ -1,0 +1,146 @@
+//! [`RepoPath`]: a path inside the repository, with `/`, without `.` or `..`, relative to its root.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A normalised path relative to the repository's root; the root itself is the empty path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RepoPath(String);
+
+impl RepoPath {
+    /// The repository's root.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Normalises a path that is relative to the root: resolves `.` and `..`, drops double and trailing slashes.
+    /// `None` if it leaves the repository or is absolute.
+    pub fn normalise(path: &str) -> Option<Self> {
+        if path.starts_with('/') {
+            return None;
+        }
+        Self::root().join(path)
+    }
+
+    /// Joins a relative path and normalises it; `None` if the result leaves the repository or `path` is absolute.
+    pub fn join(&self, path: &str) -> Option<Self> {
+        if path.starts_with('/') {
+            return None;
+        }
+        let mut parts: Vec<&str> = self.0.split('/').filter(|p| !p.is_empty()).collect();
+        for part in path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop()?;
+                }
+                name => parts.push(name),
+            }
+        }
+        Some(Self(parts.join("/")))
+    }
+
+    /// The path one folder deeper; `name` is one component as git stores it.
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}/{name}", self.0))
+        }
+    }
+
+    /// The folder that holds this path; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(
+            self.0
+                .rsplit_once('/')
+                .map_or_else(Self::root, |(parent, _)| Self(parent.to_owned())),
+        )
+    }
+
+    /// This folder and all above it, the nearest first, the root last.
+    pub fn ancestors(&self) -> impl Iterator<Item = RepoPath> + use<> {
+        std::iter::successors(Some(self.clone()), RepoPath::parent)
+    }
+
+    /// The last component; empty for the root.
+    pub fn file_name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this path is `folder` or lies below it.
+    pub fn is_within(&self, folder: &RepoPath) -> bool {
+        folder.0.is_empty()
+            || self.0 == folder.0
+            || (self.0.starts_with(&folder.0) && self.0.as_bytes().get(folder.0.len()) == Some(&b'/'))
+    }
+
+    /// The text, `""` for the root.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for RepoPath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<std::path::Path> for RepoPath {
+    fn as_ref(&self) -> &std::path::Path {
+        self.0.as_ref()
+    }
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
+    }
+}
+
+impl fmt::Debug for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RepoPath {
+        RepoPath::normalise(text).expect("a path of the test")
+    }
+
+    #[test]
+    fn joins_and_stays_inside() {
+        assert_eq!(path("a/b").join("../base/base.k"), Some(path("a/base/base.k")));
+        assert_eq!(path("a").join("../../x"), None);
+        assert_eq!(path("a").join("/etc/passwd"), None);
+        assert_eq!(RepoPath::normalise("../x"), None);
+    }
+
+    #[test]
+    fn within_compares_components() {
+        assert!(path("a/dev/main.k").is_within(&path("a/dev")));
+        assert!(!path("a/dev2/main.k").is_within(&path("a/dev")));
+        assert!(path("a").is_within(&RepoPath::root()));
+    }
+
+    #[test]
+    fn ancestors_end_at_the_root() {
+        let all: Vec<_> = path("a/b").ancestors().map(|p| p.as_str().to_owned()).collect();
+        assert_eq!(all, ["a/b", "a", ""]);
+    }
+}

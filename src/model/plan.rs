@@ -1,0 +1,303 @@
+//! The plan: the data that a preview shows, in the shape of contracts. Secrets are already masked in it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, review, spec::RuntimeKind,
+};
+use crate::error::ErrorBody;
+
+/// Everything `konverge preview --output json` prints; `"version":1`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Always 1.
+    pub version: u32,
+    /// Sorted by folder.
+    pub stacks: Vec<StackPlan>,
+}
+
+/// What would happen to one stack.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StackPlan {
+    /// Its folder.
+    pub stack: RepoPath,
+    /// Its identity.
+    pub id: StackId,
+    /// What the Spec was compared with.
+    pub basis: Basis,
+    /// Over the sorted units of review.
+    pub digest: Digest,
+    /// Counts by action.
+    pub summary: Summary,
+    /// Changed resources only, sorted by id.
+    pub resources: Vec<ResourcePlan>,
+    /// Why it could not be planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+}
+
+/// What a plan compares with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// The real infrastructure.
+    Live,
+    /// The base revision's Spec: no cluster was asked.
+    Spec,
+}
+
+/// Counts by action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Summary {
+    pub create: usize,
+    pub update: usize,
+    pub replace: usize,
+    pub delete: usize,
+    pub adopt: usize,
+    pub forget: usize,
+    pub unchanged: usize,
+    pub unknown: usize,
+}
+
+impl Summary {
+    /// Counts one more.
+    pub fn count(&mut self, action: Action) {
+        *match action {
+            Action::Create => &mut self.create,
+            Action::Update => &mut self.update,
+            Action::Replace => &mut self.replace,
+            Action::Delete => &mut self.delete,
+            Action::Adopt => &mut self.adopt,
+            Action::Forget => &mut self.forget,
+            Action::Unchanged => &mut self.unchanged,
+            Action::Unknown => &mut self.unknown,
+        } += 1;
+    }
+
+    /// Resources that would not stay as they are.
+    pub fn changed(&self) -> usize {
+        self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
+    }
+
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            create: self.create + other.create,
+            update: self.update + other.update,
+            replace: self.replace + other.replace,
+            delete: self.delete + other.delete,
+            adopt: self.adopt + other.adopt,
+            forget: self.forget + other.forget,
+            unchanged: self.unchanged + other.unchanged,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+/// What happens to a resource: the three-way table of contracts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Not there; it is made.
+    Create,
+    /// There and ours; it is changed in place.
+    Update,
+    /// An update that the runtime can not make in place: deleted and made again.
+    Replace,
+    /// Ours and no longer wanted.
+    Delete,
+    /// There, wanted, and not ours yet.
+    Adopt,
+    /// Ours, no longer wanted, and already gone: only the state changes.
+    Forget,
+    /// Nothing to do.
+    Unchanged,
+    /// It can not be said before other resources are applied.
+    Unknown,
+}
+
+/// Who checked that the runtime would accept the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Validation {
+    /// The server itself (dry-run, `terraform plan`).
+    Server,
+    /// A schema we know (the plan's own CRD).
+    Schema,
+    /// Nobody.
+    None,
+}
+
+/// What would happen to one resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourcePlan {
+    /// Its id.
+    pub id: ResourceId,
+    /// Its runtime.
+    pub runtime: RuntimeKind,
+    /// The cluster, for Kubernetes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
+    /// What happens.
+    pub action: Action,
+    /// Over its sorted units of review.
+    pub digest: Digest,
+    /// Who checked it.
+    pub validated: Validation,
+    /// For a replace: the paths that force it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replace: Vec<String>,
+    /// Whether data or an address is lost for good.
+    pub data_loss: bool,
+    /// Sorted by path. A create has one change at path `""` whose `to` is the whole resource; a delete has one whose
+    /// `from` is.
+    pub changes: Vec<Change>,
+    /// What a reader should know besides: rollout impact, server warnings, why something could not be checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl ResourcePlan {
+    /// Puts a plan together: sorts the changes and computes the digest.
+    pub fn new(
+        stack: &StackId,
+        id: ResourceId,
+        runtime: RuntimeKind,
+        action: Action,
+        mut changes: Vec<Change>,
+    ) -> Self {
+        changes.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.origin.cmp(&b.origin)));
+        let mut plan = Self {
+            id,
+            runtime,
+            cluster: None,
+            action,
+            digest: Digest::of_set([]),
+            validated: Validation::None,
+            replace: Vec::new(),
+            data_loss: false,
+            changes,
+            notes: Vec::new(),
+        };
+        plan.digest = Digest::of_set(
+            review::resource_units(stack, &plan)
+                .iter()
+                .map(review::Unit::digest),
+        );
+        plan
+    }
+}
+
+impl StackPlan {
+    /// Puts a stack's plan together from all its resources, the unchanged ones included: counts, sorts, digests.
+    pub fn new(stack: RepoPath, id: StackId, basis: Basis, resources: Vec<ResourcePlan>) -> Self {
+        let mut summary = Summary::default();
+        for resource in &resources {
+            summary.count(resource.action);
+        }
+        let mut changed: Vec<_> = resources
+            .into_iter()
+            .filter(|r| r.action != Action::Unchanged)
+            .collect();
+        changed.sort_by(|a, b| a.id.cmp(&b.id));
+        let digest = stack_digest(&id, &changed);
+        Self {
+            stack,
+            id,
+            basis,
+            digest,
+            summary,
+            resources: changed,
+            error: None,
+        }
+    }
+
+    /// A stack that could not be planned.
+    pub fn failed(stack: RepoPath, id: StackId, basis: Basis, error: ErrorBody) -> Self {
+        let mut plan = Self::new(stack, id, basis, Vec::new());
+        plan.error = Some(error);
+        plan
+    }
+}
+
+fn stack_digest(id: &StackId, resources: &[ResourcePlan]) -> Digest {
+    let mut builder = DigestBuilder::new("stack-plan");
+    builder.part(id.as_str().as_bytes());
+    builder.part(Digest::of_set(resources.iter().map(|r| r.digest)).as_bytes());
+    builder.finish()
+}
+
+/// One changed path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// RFC 6901; an item of a list with merge keys as `name=web`; `""` is the whole resource.
+    pub path: String,
+    /// Absent if it was not there.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    pub from: Option<Value>,
+    /// Absent if it goes away.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    pub to: Option<Value>,
+    /// Where the difference comes from.
+    pub origin: Origin,
+}
+
+/// A key that is there with `null` is a value; only a missing key is none.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// Where a difference comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// This change of the Spec.
+    Change,
+    /// Somebody changed the live object since our last write.
+    Drift,
+    /// The server fills it in.
+    Default,
+    /// An admission webhook or policy does.
+    Admission,
+    /// Another field manager, by name.
+    Manager(String),
+}
+
+impl Serialize for Origin {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Change => serializer.serialize_str("change"),
+            Self::Drift => serializer.serialize_str("drift"),
+            Self::Default => serializer.serialize_str("default"),
+            Self::Admission => serializer.serialize_str("admission"),
+            Self::Manager(name) => serializer.collect_str(&format_args!("manager:{name}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Origin {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(match text.as_str() {
+            "change" => Self::Change,
+            "drift" => Self::Drift,
+            "default" => Self::Default,
+            "admission" => Self::Admission,
+            other => match other.strip_prefix("manager:") {
+                Some(name) => Self::Manager(name.to_owned()),
+                None => return Err(serde::de::Error::custom(format!("unknown origin `{other}`"))),
+            },
+        })
+    }
+}

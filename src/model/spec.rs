@@ -1,0 +1,75 @@
+//! The Spec: what KCL compiles a stack into. One normal form for every shape that was ever written.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Digest, ResourceId, digest::DigestBuilder};
+
+/// Which runtime a resource belongs to (`type` in the Spec).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RuntimeKind {
+    /// A Kubernetes object.
+    Kubernetes,
+    /// A Terraform resource.
+    Terraform,
+}
+
+impl fmt::Display for RuntimeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kubernetes => "Kubernetes",
+            Self::Terraform => "Terraform",
+        })
+    }
+}
+
+/// One resource of a Spec. The order of keys is kept as KCL wrote it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resource {
+    /// Unique in the Spec.
+    pub id: ResourceId,
+    /// The runtime.
+    #[serde(rename = "type")]
+    pub runtime: RuntimeKind,
+    /// The whole Kubernetes object, or the body of the Terraform resource.
+    pub attributes: Map<String, Value>,
+    /// Explicit dependencies, in the order written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<ResourceId>,
+    /// Runtime-specific additions: `provider`, `providerMeta`, `resourceType`, `GVK`, `cluster`, …
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extensions: Map<String, Value>,
+}
+
+/// A compiled stack.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Spec {
+    /// In the order of the Spec; ids are unique.
+    pub resources: Vec<Resource>,
+}
+
+impl Spec {
+    /// The digest of its meaning: the order of resources does not matter, everything inside them does.
+    pub fn digest(&self) -> Digest {
+        Digest::of_set(self.resources.iter().map(Resource::digest))
+    }
+}
+
+impl Resource {
+    /// The digest of its meaning; the order of `dependsOn` does not matter.
+    pub fn digest(&self) -> Digest {
+        let mut depends_on: Vec<_> = self.depends_on.iter().map(ResourceId::as_str).collect();
+        depends_on.sort_unstable();
+        let mut builder = DigestBuilder::new("resource");
+        builder
+            .part(self.id.as_str().as_bytes())
+            .part(self.runtime.to_string().as_bytes());
+        builder.part(Digest::of_json(&Value::Object(self.attributes.clone())).as_bytes());
+        builder.part(depends_on.join("\n").as_bytes());
+        builder.part(Digest::of_json(&Value::Object(self.extensions.clone())).as_bytes());
+        builder.finish()
+    }
+}

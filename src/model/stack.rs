@@ -1,0 +1,76 @@
+//! A stack as the monorepo describes it: who it is, where it lies, and what the compiler is to be given.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ClusterName, RepoPath, StackId};
+
+/// One stack of one revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stack {
+    /// Its identity.
+    pub id: StackId,
+    /// Where it lies.
+    pub folder: RepoPath,
+    /// Its project's folder.
+    pub project_folder: RepoPath,
+    /// How it is compiled, or why that can not be known.
+    pub compile: Result<CompileSetup, SetupError>,
+    /// The cluster it names itself (`stack.yaml`), a name defined in `konverge.yaml`.
+    pub cluster: Option<ClusterName>,
+    /// A kubeconfig path of the old kind (Kusion v0.9.1 `stack.yaml`); refused in `ci`.
+    pub kubeconfig: Option<String>,
+}
+
+/// A stack whose files can not be resolved: it is affected, says so, and takes no other stack down.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SetupError {
+    /// The file at fault.
+    pub file: RepoPath,
+    /// Line from 1, where known.
+    pub line: Option<u32>,
+    /// Column from 1, where known.
+    pub column: Option<u32>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What the KCL core is given: merged from `kcl.yaml`, `ci-test/settings.yaml` and `kcl.mod` by the rules of
+/// the Kusion version that the repository follows.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CompileSetup {
+    /// The folder that relative entries start from.
+    pub work_dir: RepoPath,
+    /// The package root: nearest folder at or above the stack that holds `kcl.mod`.
+    pub module_root: Option<RepoPath>,
+    /// Entry files, folders or globs in order, relative to the repository (`${KCL_MOD}` and the like resolved).
+    pub entries: Vec<RepoPath>,
+    /// `-D key=value`; the value as JSON, so that `"1"` and `1` stay apart.
+    pub options: Vec<(String, Value)>,
+    /// `-O pkg:path=value`.
+    pub overrides: Vec<String>,
+    /// `-S`.
+    pub path_selector: Vec<String>,
+    /// `disable_none`.
+    pub disable_none: bool,
+    /// `strict_range_check`.
+    pub strict_range_check: bool,
+    /// External packages: name → folder inside the repository (`package_maps`, `kcl.mod` path dependencies).
+    pub packages: Vec<(String, RepoPath)>,
+    /// External packages fetched from elsewhere (git, OCI): name → what `kcl.mod` says, with its lock entry.
+    pub remote_packages: Vec<RemotePackage>,
+    /// The settings files that were read, in order: inputs of the stack.
+    pub settings_files: Vec<RepoPath>,
+}
+
+/// A dependency of `kcl.mod` that lies outside the repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemotePackage {
+    /// The name by which it is imported (`-` written as `_`).
+    pub name: String,
+    /// The dependency's entry as `kcl.mod` has it, in canonical JSON.
+    pub requirement: String,
+    /// The lock's checksum, if there is one.
+    pub checksum: Option<String>,
+}

@@ -1,0 +1,129 @@
+//! What is remembered of a stack between runs: the prior of every plan.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, spec::RuntimeKind};
+
+/// The content of a stack's state, without the envelope (serial, nonce, checksum) that `state/` puts around it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StackState {
+    /// Whose state it is.
+    pub stack: StackId,
+    /// The folder it was last applied from: a stack that the head lacks is destroyed without its files.
+    pub folder: RepoPath,
+    /// The input digest of the last apply in which every resource ended well. `None` makes the next run take it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_digest: Option<Digest>,
+    /// The Spec's digest of that apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<Digest>,
+    /// The commit of the last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// The KCL core it was compiled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// Sorted by id.
+    pub resources: Vec<Recorded>,
+    /// What a runtime keeps for a whole stack or segment, by a key of its own (Terraform's state, always encrypted).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runtime: BTreeMap<String, Value>,
+}
+
+impl StackState {
+    /// A stack that nobody has applied.
+    pub fn empty(stack: StackId, folder: RepoPath) -> Self {
+        Self {
+            stack,
+            folder,
+            input_digest: None,
+            spec_digest: None,
+            commit: None,
+            core: None,
+            resources: Vec::new(),
+            runtime: BTreeMap::new(),
+        }
+    }
+
+    /// A resource by id.
+    pub fn resource(&self, id: &ResourceId) -> Option<&Recorded> {
+        self.resources.iter().find(|resource| resource.id == *id)
+    }
+
+    /// Puts a resource in, replacing the one of the same id; keeps the order.
+    pub fn put(&mut self, recorded: Recorded) {
+        match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
+            Ok(at) => self.resources[at] = recorded,
+            Err(at) => self.resources.insert(at, recorded),
+        }
+    }
+
+    /// Takes a resource out.
+    pub fn remove(&mut self, id: &ResourceId) {
+        self.resources.retain(|resource| resource.id != *id);
+    }
+}
+
+/// One resource as it was last applied. Secret values stand in it as keyed hashes only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recorded {
+    /// Its id.
+    pub id: ResourceId,
+    /// Its runtime.
+    #[serde(rename = "type")]
+    pub runtime: RuntimeKind,
+    /// The cluster it lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
+    /// As applied, secrets masked.
+    pub attributes: Map<String, Value>,
+    /// Explicit and implicit dependencies, by which it is deleted in reverse order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<ResourceId>,
+    /// As in the Spec.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extensions: Map<String, Value>,
+    /// What the runtime needs to find and prove it: UID, echo hash, group-kind; never a secret in clear.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub private: Value,
+}
+
+/// What is written down before the first write to the outside, and after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "entry")]
+pub enum JournalEntry {
+    /// About to be made, changed or deleted: after a kill these may exist.
+    Intent {
+        /// As it would be recorded if it succeeds.
+        recorded: Recorded,
+        /// The action, a word of the plan.
+        action: super::plan::Action,
+    },
+    /// It is there now.
+    Done {
+        /// As it was applied.
+        recorded: Recorded,
+    },
+    /// It is gone now.
+    Gone {
+        /// Its id.
+        id: ResourceId,
+    },
+    /// It failed and is as it was, as far as the runtime can say.
+    Failed {
+        /// Its id.
+        id: ResourceId,
+    },
+    /// The runtime's own data changed (Terraform's state), already encrypted.
+    Runtime {
+        /// The key in [`StackState::runtime`].
+        key: String,
+        /// The new value.
+        value: Value,
+    },
+}

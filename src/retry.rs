@@ -1,0 +1,135 @@
+//! The one retry policy, used at every door to the outside. The clients' own retries are off.
+//!
+//! Only what may be repeated is retried: an idempotent request, or one whose effect has been looked up first.
+
+use std::{future::Future, time::Duration};
+
+use tokio::time::Instant;
+
+/// What an error means for the next try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It will not get better.
+    GiveUp,
+    /// It may get better.
+    Retry,
+    /// The other side said when (`retry-after`).
+    RetryAfter(Duration),
+}
+
+/// How often and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// Tries in all, the first included.
+    pub attempts: u32,
+    /// The wait after the first try; doubles each time, with jitter.
+    pub first: Duration,
+    /// No single wait is longer, unless the other side asked for it.
+    pub longest: Duration,
+    /// All waits together stay below this; a longer `retry-after` gives up at once.
+    pub total: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            first: Duration::from_millis(200),
+            longest: Duration::from_secs(10),
+            total: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Policy {
+    /// Runs `operation` until it succeeds, its error is final, or the policy is used up; then the last error comes back.
+    ///
+    /// # Errors
+    /// The last error of `operation`.
+    pub async fn run<T, E, F, Fut>(&self, classify: impl Fn(&E) -> Verdict, mut operation: F) -> Result<T, E>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let start = Instant::now();
+        let mut backoff = self.first;
+        for attempt in 1.. {
+            let error = match operation().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let wait = match classify(&error) {
+                Verdict::GiveUp => return Err(error),
+                Verdict::Retry => jitter(backoff),
+                Verdict::RetryAfter(asked) => asked,
+            };
+            if attempt >= self.attempts || start.elapsed() + wait > self.total {
+                return Err(error);
+            }
+            tracing::debug!(attempt, ?wait, "retrying");
+            tokio::time::sleep(wait).await;
+            backoff = (backoff * 2).min(self.longest);
+        }
+        unreachable!("the loop ends by returning")
+    }
+}
+
+/// Between half and the whole of a wait, so that many clients do not come back at once.
+fn jitter(wait: Duration) -> Duration {
+    let random = uuid::Uuid::new_v4().as_bytes()[0];
+    wait / 2 + wait.mul_f64(f64::from(random) / 510.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn quick() -> Policy {
+        Policy {
+            first: Duration::from_millis(1),
+            ..Policy::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn stops_at_the_limit_and_at_a_final_error() {
+        let tries = Cell::new(0);
+        let fail = || {
+            tries.set(tries.get() + 1);
+            async { Err::<(), _>("down") }
+        };
+        assert!(quick().run(|_| Verdict::Retry, fail).await.is_err());
+        assert_eq!(tries.get(), 5);
+        tries.set(0);
+        assert!(quick().run(|_| Verdict::GiveUp, fail).await.is_err());
+        assert_eq!(tries.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_wait_beyond_the_total_gives_up_at_once() {
+        let result: Result<(), _> = quick()
+            .run(
+                |_| Verdict::RetryAfter(Duration::from_secs(3600)),
+                || async { Err("later") },
+            )
+            .await;
+        assert_eq!(result, Err("later"));
+    }
+
+    #[tokio::test]
+    async fn success_after_failures() {
+        let tries = Cell::new(0);
+        let result = quick()
+            .run(
+                |_: &&str| Verdict::Retry,
+                || {
+                    tries.set(tries.get() + 1);
+                    let n = tries.get();
+                    async move { if n < 3 { Err("down") } else { Ok(n) } }
+                },
+            )
+            .await;
+        assert_eq!(result, Ok(3));
+    }
+}

@@ -1,0 +1,128 @@
+//! What the engine knows of the outside: one trait, kept by [`kubernetes`] and [`terraform`].
+//!
+//! The engine cuts a stack's graph into segments (resources of one runtime that can be planned together) and hands
+//! each to its runtime. A runtime never decides the order and never sees the state's format.
+
+pub mod kubernetes;
+pub mod terraform;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::{
+    error::Failure,
+    model::{
+        ClusterName, ResourceId, StackId,
+        plan::ResourcePlan,
+        spec::{Resource, RuntimeKind},
+        state::Recorded,
+    },
+};
+
+/// One resource as the engine hands it to a runtime.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Its id.
+    pub id: ResourceId,
+    /// The cluster, for Kubernetes; `None` for Terraform.
+    pub cluster: Option<ClusterName>,
+    /// As last applied, from the state.
+    pub prior: Option<Recorded>,
+    /// As wanted: references to other segments are resolved (not yet known values are `$unknown`), references inside
+    /// the segment are left as text for a runtime that resolves them itself ([`Granularity::Segment`]).
+    /// `None` if it is to go.
+    pub desired: Option<Resource>,
+}
+
+/// How a runtime likes its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Granularity {
+    /// Each resource is applied by itself; the engine schedules (Kubernetes).
+    Resource,
+    /// A segment is applied as one; the runtime schedules inside it (Terraform).
+    Segment,
+}
+
+/// What stands outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// The resource.
+    pub id: ResourceId,
+    /// What is there; `None` if nothing is. For Terraform what its state says.
+    pub live: Option<Value>,
+}
+
+/// A planned resource: what is shown, and what the runtime needs to do exactly that.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What was planned.
+    pub item: Item,
+    /// What is shown and reviewed; masked.
+    pub public: ResourcePlan,
+    /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
+    /// the server knows. Not masked: never printed, never stored.
+    pub expected: Option<Value>,
+    /// The runtime's own preparation, given back to it at apply; not masked.
+    pub private: Value,
+}
+
+/// A resource after apply.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// The resource.
+    pub id: ResourceId,
+    /// As it is to be recorded; `None` if it is gone.
+    pub recorded: Option<Recorded>,
+    /// What references read: the live object as the server answered. Not masked.
+    pub live: Option<Value>,
+}
+
+/// Takes what a runtime finished, as soon as it did. The engine journals it.
+#[async_trait]
+pub trait ApplySink: Send + Sync {
+    /// A few words on a resource still under way.
+    fn progress(&self, id: &ResourceId, message: &str);
+
+    /// One resource ended.
+    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure>;
+
+    /// The runtime's own data for the stack changed; already encrypted where it may hold secrets.
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure>;
+
+    /// Whether the run has been asked to stop: no new operation may start.
+    fn cancelled(&self) -> bool;
+
+    /// Asks whether the lease still holds, before a write to the outside.
+    async fn fence(&self) -> Result<(), Failure>;
+}
+
+/// One kind of infrastructure.
+#[async_trait]
+pub trait Runtime: Send + Sync {
+    /// Which resources it takes.
+    fn kind(&self) -> RuntimeKind;
+
+    /// How it likes its work.
+    fn granularity(&self) -> Granularity;
+
+    /// Normalises and checks desired resources before the graph is made: resolves a missing namespace, refuses what
+    /// can never be applied (`generateName`). Ids may change; the old id is returned with the new resource.
+    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure>;
+
+    /// Looks, and writes nothing. One answer per item, in order.
+    async fn observe(&self, stack: &StackId, items: &[Item]) -> Result<Vec<Observed>, Failure>;
+
+    /// Plans a segment, and writes nothing. One answer per item, in order; an item that can not be planned is its own
+    /// failure and takes no other down.
+    async fn plan(&self, stack: &StackId, items: Vec<Item>)
+    -> Result<Vec<Result<Planned, Failure>>, Failure>;
+
+    /// Does what was planned, and waits until it is ready or failed. Every item ends in exactly one
+    /// [`ApplySink::ended`]. An error of the whole call means that nothing more can be done with this runtime.
+    async fn apply(
+        &self,
+        stack: &StackId,
+        planned: Vec<Planned>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), Failure>;
+}

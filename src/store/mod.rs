@@ -1,0 +1,169 @@
+//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
+//! mean is `state/`'s.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+/// A key: `/`-separated components of `[A-Za-z0-9._=@+-]` and percent escapes, never empty, `.` or `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// Makes a key of components; each is percent-encoded where it holds anything else than the safe set.
+    pub fn of(components: &[&str]) -> Self {
+        let mut text = String::new();
+        for component in components {
+            if !text.is_empty() {
+                text.push('/');
+            }
+            encode_component(component, &mut text);
+        }
+        Self(text)
+    }
+
+    /// A key one component deeper.
+    #[must_use]
+    pub fn child(&self, component: &str) -> Self {
+        let mut text = self.0.clone();
+        text.push('/');
+        encode_component(component, &mut text);
+        Self(text)
+    }
+
+    /// The key as a store gave it back from a listing.
+    pub fn from_listing(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last component, decoded.
+    pub fn last(&self) -> String {
+        decode_component(self.0.rsplit('/').next().unwrap_or_default())
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn encode_component(component: &str, out: &mut String) {
+    let dots_only = component.bytes().all(|b| b == b'.');
+    for byte in component.bytes() {
+        let safe = byte.is_ascii_alphanumeric() || b"_=@+-".contains(&byte) || (byte == b'.' && !dots_only);
+        if safe {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+fn decode_component(component: &str) -> String {
+    let mut bytes = Vec::with_capacity(component.len());
+    let mut rest = component.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match escaped {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a conditional create answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// We made it.
+    Created,
+    /// Somebody (perhaps an earlier try of ours, whose answer was lost) had made it before: read it back.
+    Exists,
+}
+
+/// A store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Wrong URL, missing option.
+    #[error("store {url}: {why}")]
+    Config {
+        /// The URL without credentials.
+        url: String,
+        /// The reason.
+        why: String,
+    },
+    /// Refused for lack of rights or wrong credentials.
+    #[error("store {url}: access denied to `{key}`: {why}")]
+    Denied {
+        /// The URL.
+        url: String,
+        /// The key.
+        key: String,
+        /// What the store said.
+        why: String,
+    },
+    /// Not reachable, or still failing after the retries.
+    #[error("store {url}: `{key}`: {why}")]
+    Unavailable {
+        /// The URL.
+        url: String,
+        /// The key.
+        key: String,
+        /// What happened.
+        why: String,
+    },
+    /// Two creates of one key both won, or listing does not show what was created.
+    #[error("store {url} can not keep a lease: {why}")]
+    Unsafe {
+        /// The URL.
+        url: String,
+        /// What the probe saw.
+        why: String,
+    },
+}
+
+/// The four primitives of contracts.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The URL without credentials, for messages.
+    fn url(&self) -> &str;
+
+    /// The content, `None` if there is no such key.
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError>;
+
+    /// Every key below a folder (`prefix` is a whole number of components), sorted.
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError>;
+
+    /// Writes a key that does not exist; never changes one that does.
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError>;
+
+    /// Deletes a key; one that is not there is no error. For retention only.
+    async fn delete(&self, key: &Key) -> Result<(), StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_can_not_climb() {
+        let key = Key::of(&["stacks", "a/../b", "..", "x y"]);
+        assert_eq!(key.as_str(), "stacks/a%2F..%2Fb/%2E%2E/x%20y");
+        assert_eq!(key.last(), "x y");
+    }
+}

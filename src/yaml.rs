@@ -1,0 +1,126 @@
+//! YAML at the edges, behind one door: inside, everything is [`serde_json::Value`] with key order kept.
+//!
+//! Reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but refuses duplicate keys, and writes so
+//! that Kubernetes' own reader gets every string back.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// A text that is not the YAML it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct YamlError {
+    /// Line from 1, if known.
+    pub line: Option<u32>,
+    /// Column from 1, if known.
+    pub column: Option<u32>,
+    /// What is wrong, in one line.
+    pub message: String,
+}
+
+impl From<serde_saphyr::Error> for YamlError {
+    fn from(error: serde_saphyr::Error) -> Self {
+        let location = error.location();
+        let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
+        let text = error.to_string();
+        Self {
+            line: location.as_ref().and_then(|l| number(l.line())),
+            column: location.as_ref().and_then(|l| number(l.column())),
+            message: text
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned(),
+        }
+    }
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! { legacy_octal_numbers: true }
+}
+
+/// Reads one document into a type. An empty text reads as `null`.
+///
+/// # Errors
+/// Not YAML, more than one document, or not of that shape.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
+}
+
+/// Reads every non-empty document of a `---`-separated text.
+///
+/// # Errors
+/// Not YAML.
+pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
+    let all: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options())?;
+    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Writes a value as block YAML, two spaces deep, ending with a newline.
+pub fn to_string<T: Serialize>(value: &T) -> String {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 };
+    let mut text = serde_saphyr::to_string_with_options(value, options)
+        .expect("JSON values have string keys and no anchors: every one has a YAML form");
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn awkward_strings_round_trip() {
+        for text in [
+            "yes",
+            "no",
+            "1_000",
+            "0o17",
+            "1e3",
+            "~",
+            "null",
+            "- a",
+            "a: b",
+            "#x",
+            " lead",
+            "tail ",
+            "1:30",
+            "",
+            "\u{0}",
+            "multi\nline\n",
+            "a\n\n",
+            "2020-01-01",
+            ".inf",
+            "=",
+            "<<",
+            "y",
+        ] {
+            let value = json!({"key": text, "list": [text]});
+            let back: Value = from_str(&to_string(&value)).unwrap();
+            assert_eq!(back, value, "{text:?} as {}", to_string(&value));
+        }
+    }
+
+    #[test]
+    fn errors_have_a_place() {
+        let error = from_str::<Value>("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
+        assert!(error.line.is_some(), "{error:?}");
+        assert!(
+            from_str::<Value>("a: 1\na: 2\n")
+                .unwrap_err()
+                .message
+                .contains('a')
+        );
+    }
+
+    #[test]
+    fn long_lines_are_not_folded() {
+        let value = json!({"key": "word ".repeat(60).trim_end()});
+        assert_eq!(to_string(&value).lines().count(), 1);
+    }
+}
