@@ -1,0 +1,122 @@
+"""Formats, lints, tests and compiles this repository with the official KCL core.
+
+    konfig.py fmt [--check]     format every .k file (or only say which are not)
+    konfig.py lint              compile-time diagnostics of every .k file
+    konfig.py test              run every *_test.k
+    konfig.py golden [--check]  compile every stack into ci-test/stdout.golden.yaml (or only compare)
+"""
+
+import difflib
+import pathlib
+import shutil
+import sys
+import tempfile
+import tomllib
+
+import kcl_lib.api as kcl
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORE = kcl.API()
+
+
+def sources():
+    return sorted(p for p in ROOT.rglob("*.k") if not {".venv", "hack"} & set(p.relative_to(ROOT).parts))
+
+
+def shown(path):
+    return str(pathlib.Path(path).relative_to(ROOT))
+
+
+def stacks():
+    return [file.parent for file in sorted(ROOT.glob("appops/**/stack.yaml"))]
+
+
+def external(folder):
+    """The packages that a kcl.mod depends on: by path here, so this needs no network."""
+    found = CORE.update_dependencies(kcl.UpdateDependenciesArgs(manifest_path=str(folder)))
+    return list(found.external_pkgs)
+
+
+def stack_arguments(stack):
+    """How to compile a stack: from its kcl.mod (new style), else from kcl.yaml and ci-test/settings.yaml."""
+    if (stack / "kcl.mod").is_file():
+        profile = tomllib.loads((stack / "kcl.mod").read_text())["profile"]
+        return kcl.ExecProgramArgs(work_dir=str(stack), k_filename_list=profile["entries"], external_pkgs=external(stack))
+    files = [f for f in (stack / "kcl.yaml", stack / "ci-test/settings.yaml") if f.is_file()]
+    settings = CORE.load_settings_files(kcl.LoadSettingsFilesArgs(work_dir=str(stack), files=[str(f) for f in files]))
+    options = [kcl.Argument(name=o.key, value=o.value) for o in settings.kcl_options]
+    config = settings.kcl_cli_configs
+    return kcl.ExecProgramArgs(work_dir=str(stack), k_filename_list=config.files, args=options, disable_none=config.disable_none)
+
+
+def fmt(check):
+    with tempfile.TemporaryDirectory() as scratch:
+        # The core formats in place, and needs the tree around a file: so format a copy.
+        copy = pathlib.Path(scratch) / "konfig"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv"))
+        CORE.format_path(kcl.FormatPathArgs(path=f"{copy}/..."))
+        stale = [p for p in sources() if (copy / p.relative_to(ROOT)).read_bytes() != p.read_bytes()]
+        for path in stale:
+            print(f"{shown(path)}: {'not formatted' if check else 'formatted'}")
+            if not check:
+                shutil.copyfile(copy / path.relative_to(ROOT), path)
+    return not (check and stale)
+
+
+def lint(_check):
+    """One unit is one package: a folder of models, or the entries of a stack."""
+    models = sorted({p.parent for p in sources() if "base/pkg" in shown(p) or "base/examples" in shown(p)} - {ROOT / "base/pkg/render"})
+    units = {shown(folder): [str(folder)] for folder in models}
+    units |= {shown(stack): list(stack_arguments(stack).k_filename_list) for stack in stacks()}
+    clean = True
+    for name, paths in units.items():
+        for line in CORE.lint_path(kcl.LintPathArgs(paths=paths)).results:
+            clean = False
+            print(f"{name}: {line}")
+    return clean
+
+
+def test(_check):
+    args = kcl.TestArgs(exec_args=kcl.ExecProgramArgs(work_dir=str(ROOT)), pkg_list=[f"{ROOT}/base/..."])
+    cases = CORE.test(args).info
+    for case in cases:
+        print(f"{case.name}: {'FAIL' if case.error else 'ok'}")
+        if case.error:
+            print(case.error)
+    return bool(cases) and not any(case.error for case in cases)
+
+
+def compile(stack):
+    """The stack's Spec as YAML, or the core's complaint."""
+    try:
+        result = CORE.exec_program(stack_arguments(stack))
+    except Exception as error:  # how the core reports what it can not parse
+        return None, str(error)
+    if result.err_message:
+        return None, result.err_message
+    return result.yaml_result + "\n", None
+
+
+def golden(check):
+    same = True
+    for stack in stacks():
+        path = stack / "ci-test/stdout.golden.yaml"
+        text, error = compile(stack)
+        before = path.read_text() if path.is_file() else ""
+        if error:
+            same = False
+            print(f"{shown(stack)}: {error}")
+        elif text != before and check:
+            same = False
+            print("".join(difflib.unified_diff(before.splitlines(True), text.splitlines(True), shown(path), "compiled")))
+        elif text != before:
+            path.write_text(text)
+            print(f"{shown(path)}: written")
+    return same
+
+
+if __name__ == "__main__":
+    commands = {c.__name__: c for c in (fmt, lint, test, golden)}
+    if len(sys.argv) < 2 or sys.argv[1] not in commands or sys.argv[2:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    sys.exit(0 if commands[sys.argv[1]](sys.argv[2:] == ["--check"]) else 1)
