@@ -7,6 +7,7 @@
 """
 
 import difflib
+import os
 import pathlib
 import shutil
 import sys
@@ -64,15 +65,19 @@ def fmt(check):
 
 
 def lint(_check):
-    """One unit is one package: a folder of models, or the entries of a stack."""
-    models = sorted({p.parent for p in sources() if "base/pkg" in shown(p) or "base/examples" in shown(p)} - {ROOT / "base/pkg/render"})
-    units = {shown(folder): [str(folder)] for folder in models}
-    units |= {shown(stack): list(stack_arguments(stack).k_filename_list) for stack in stacks()}
+    """One unit is one package: a folder of models, an example, or the entries of a stack."""
+    units = {shown(folder): [str(folder)] for folder in sorted((ROOT / "base/pkg").iterdir()) if folder.name != "render"}
+    units |= {shown(file): [str(file)] for file in sorted((ROOT / "base/examples").glob("*.k"))}
+    units |= {shown(stack): [str(stack / entry) for entry in stack_arguments(stack).k_filename_list] for stack in stacks()}
     clean = True
-    for name, paths in units.items():
-        for line in CORE.lint_path(kcl.LintPathArgs(paths=paths)).results:
-            clean = False
-            print(f"{name}: {line}")
+    with tempfile.TemporaryDirectory() as packages:
+        # The linter takes no dependencies but from the package folder: offer this repository there by its own name.
+        (pathlib.Path(packages) / "konfig").symlink_to(ROOT)
+        os.environ["KCL_PKG_PATH"] = packages
+        for name, paths in units.items():
+            for line in CORE.lint_path(kcl.LintPathArgs(paths=paths)).results:
+                clean = False
+                print(f"{name}: {line}")
     return clean
 
 
