@@ -6,7 +6,9 @@
 pub mod affected;
 pub mod digest;
 pub mod event;
+pub mod finding;
 pub mod ids;
+pub mod marker;
 pub mod outcome;
 pub mod path;
 pub mod plan;

@@ -1,0 +1,116 @@
+//! The marker: the first line of every comment and issue that Konverge keeps, by which it finds its own again.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+const OPEN: &str = "<!-- konverge:v1 ";
+const CLOSE: &str = " -->";
+
+/// What a comment or issue says of itself: `<!-- konverge:v1 BASE64URL(JSON) -->`. Base64 keeps whatever stands in it
+/// from closing the HTML comment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// What is kept under it.
+    pub kind: MarkerKind,
+    /// Tells several of a kind apart: a matrix leg, a workflow's key, an issue's stack; empty if there is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub scope: String,
+    /// The commit it speaks of, or the empty text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub head: String,
+    /// The run that wrote it last.
+    #[serde(default)]
+    pub run: u64,
+    /// That run's attempt.
+    #[serde(default)]
+    pub attempt: u32,
+    /// The digest of what is shown: two texts with the same digest say the same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+}
+
+/// What is kept under a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MarkerKind {
+    /// The preview of a pull request.
+    Preview,
+    /// What an apply did, or why it stopped.
+    Apply,
+    /// A stack's drift.
+    Drift,
+    /// A stack whose merge was stopped because nobody reviewed a part of it.
+    Unreviewed,
+}
+
+impl Marker {
+    /// A marker with nothing but its identity.
+    pub fn new(kind: MarkerKind, scope: impl Into<String>) -> Self {
+        Self {
+            kind,
+            scope: scope.into(),
+            head: String::new(),
+            run: 0,
+            attempt: 0,
+            digest: String::new(),
+        }
+    }
+
+    /// The line.
+    pub fn line(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a marker is plain JSON");
+        format!("{OPEN}{}{CLOSE}", URL_SAFE_NO_PAD.encode(json))
+    }
+
+    /// The marker of a text, if its first line is one. Anything else on that line makes it no marker.
+    pub fn of(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.trim_end();
+        let encoded = line.strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
+        let json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
+        serde_json::from_slice(&json).ok()
+    }
+
+    /// Whether both keep the same thing.
+    pub fn same_place(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.scope == other.scope
+    }
+
+    /// Whether this was written by a later run, or a later attempt of the same run, than `other`.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        (self.run, self.attempt) > (other.run, other.attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn round_trips_and_nothing_in_it_can_close_the_comment() {
+        let mut marker = Marker::new(MarkerKind::Preview, "--><b>leg 1/8");
+        marker.head = "a".repeat(40);
+        marker.run = 7;
+        let line = marker.line();
+        assert_eq!(line.matches("-->").count(), 1, "{line}");
+        assert_eq!(Marker::of(&format!("{line}\nbody")), Some(marker));
+    }
+
+    #[test]
+    fn only_a_whole_first_line_counts() {
+        let line = Marker::new(MarkerKind::Preview, "").line();
+        assert_eq!(Marker::of(&format!("text\n{line}")), None);
+        assert_eq!(Marker::of(&format!("{line} text")), None);
+        assert_eq!(Marker::of("<!-- konverge:v1 !!! -->"), None);
+    }
+
+    #[test]
+    fn a_rerun_is_newer() {
+        let mut first = Marker::new(MarkerKind::Preview, "");
+        first.run = 5;
+        first.attempt = 1;
+        let mut rerun = first.clone();
+        rerun.attempt = 2;
+        assert!(rerun.is_newer_than(&first) && !first.is_newer_than(&rerun) && !first.is_newer_than(&first));
+    }
+}
