@@ -6,6 +6,8 @@
 pub mod kubernetes;
 pub mod terraform;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -18,6 +20,15 @@ use crate::{
         state::Recorded,
     },
 };
+
+/// The stack that a call is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scope {
+    /// Whose resources these are.
+    pub stack: StackId,
+    /// The runtimes' own data: as the state holds it, with what [`ApplySink::runtime_data`] was given in this run.
+    pub data: BTreeMap<String, Value>,
+}
 
 /// One resource as the engine hands it to a runtime.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +70,9 @@ pub struct Planned {
     pub item: Item,
     /// What is shown and reviewed; masked.
     pub public: ResourcePlan,
+    /// As it is to be recorded if it ends well (secrets masked), without `depends_on`, which the engine fills in;
+    /// `None` if it will be gone.
+    pub recorded: Option<Recorded>,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. Not masked: never printed, never stored.
     pub expected: Option<Value>,
@@ -71,7 +85,7 @@ pub struct Planned {
 pub struct Applied {
     /// The resource.
     pub id: ResourceId,
-    /// As it is to be recorded; `None` if it is gone.
+    /// As it is to be recorded (secrets masked), without `depends_on`; `None` if it is gone.
     pub recorded: Option<Recorded>,
     /// What references read: the live object as the server answered. Not masked.
     pub live: Option<Value>,
@@ -110,19 +124,14 @@ pub trait Runtime: Send + Sync {
     async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure>;
 
     /// Looks, and writes nothing. One answer per item, in order.
-    async fn observe(&self, stack: &StackId, items: &[Item]) -> Result<Vec<Observed>, Failure>;
+    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure>;
 
-    /// Plans a segment, and writes nothing. One answer per item, in order; an item that can not be planned is its own
+    /// Plans a segment, and writes nothing. Resources of the stack that are not among the items belong to other
+    /// segments and are left alone; items that are to go come in segments of their own, after all others. One answer per item, in order; an item that can not be planned is its own
     /// failure and takes no other down.
-    async fn plan(&self, stack: &StackId, items: Vec<Item>)
-    -> Result<Vec<Result<Planned, Failure>>, Failure>;
+    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure>;
 
     /// Does what was planned, and waits until it is ready or failed. Every item ends in exactly one
     /// [`ApplySink::ended`]. An error of the whole call means that nothing more can be done with this runtime.
-    async fn apply(
-        &self,
-        stack: &StackId,
-        planned: Vec<Planned>,
-        sink: &dyn ApplySink,
-    ) -> Result<(), Failure>;
+    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure>;
 }
