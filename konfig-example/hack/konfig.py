@@ -2,7 +2,7 @@
 
     konfig.py fmt [--check]     format every .k file (or only say which are not)
     konfig.py lint              compile-time diagnostics of every .k file
-    konfig.py test              run every *_test.k
+    konfig.py test              run every *_test.k, and compile the examples
     konfig.py golden [--check]  compile every stack into ci-test/stdout.golden.yaml (or only compare)
 """
 
@@ -50,6 +50,17 @@ def stack_arguments(stack):
     return kcl.ExecProgramArgs(work_dir=str(stack), k_filename_list=config.files, args=options, disable_none=config.disable_none)
 
 
+def compile(arguments):
+    """What the core prints as YAML, or its complaint."""
+    try:
+        result = CORE.exec_program(arguments)
+    except Exception as error:  # how the core reports what it can not parse
+        return None, str(error)
+    if result.err_message:
+        return None, result.err_message
+    return result.yaml_result + "\n", None
+
+
 def fmt(check):
     with tempfile.TemporaryDirectory() as scratch:
         # The core formats in place, and needs the tree around a file: so format a copy.
@@ -83,30 +94,20 @@ def lint(_check):
 
 def test(_check):
     args = kcl.TestArgs(exec_args=kcl.ExecProgramArgs(work_dir=str(ROOT)), pkg_list=[f"{ROOT}/base/..."])
-    cases = CORE.test(args).info
-    for case in cases:
-        print(f"{case.name}: {'FAIL' if case.error else 'ok'}")
-        if case.error:
-            print(case.error)
-    return bool(cases) and not any(case.error for case in cases)
-
-
-def compile(stack):
-    """The stack's Spec as YAML, or the core's complaint."""
-    try:
-        result = CORE.exec_program(stack_arguments(stack))
-    except Exception as error:  # how the core reports what it can not parse
-        return None, str(error)
-    if result.err_message:
-        return None, result.err_message
-    return result.yaml_result + "\n", None
+    outcomes = [(case.name, case.error) for case in CORE.test(args).info]
+    for example in sorted((ROOT / "base/examples").glob("*.k")):
+        _, error = compile(kcl.ExecProgramArgs(work_dir=str(ROOT), k_filename_list=[str(example)]))
+        outcomes.append((shown(example), error))
+    for name, error in outcomes:
+        print(f"{name}: FAIL\n{error}" if error else f"{name}: ok")
+    return not any(error for _, error in outcomes)
 
 
 def golden(check):
     same = True
     for stack in stacks():
         path = stack / "ci-test/stdout.golden.yaml"
-        text, error = compile(stack)
+        text, error = compile(stack_arguments(stack))
         before = path.read_text() if path.is_file() else ""
         if error:
             same = False
