@@ -1,1 +1,11 @@
-//! TODO-DOC
+//! The command line: one file a command, arguments and printing, never how anything is done.
+
+mod arguments;
+mod completions;
+mod config;
+mod context;
+mod run;
+
+pub use arguments::{Cli, Command, Global};
+pub use context::{Colour, Context};
+pub use run::main;

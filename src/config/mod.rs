@@ -1,1 +1,19 @@
-//! TODO-DOC
+//! `konverge.yaml`: what a repository tells Konverge, its schema, and what follows from it for each stack.
+//!
+//! The file is optional and lies at the repository's root. In `ci` whatever grants power (state, clusters, sandbox,
+//! core, Terraform, policy) is taken from the protected branch's file, see [`Config::with_power_from`].
+
+mod duration;
+mod file;
+mod load;
+mod schema;
+mod stacks;
+
+pub use duration::Span;
+pub use file::{
+    Apply, Cluster, Config, Conflicts, Drift, DriftPolicy, Freeze, Kcl, Lease, Notify, Policy, Provider,
+    Reconcile, Sandbox, SettingsOrder, StackRule, State, Terraform,
+};
+pub use load::{ConfigError, FILE_NAME};
+pub use schema::json_schema;
+pub use stacks::{ClusterChoice, EffectiveStack};

@@ -1,0 +1,54 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::{Colour, completions, config};
+
+/// The CI agent of a Konfig monorepo: finds the stacks a change affects, previews them against the real
+/// infrastructure, applies what was reviewed, and watches for drift.
+#[derive(Debug, Parser)]
+#[command(
+    name = "konverge",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 error, 2 changes or drift (with --exit-code), 3 stopped by review or policy,\n4 lease held, 64 usage, 130 interrupted."
+)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Global {
+    /// The repository, or a folder in it
+    #[arg(long, value_name = "DIR", global = true, env = "KONVERGE_REPO")]
+    pub repo: Option<PathBuf>,
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Log what is done, to stderr (KONVERGE_LOG takes filters such as `debug`)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the JSON Schema of konverge.yaml, or check the file
+    Config(config::Args),
+    /// Print completions for a shell
+    Completions(completions::Args),
+}

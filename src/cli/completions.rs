@@ -1,0 +1,21 @@
+//! `konverge completions SHELL`.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::{Cli, Context};
+
+/// Arguments of `konverge completions`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the completion script.
+pub fn run(args: &Args, context: &Context) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "konverge", &mut script);
+    context.print(&String::from_utf8_lossy(&script));
+    0
+}

@@ -1,0 +1,46 @@
+//! `konverge config`: the schema of konverge.yaml, and a check of the file at hand.
+
+use clap::Subcommand;
+
+use super::Context;
+use crate::{
+    config::{Config, FILE_NAME, json_schema},
+    error::{ErrorKind, Failure},
+};
+
+/// Arguments of `konverge config`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the JSON Schema of konverge.yaml
+    Schema,
+    /// Check konverge.yaml and print what is in force
+    Check,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// `check`: the file can not be read or used.
+pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    match args.action {
+        Action::Schema => {
+            let text = serde_json::to_string_pretty(&json_schema()).expect("plain data");
+            context.print(&format!("{text}\n"));
+        }
+        Action::Check => {
+            let path = context.repo_dir().join(FILE_NAME);
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                Failure::new(ErrorKind::Config, format!("{}: {error}", path.display()))
+                    .hint("`konverge init` writes one; without the file the defaults are in force")
+            })?;
+            context.print(&crate::yaml::to_string(&Config::parse(&text)?));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,139 @@
+//! What every command has at hand: where to print, whether in colour, what is secret, whether to stop.
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+    path::PathBuf,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Global;
+use crate::{error::Failure, secrets::Secrets};
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The surroundings of one run.
+#[derive(Clone)]
+pub struct Context {
+    /// Options of every command.
+    pub global: Global,
+    /// The environment as it was at the start.
+    pub env: BTreeMap<String, String>,
+    /// What is secret; masks everything that is printed.
+    pub secrets: Secrets,
+    /// Set when the run is asked to stop.
+    pub cancel: CancellationToken,
+    /// Where the run was started.
+    pub current_dir: PathBuf,
+}
+
+impl Context {
+    /// Whether results are coloured.
+    pub fn colour(&self) -> bool {
+        self.colour_on(std::io::stdout().is_terminal())
+    }
+
+    /// Whether messages on stderr are coloured.
+    pub fn colour_stderr(&self) -> bool {
+        self.colour_on(std::io::stderr().is_terminal())
+    }
+
+    fn colour_on(&self, terminal: bool) -> bool {
+        match self.global.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => {
+                let set = |name: &str| self.env.get(name).is_some_and(|value| !value.is_empty());
+                terminal && !set("NO_COLOR") && self.env.get("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    /// Whether a person watches: progress may be drawn in place.
+    pub fn interactive(&self) -> bool {
+        std::io::stderr().is_terminal() && !self.env.contains_key("GITHUB_ACTIONS") && !self.global.quiet
+    }
+
+    /// Prints a result to stdout, masked. A reader that went away is no error.
+    pub fn print(&self, text: &str) {
+        write_all(&mut std::io::stdout().lock(), &self.secrets.mask(text));
+    }
+
+    /// Prints a remark to stderr, masked, unless quiet.
+    pub fn note(&self, text: &str) {
+        if !self.global.quiet {
+            self.complain(text);
+        }
+    }
+
+    /// Prints a warning or an error to stderr, masked, even when quiet.
+    pub fn complain(&self, text: &str) {
+        write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text)));
+    }
+
+    /// The folder that `--repo` names, else the current one.
+    pub fn repo_dir(&self) -> PathBuf {
+        self.global
+            .repo
+            .clone()
+            .unwrap_or_else(|| self.current_dir.clone())
+    }
+
+    /// Prints an error for people: message, place, what to do next.
+    pub fn print_failure(&self, failure: &Failure) {
+        let (red, cyan, off) = if self.colour_stderr() {
+            ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
+        } else {
+            ("", "", "")
+        };
+        let mut text = format!("{red}error{off}: {}\n", printable(&failure.message));
+        if let Some(location) = &failure.location {
+            text.push_str(&format!(
+                "  {cyan}-->{off} {}\n",
+                printable(&location.to_string())
+            ));
+        }
+        for hint in &failure.hints {
+            text.push_str(&format!("  {cyan}hint{off}: {}\n", printable(hint)));
+        }
+        self.complain(&text);
+    }
+}
+
+/// Text from outside without the control characters that could move a terminal's cursor or start a workflow command
+/// on a line of its own; line breaks are kept and indented.
+pub fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.trim_end().chars() {
+        match c {
+            '\n' => safe.push_str("\n    "),
+            '\t' => safe.push('\t'),
+            c if c.is_control() => safe.extend(c.escape_debug()),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+fn ended(text: &str) -> String {
+    if text.ends_with('\n') {
+        text.to_owned()
+    } else {
+        format!("{text}\n")
+    }
+}
+
+fn write_all(out: &mut dyn Write, text: &str) {
+    // A closed pipe (`konverge … | head`) is the reader's choice.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,164 @@
+//! From arguments to an exit code: parsing, logging, signals, and how an error ends the process.
+
+use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
+
+use clap::Parser;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cli, Command, Context, completions, config};
+use crate::{
+    error::{ErrorDocument, ErrorKind, Failure},
+    secrets::{HashKey, Secrets},
+};
+
+/// Environment variables whose values are never printed.
+const SECRET_VARIABLES: [&str; 12] = [
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "INPUT_GITHUB-TOKEN",
+    "KONVERGE_REVIEW_KEY",
+    "KONVERGE_AGE_IDENTITY",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_CLIENT_SECRET",
+    "OSS_ACCESS_KEY_SECRET",
+    "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+];
+
+/// Runs the command line; never panics on wrong input.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() {
+                ErrorKind::Usage.exit_code()
+            } else {
+                0
+            };
+            // Printing can only fail when nobody reads.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let context = context(&cli);
+    start_logging(&context);
+    let json = cli.command.wants_json();
+    let result = runtime.block_on(async {
+        watch_signals(context.cancel.clone());
+        dispatch(cli.command, &context).await
+    });
+    // A blocking call under way (a slow file system) must not hold up the end.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            if json {
+                let document = ErrorDocument {
+                    error: failure.body(),
+                };
+                context.print(&format!(
+                    "{}\n",
+                    serde_json::to_string(&document).expect("plain data")
+                ));
+            }
+            context.print_failure(&failure);
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
+    match command {
+        Command::Config(args) => config::run(&args, context),
+        Command::Completions(args) => Ok(completions::run(&args, context)),
+    }
+}
+
+impl Command {
+    /// Whether stdout carries JSON, errors included.
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Completions(_) => false,
+        }
+    }
+}
+
+fn context(cli: &Cli) -> Context {
+    let env: std::collections::BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
+    let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derived(key)));
+    for value in SECRET_VARIABLES.iter().filter_map(|name| env.get(*name)) {
+        secrets.learn(value);
+    }
+    Context {
+        global: cli.global.clone(),
+        env,
+        secrets,
+        cancel: CancellationToken::new(),
+        current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+    }
+}
+
+/// Logs go to stderr, masked like everything else.
+fn start_logging(context: &Context) {
+    let default = match context.global.verbose {
+        0 => "error",
+        1 => "konverge=info",
+        2 => "konverge=debug",
+        _ => "debug",
+    };
+    let filter = context.env.get("KONVERGE_LOG").map_or(default, String::as_str);
+    let secrets = context.secrets.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_ansi(std::io::stderr().is_terminal() && context.colour_stderr())
+        .with_writer(move || MaskedStderr(secrets.clone()));
+    if subscriber.try_init().is_err() {
+        tracing::debug!("logging was set up before");
+    }
+}
+
+struct MaskedStderr(Secrets);
+
+impl std::io::Write for MaskedStderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // tracing-subscriber hands over one whole event at a time.
+        let text = self.0.mask(&String::from_utf8_lossy(bytes));
+        std::io::stderr().lock().write_all(text.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().lock().flush()
+    }
+}
+
+/// The first SIGINT or SIGTERM asks to stop (no new operation, state and journal are written); the third ends at once.
+fn watch_signals(cancel: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    tokio::spawn(async move {
+        for seen in 1.. {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            cancel.cancel();
+            if seen >= 3 {
+                std::process::exit(i32::from(ErrorKind::Interrupted.exit_code()));
+            }
+        }
+    });
+}

@@ -1,0 +1,334 @@
+//! The shape of `konverge.yaml`. The doc comments here are the reference: the JSON Schema and the docs are made of them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Span;
+use crate::model::ClusterName;
+
+/// The KCL core used where `kcl.version` is not given.
+pub const DEFAULT_CORE: &str = "0.13.2";
+
+/// konverge.yaml: how Konverge works on this repository. Every key is optional.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The version of this format; 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub version: Option<u32>,
+    /// Where state is kept and how it is guarded.
+    pub state: State,
+    /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
+    #[schemars(with = "BTreeMap<String, Cluster>")]
+    pub clusters: BTreeMap<ClusterName, Cluster>,
+    /// Rules by stack; for each key the last rule that matches and has the key wins.
+    pub stacks: Vec<StackRule>,
+    /// How KCL is compiled.
+    pub kcl: Kcl,
+    /// How Terraform is run.
+    pub terraform: Terraform,
+    /// How changes are applied.
+    pub apply: Apply,
+    /// What is allowed.
+    pub policy: Policy,
+    /// The scheduled look for drift.
+    pub drift: Drift,
+    /// Who is told.
+    pub notify: Vec<Notify>,
+}
+
+/// Where state is kept and how it is guarded.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    /// The store: `s3://bucket/prefix`, `gs://…`, `az://…`, `oss://…`, `postgres://…`, `mysql://…`, `https://…` or
+    /// `file:///folder`. Credentials come from the environment, never from here.
+    pub url: Option<String>,
+    /// Options of the store, such as `endpoint`, `region`, `path_style`, `ca_file`, `allow_http`.
+    pub options: BTreeMap<String, String>,
+    /// The repository's id in the store: a state made under another id is refused. Written by `konverge init`;
+    /// defaults to the normalised URL of `origin`.
+    pub id: Option<String>,
+    /// The lease on a stack while it is applied.
+    pub lease: Lease,
+    /// How many old states of a stack are kept.
+    pub history: Option<u32>,
+    /// age recipients (`age1…`) to which whole state documents are encrypted; the identity to read them is taken from
+    /// the environment variable KONVERGE_AGE_IDENTITY.
+    pub encrypt_to: Vec<String>,
+    /// Work on a store that can not keep a lease. Two runs may then overwrite each other.
+    pub unsafe_no_lock: bool,
+}
+
+/// The lease on a stack while it is applied.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lease {
+    /// How long a lease lives without a renewal.
+    pub term: Span,
+    /// How long to wait for somebody else's.
+    pub wait: Span,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            term: Span::seconds(60),
+            wait: Span::seconds(600),
+        }
+    }
+}
+
+/// How to reach a cluster.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// The environment variable that holds the path of a kubeconfig. Default: KUBECONFIG, else `~/.kube/config`.
+    pub kubeconfig_env: Option<String>,
+    /// The context in it; default: its current one.
+    pub context: Option<String>,
+    /// Use the pod's own service account instead.
+    pub in_cluster: bool,
+    /// Requests under way at once.
+    pub requests: Option<u32>,
+}
+
+/// A rule for the stacks whose folder or identity matches.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackRule {
+    /// A glob over the stack's folder or its identity: `appops/*/prod`, `payments/**`.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// The cluster, a name under `clusters`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub cluster: Option<ClusterName>,
+    /// Globs of stacks that are applied before; if one of them fails, this one is held back.
+    #[serde(default)]
+    pub after: Option<Vec<String>>,
+    /// Required approvals, actors and freezes for these stacks; see `policy`.
+    #[serde(default)]
+    pub policy: Option<StackPolicy>,
+    /// Paths that are not compared, as RFC 6901 pointers (`/spec/replicas`).
+    #[serde(default)]
+    pub ignore: Option<Vec<String>>,
+}
+
+/// Who may change a set of stacks.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackPolicy {
+    /// How many approvals the pull request needs.
+    pub approvals: Option<u32>,
+    /// Teams (`org/team`) or users, one of whom must have approved.
+    pub reviewers: Vec<String>,
+    /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
+    pub actors: Vec<String>,
+    /// When nothing is applied.
+    pub freeze: Vec<Freeze>,
+    /// Resources that one apply may delete or replace in a stack without a consent of its own.
+    pub max_delete: Option<u32>,
+}
+
+/// A time in which nothing is applied.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Freeze {
+    /// From, as RFC 3339: `2026-12-23T00:00:00Z`.
+    pub from: String,
+    /// Until, as RFC 3339.
+    pub until: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// How KCL is compiled.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kcl {
+    /// The official core's version; part of every input digest. Default: the one this Konverge ships with.
+    pub version: Option<String>,
+    /// Which Kusion's reading of `kcl.yaml` and `ci-test/settings.yaml` the repository follows.
+    pub settings: SettingsOrder,
+    /// Whether a kernel that lacks a wall stops the run.
+    pub sandbox: Sandbox,
+    /// Compilers at once; default: the number of cores.
+    pub workers: Option<u32>,
+    /// Limit of one compile.
+    pub timeout: Option<Span>,
+    /// Memory limit of one compiler in MiB.
+    pub memory_mib: Option<u64>,
+}
+
+impl Kcl {
+    /// The core's version in force.
+    pub fn core(&self) -> &str {
+        self.version.as_deref().unwrap_or(DEFAULT_CORE)
+    }
+}
+
+/// Which Kusion's order of settings files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+pub enum SettingsOrder {
+    /// `ci-test/settings.yaml`, then `kcl.yaml`; both must exist.
+    #[serde(rename = "v0.7")]
+    V07,
+    /// `kcl.yaml`, then `ci-test/settings.yaml` if it is there.
+    #[default]
+    #[serde(rename = "v0.9.0")]
+    V090,
+    /// `kcl.yaml` only.
+    #[serde(rename = "v0.9.1")]
+    V091,
+}
+
+/// Whether a kernel that lacks a wall stops the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sandbox {
+    /// Every wall or no compile.
+    Required,
+    /// The walls that the kernel has; what is missing is said.
+    #[default]
+    BestEffort,
+}
+
+/// How Terraform is run.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Terraform {
+    /// The executable's name or absolute path; default: `terraform`, else `tofu`, on the PATH.
+    pub binary: Option<String>,
+    /// Providers that may run. Others are refused before `init`.
+    pub providers: Vec<Provider>,
+    /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
+    pub mirror: Option<String>,
+}
+
+/// A provider that may run.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// `[host/]namespace/name`, as in `registry.terraform.io/hashicorp/aws`.
+    pub source: String,
+    /// The exact version.
+    pub version: String,
+    /// Hashes in the lock file's form (`h1:…`, `zh:…`); empty: recorded at first use.
+    #[serde(default)]
+    pub hashes: Vec<String>,
+}
+
+/// How changes are applied.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Apply {
+    /// The branch whose pushes are applied; default: the repository's default branch.
+    pub branch: Option<String>,
+    /// Stacks applied at once; default 4.
+    pub stacks: Option<u32>,
+    /// Resources of one stack applied at once; default 16.
+    pub resources: Option<u32>,
+    /// How long a resource may take to become ready; default 10 minutes.
+    pub ready_timeout: Option<Span>,
+    /// What happens when another field manager owns a field of ours.
+    pub conflicts: Conflicts,
+}
+
+/// What happens when another field manager owns a field of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Conflicts {
+    /// The resource fails, and the owner is named.
+    #[default]
+    Stop,
+    /// The field is taken over.
+    Take,
+    /// The field is left to its owner.
+    Leave,
+}
+
+/// What is allowed, for every stack; `stacks[].policy` narrows it.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// What an apply does about fields that somebody changed since our last write.
+    pub drift: DriftPolicy,
+    /// How many approvals a pull request needs before its changes are applied.
+    pub approvals: Option<u32>,
+    /// Teams (`org/team`) or users, one of whom must have approved.
+    pub reviewers: Vec<String>,
+    /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
+    pub actors: Vec<String>,
+    /// When nothing is applied.
+    pub freeze: Vec<Freeze>,
+    /// Resources that one apply may delete or replace in a stack without a consent of its own; default 10.
+    pub max_delete: Option<u32>,
+}
+
+/// What an apply does about fields that somebody changed since our last write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DriftPolicy {
+    /// Puts back our last write.
+    #[default]
+    Restore,
+    /// Stops the stack.
+    Stop,
+}
+
+/// The scheduled look for drift.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drift {
+    /// Stacks looked at in one run, the longest not looked at first; default: all.
+    pub stacks: Option<u32>,
+    /// Stop starting new stacks after this.
+    pub budget: Option<Span>,
+    /// Whether drift is put back.
+    pub reconcile: Reconcile,
+    /// Say so when the last good run is older than this; default 2 days.
+    pub stale_after: Option<Span>,
+    /// The label of drift issues; default `konverge-drift`.
+    pub label: Option<String>,
+}
+
+/// Whether drift is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reconcile {
+    /// Reported only.
+    #[default]
+    Never,
+    /// Our last write is put back.
+    Restore,
+}
+
+/// Who is told. The address is a secret and comes from the environment.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// `slack` (and whatever speaks its incoming webhooks) or `webhook` (signed).
+    pub kind: NotifyKind,
+    /// The environment variable that holds the URL.
+    pub url_env: String,
+    /// The environment variable that holds the signing key of a `webhook`.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// Which events; default: all of `apply-failed`, `apply-done`, `drift`, `unreviewed`.
+    #[serde(default)]
+    pub on: Vec<String>,
+}
+
+/// The protocol of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NotifyKind {
+    /// An incoming webhook of Slack or a compatible chat.
+    Slack,
+    /// A JSON POST with an HMAC signature.
+    Webhook,
+}

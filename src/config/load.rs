@@ -1,0 +1,206 @@
+//! Reading `konverge.yaml`, with errors that name key, line and the nearest known key.
+
+use super::{Config, file::DEFAULT_CORE};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        RepoPath,
+        source::{Source, SourceError},
+    },
+    yaml::{self, YamlError},
+};
+
+/// Where the file lies: at the repository's root.
+pub const FILE_NAME: &str = "konverge.yaml";
+
+/// `konverge.yaml` could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not YAML, or not of the shape.
+    #[error("{FILE_NAME}: {message}")]
+    Invalid {
+        /// Line from 1.
+        line: Option<u32>,
+        /// Column from 1.
+        column: Option<u32>,
+        /// What is wrong.
+        message: String,
+        /// What was probably meant.
+        hint: Option<String>,
+    },
+    /// It could not be read from the revision.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Invalid {
+                line,
+                column,
+                message,
+                hint,
+            } => {
+                let failure = Failure::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
+                let failure = match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                };
+                failure.hint("`konverge config schema` prints every key with its meaning")
+            }
+            ConfigError::Source(error) => Failure::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the file of a revision; a repository without one gets the defaults.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn of(source: &dyn Source) -> Result<Self, ConfigError> {
+        let path = RepoPath::root().child(FILE_NAME);
+        match source.read_path(&path)? {
+            Some(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Not YAML, an unknown key, a wrong type, a rule that contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if yaml::documents(text).map_err(invalid)?.is_empty() {
+            return Ok(Self::default());
+        }
+        let config: Self = yaml::from_str(text).map_err(invalid)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |message: String, hint: &str| {
+            Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message,
+                hint: Some(hint.to_owned()),
+            })
+        };
+        if self.version.is_some_and(|version| version != 1) {
+            return refuse(
+                format!("version {} is not known", self.version.unwrap_or_default()),
+                "this Konverge reads version 1; a newer file needs a newer Konverge",
+            );
+        }
+        for rule in &self.stacks {
+            let globs = rule.after.iter().flatten().chain([&rule.pattern]);
+            for glob in globs {
+                if let Err(error) = globset::Glob::new(glob) {
+                    return refuse(
+                        format!("`{}` is not a glob: {error}", glob.escape_debug()),
+                        "write `appops/*/prod`",
+                    );
+                }
+            }
+            if let Some(cluster) = rule
+                .cluster
+                .as_ref()
+                .filter(|name| !self.clusters.contains_key(*name))
+            {
+                return refuse(
+                    format!(
+                        "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
+                        rule.pattern
+                    ),
+                    "define it under `clusters`, or name one that is",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// This revision's file with everything that grants power taken from the protected branch's: a pull request's edit
+    /// of those keys is shown, not obeyed.
+    #[must_use]
+    pub fn with_power_from(&self, protected: &Config) -> Config {
+        Config {
+            version: self.version,
+            // Order and ignore rules describe the change itself; cluster and policy of a rule grant power.
+            stacks: protected.stacks.clone(),
+            ..protected.clone()
+        }
+    }
+
+    /// The default core, for messages.
+    pub const fn default_core() -> &'static str {
+        DEFAULT_CORE
+    }
+}
+
+fn invalid(error: YamlError) -> ConfigError {
+    let hint = nearest_key(&error.message);
+    ConfigError::Invalid {
+        line: error.line,
+        column: error.column,
+        message: error.message,
+        hint,
+    }
+}
+
+/// Of "unknown field `statee`, expected one of `state`, `stacks`" makes "did you mean `state`?".
+fn nearest_key(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let given = message
+        .contains("unknown field")
+        .then(|| quoted.next())
+        .flatten()?;
+    quoted
+        .map(|known| (strsim::damerau_levenshtein(given, known), known))
+        .filter(|(distance, known)| *distance <= known.len().max(given.len()).div_ceil(2))
+        .min()
+        .map(|(_, known)| format!("did you mean `{known}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        for text in ["", "# nothing\n", "---\n"] {
+            assert_eq!(Config::parse(text).unwrap(), Config::default());
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+        let failure = Failure::from(Config::parse("version: 1\nstate:\n  ulr: s3://x\n").unwrap_err());
+        assert!(failure.message.contains("ulr"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(3),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`url`"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_rule_must_name_a_known_cluster() {
+        let error = Config::parse("stacks:\n- match: a/**\n  cluster: prod\n").unwrap_err();
+        assert!(error.to_string().contains("prod"), "{error}");
+        assert!(Config::parse("clusters:\n  prod: {}\nstacks:\n- match: a/**\n  cluster: prod\n").is_ok());
+    }
+
+    #[test]
+    fn power_stays_with_the_protected_branch() {
+        let protected = Config::parse("state: {url: 's3://good'}\nkcl: {sandbox: required}\n").unwrap();
+        let change = Config::parse("state: {url: 's3://evil'}\nkcl: {sandbox: best-effort}\n").unwrap();
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.state.url.as_deref(), Some("s3://good"));
+        assert_eq!(effective.kcl, protected.kcl);
+    }
+}
