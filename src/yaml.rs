@@ -36,6 +36,15 @@ impl From<serde_saphyr::Error> for YamlError {
     }
 }
 
+/// The library writes `line 3 column 3: …` before its message; the place has fields of its own here.
+fn without_place(message: &str) -> &str {
+    let message = message.trim_start_matches("error: ");
+    match message.split_once(": ") {
+        Some((place, rest)) if place.starts_with("line ") && place.contains(" column ") => rest,
+        _ => message,
+    }
+}
+
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true }
 }

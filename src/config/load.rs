@@ -150,14 +150,16 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
-/// Of "unknown field `statee`, expected one of `state`, `stacks`" makes "did you mean `state`?".
+/// Of "unknown field `statee`, expected one of state, stacks" makes "did you mean `state`?".
 fn nearest_key(message: &str) -> Option<String> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let given = message
-        .contains("unknown field")
-        .then(|| quoted.next())
-        .flatten()?;
-    quoted
+    let (_, rest) = message.split_once("unknown field `")?;
+    let (given, expected) = rest.split_once('`')?;
+    expected
+        .rsplit_once("expected one of ")
+        .or_else(|| expected.rsplit_once("expected "))?
+        .1
+        .split(", ")
+        .map(|known| known.trim_matches('`'))
         .map(|known| (strsim::damerau_levenshtein(given, known), known))
         .filter(|(distance, known)| *distance <= known.len().max(given.len()).div_ceil(2))
         .min()
