@@ -1,0 +1,8 @@
+//! The integration tests, one binary: a file per subject, run on the real parts that `scripts/parts install` puts in
+//! place (`make test` does both).
+#![allow(clippy::unwrap_used)]
+#![allow(missing_docs)]
+
+mod support;
+
+mod parts;

@@ -1,0 +1,227 @@
+//! The parts are there and are the real thing: each shows something that an imitation would not.
+
+use crate::support::cluster::{Cluster, User};
+use crate::support::git::Repository;
+use crate::support::minio::{self, Minio};
+use crate::support::moto::Moto;
+use crate::support::process::Konverge;
+use crate::support::service::{Ports, eventually};
+use crate::support::{kcl, terraform};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use object_store::{ObjectStore, PutMode, PutOptions, PutPayload, path::Path};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test]
+async fn api_server_validates_authorises_and_audits() {
+    let cluster = Cluster::shared();
+    let namespace = cluster.namespace("parts").await;
+    let config_map: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "one"}, "data": {"key": "value"}})).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await, &namespace);
+    let created = maps.create(&PostParams::default(), &config_map).await.unwrap();
+    assert!(created.metadata.uid.is_some());
+
+    // Server-side apply is there, and another manager's field is a conflict.
+    let change = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"key": "other"}});
+    let conflict = maps
+        .patch("one", &PatchParams::apply("konverge"), &Patch::Apply(&change))
+        .await;
+    assert!(matches!(conflict, Err(kube::Error::Api(status)) if status.code == 409));
+
+    let as_reader: Api<ConfigMap> = Api::namespaced(cluster.client_of(User::Reader).await, &namespace);
+    assert_eq!(as_reader.get("one").await.unwrap().data, config_map.data);
+    let refused = as_reader.delete("one", &Default::default()).await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+    let as_nobody: Api<ConfigMap> = Api::namespaced(cluster.client_of(User::Nobody).await, &namespace);
+    assert!(as_nobody.list(&ListParams::default()).await.is_err());
+
+    let audit: Vec<_> = cluster
+        .audit()
+        .into_iter()
+        .filter(|event| event.is_in(&namespace))
+        .collect();
+    let seen: Vec<_> = audit
+        .iter()
+        .map(|event| {
+            (
+                event.user.username.as_str(),
+                event.verb.as_str(),
+                event.response_status.as_ref().unwrap().code,
+            )
+        })
+        .filter(|(user, ..)| *user != "system:serviceaccount")
+        .collect();
+    let expected = [
+        ("admin", "create", 201),
+        ("admin", "patch", 409),
+        ("reader", "get", 200),
+        ("reader", "delete", 403),
+        ("nobody", "list", 403),
+    ];
+    assert!(expected.iter().all(|event| seen.contains(event)), "{seen:?}");
+}
+
+#[tokio::test]
+async fn deployment_becomes_available() {
+    let cluster = Cluster::with_controllers();
+    let namespace = cluster.namespace("parts").await;
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]},
+            },
+        },
+    }))
+    .unwrap();
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client().await, &namespace);
+    deployments
+        .create(&PostParams::default(), &deployment)
+        .await
+        .unwrap();
+    eventually("the deployment is available", Duration::from_secs(60), || async {
+        let status = deployments.get("web").await.unwrap().status?;
+        (status.available_replicas == Some(2)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn minio_lets_one_of_many_creators_win() {
+    let minio = Minio::shared();
+    one_creator_wins(Arc::new(minio.client(&minio.bucket("parts")))).await;
+}
+
+#[tokio::test]
+async fn moto_lets_one_of_many_creators_win() {
+    let moto = Moto::shared();
+    let bucket = moto.bucket("parts").await;
+    one_creator_wins(Arc::new(minio::client(moto.endpoint(), &bucket))).await;
+}
+
+async fn one_creator_wins(store: Arc<dyn ObjectStore>) {
+    for round in 0..5 {
+        let key = Path::from(format!("state/{round}"));
+        let attempts = (0..16).map(|writer| {
+            let (store, key) = (store.clone(), key.clone());
+            tokio::spawn(async move {
+                let payload = PutPayload::from(format!("writer {writer}"));
+                let result = store
+                    .put_opts(&key, payload, PutOptions::from(PutMode::Create))
+                    .await;
+                (writer, result)
+            })
+        });
+        let mut winners = Vec::new();
+        for attempt in futures::future::join_all(attempts).await {
+            match attempt.unwrap() {
+                (writer, Ok(_)) => winners.push(writer),
+                (_, Err(object_store::Error::AlreadyExists { .. })) => {}
+                (writer, Err(error)) => panic!("writer {writer}: {error}"),
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
+        let stored = store
+            .get_opts(&key, Default::default())
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        assert_eq!(stored, format!("writer {}", winners[0]));
+    }
+}
+
+#[test]
+fn kcl_core_compiles() {
+    let program = r#"
+import kcl_lib.api as api
+arguments = api.ExecProgramArgs(k_filename_list=["main.k"], k_code_list=["schema A:\n    n: int = 1 + 1\na = A {}"])
+print(api.API().exec_program(arguments).json_result)
+"#;
+    let outcome = Konverge::of(&kcl::interpreter(), ["-c", program]).run().expect(0);
+    assert_eq!(outcome.json(), json!({"a": {"n": 2}}));
+}
+
+#[test]
+fn terraform_applies_a_local_file_without_a_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = folder.path().join("written");
+    let configuration = json!({
+        "terraform": {"required_providers": {"local": {"source": "hashicorp/local", "version": terraform::LOCAL_PROVIDER}}},
+        "resource": {"local_file": {"one": {"filename": written, "content": "by terraform"}}},
+    });
+    std::fs::write(folder.path().join("main.tf.json"), configuration.to_string()).unwrap();
+    let config = terraform::cli_config(folder.path());
+    let run = |arguments: &[&str]| {
+        Konverge::of(&terraform::binary(), arguments)
+            .dir(folder.path())
+            .env("TF_CLI_CONFIG_FILE", &config)
+            .run()
+    };
+    run(&["init", "-input=false", "-no-color"]).expect(0);
+    run(&["apply", "-input=false", "-no-color", "-auto-approve"]).expect(0);
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "by terraform");
+    // The provider is the real one: it sees that the file went away.
+    std::fs::remove_file(&written).unwrap();
+    run(&["plan", "-input=false", "-no-color", "-detailed-exitcode"]).expect(2);
+}
+
+#[test]
+fn same_steps_give_the_same_commits() {
+    let history = || {
+        let repository = Repository::init();
+        repository.write("a/one.k", "a = 1\n").commit("one");
+        repository
+            .branch("change")
+            .rename("a/one.k", "b/two.k")
+            .commit("two");
+        repository.checkout("main").write("three", "3").commit("three");
+        repository.merge("change")
+    };
+    let merge = history();
+    assert_eq!(merge.len(), 40);
+    assert_eq!(merge, history());
+}
+
+#[test]
+fn shallow_clone_lacks_history() {
+    let repository = Repository::init();
+    let first = repository.write("a", "1").commit("one");
+    repository.write("a", "2").commit("two");
+    let shallow = repository.clone_with(&["--depth=1"]);
+    assert_eq!(shallow.git(["rev-parse", "--is-shallow-repository"]), "true");
+    assert_ne!(shallow.git(["rev-list", "HEAD"]), first);
+    assert_eq!(shallow.git(["rev-list", "--count", "HEAD"]), "1");
+}
+
+#[test]
+fn blocks_of_ports_do_not_overlap() {
+    let (one, two) = (Ports::claim(), Ports::claim());
+    assert!(one.nth(1).abs_diff(two.nth(1)) >= 8);
+}
+
+#[test]
+fn run_sees_a_clean_environment() {
+    let outcome = Konverge::of(std::path::Path::new("/usr/bin/env"), [] as [&str; 0])
+        .env("MINE", "1")
+        .run()
+        .expect(0);
+    let mut names: Vec<_> = outcome
+        .stdout
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["GIT_CONFIG_NOSYSTEM", "HOME", "LC_ALL", "MINE", "PATH", "TZ"]
+    );
+}

@@ -1,0 +1,521 @@
+//! A real Kubernetes API server, and on request the controllers, the scheduler and a fake node on which pods become
+//! ready: a Deployment then really becomes available.
+
+use super::service::{Ports, Service, eventually, folder};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use serde::Deserialize;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Who speaks to the cluster; each has a token and a kubeconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// `system:masters`: may do everything.
+    Admin,
+    /// May get, list and watch everything, secrets too, and write nothing.
+    Reader,
+    /// The role `edit`, in every namespace.
+    Editor,
+    /// Authenticated, without any right until a test binds one to `nobody`.
+    Nobody,
+    /// The control plane itself, to tell its requests from a test's.
+    ControlPlane,
+}
+
+impl User {
+    const ALL: [Self; 5] = [
+        Self::Admin,
+        Self::Reader,
+        Self::Editor,
+        Self::Nobody,
+        Self::ControlPlane,
+    ];
+
+    /// The name the API server knows it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Reader => "reader",
+            Self::Editor => "editor",
+            Self::Nobody => "nobody",
+            Self::ControlPlane => "control-plane",
+        }
+    }
+
+    fn token(self) -> String {
+        format!("token-of-{}", self.name())
+    }
+
+    fn groups(self) -> &'static str {
+        match self {
+            Self::Admin | Self::ControlPlane => "system:masters",
+            _ => "konverge:test",
+        }
+    }
+}
+
+/// A running API server on its own etcd.
+pub struct Cluster {
+    folder: PathBuf,
+    url: String,
+    controllers: OnceLock<Vec<Service>>,
+    api_server: Service,
+    etcd: Service,
+    ports: Ports,
+}
+
+impl Cluster {
+    /// The one of this test process: the API server alone, so nothing but the tests changes an object. Tests keep
+    /// apart by their namespaces.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Cluster> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Another one of this test process, with controllers, scheduler and the fake node.
+    pub fn with_controllers() -> &'static Self {
+        static SHARED: OnceLock<Cluster> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let cluster = Self::start();
+            cluster.start_controllers();
+            cluster
+        })
+    }
+
+    /// One of one's own, for a test that needs to see or end all of it.
+    pub fn start() -> Self {
+        let folder = folder("cluster");
+        let ports = Ports::claim();
+        write_identities(&folder);
+        let (etcd_client, etcd_peer, secure) = (ports.nth(1), ports.nth(2), ports.nth(3));
+
+        let mut command = Command::new(super::executable("etcd", "etcd"));
+        command
+            .arg("--data-dir")
+            .arg(folder.join("etcd"))
+            .args([
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+                "--quota-backend-bytes=2147483648",
+            ])
+            .arg(format!("--listen-client-urls=http://127.0.0.1:{etcd_client}"))
+            .arg(format!("--advertise-client-urls=http://127.0.0.1:{etcd_client}"))
+            .arg(format!("--listen-peer-urls=http://127.0.0.1:{etcd_peer}"))
+            .arg(format!(
+                "--initial-advertise-peer-urls=http://127.0.0.1:{etcd_peer}"
+            ))
+            .arg(format!("--initial-cluster=default=http://127.0.0.1:{etcd_peer}"));
+        let mut etcd = Service::start("etcd", &command, &folder);
+        etcd.wait_for_port(etcd_client, Duration::from_secs(60));
+
+        let mut command = Command::new(super::executable("control-plane", "kube-apiserver"));
+        let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+        command
+            .arg(format!("--etcd-servers=http://127.0.0.1:{etcd_client}"))
+            .arg(format!("--secure-port={secure}"))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+            .args([
+                "--service-cluster-ip-range=10.0.0.0/16",
+                "--authorization-mode=RBAC",
+            ])
+            .args([
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--profiling=false",
+            ])
+            .args([
+                "--endpoint-reconciler-type=none",
+                "--watch-cache=true",
+                "--shutdown-delay-duration=0s",
+            ])
+            .arg(file("tls-cert-file", "server.crt"))
+            .arg(file("tls-private-key-file", "server.key"))
+            .arg(file("token-auth-file", "tokens.csv"))
+            .arg(file("service-account-key-file", "accounts.pub"))
+            .arg(file("service-account-signing-key-file", "accounts.key"))
+            .arg(file("audit-policy-file", "audit-policy.yaml"))
+            .arg(file("audit-log-path", "audit.log"))
+            .args(["--audit-log-mode=blocking", "--allow-privileged=true"]);
+        let api_server = Service::start("kube-apiserver", &command, &folder);
+
+        let url = format!("https://127.0.0.1:{secure}");
+        let mut cluster = Self {
+            folder,
+            url,
+            controllers: OnceLock::new(),
+            api_server,
+            etcd,
+            ports,
+        };
+        for user in User::ALL {
+            cluster.write_kubeconfig(user);
+        }
+        let kubeconfig = cluster.kubeconfig();
+        let ready = move || {
+            let kubeconfig = kubeconfig.clone();
+            block_on(async move {
+                let request = http::Request::get("/readyz")
+                    .body(Vec::new())
+                    .expect("a valid request");
+                client_from(&kubeconfig).await.request_text(request).await.ok()
+            })
+        };
+        cluster.api_server.wait_until(Duration::from_secs(90), ready);
+        let kubeconfig = cluster.kubeconfig();
+        block_on(async move { grant_rights(client_from(&kubeconfig).await).await });
+        cluster
+    }
+
+    /// Starts controller manager, scheduler and kwok, and waits for the node; a second call does nothing.
+    pub fn start_controllers(&self) {
+        self.controllers.get_or_init(|| {
+            let kubeconfig = self.kubeconfig_of(User::ControlPlane);
+            let start = |part: &str, name: &str, arguments: &[String]| {
+                let mut command = Command::new(super::executable(part, name));
+                command.arg("--kubeconfig").arg(&kubeconfig).args(arguments);
+                Service::start(name, &command, &self.folder)
+            };
+            let text = |arguments: &[&str]| {
+                arguments
+                    .iter()
+                    .map(|&argument| argument.to_owned())
+                    .collect::<Vec<_>>()
+            };
+            let mut manager = text(&[
+                "--leader-elect=false",
+                "--secure-port=0",
+                "--use-service-account-credentials=false",
+            ]);
+            manager.extend(text(&["--kube-api-qps=500", "--kube-api-burst=1000"]));
+            manager.push(format!(
+                "--service-account-private-key-file={}",
+                self.path("accounts.key").display()
+            ));
+            manager.push(format!("--root-ca-file={}", self.path("ca.crt").display()));
+            let scheduler = text(&[
+                "--leader-elect=false",
+                "--secure-port=0",
+                "--kube-api-qps=500",
+                "--kube-api-burst=1000",
+            ]);
+            let stages = self.path("stages.yaml");
+            std::fs::write(&stages, stages_of_kwok()).expect("the stages can be written");
+            let mut kwok = text(&[
+                "--manage-all-nodes",
+                "--node-lease-duration-seconds=40",
+                "--config",
+            ]);
+            kwok.push(stages.display().to_string());
+            let services = vec![
+                start("control-plane", "kube-controller-manager", &manager),
+                start("control-plane", "kube-scheduler", &scheduler),
+                start("kwok", "kwok", &kwok),
+            ];
+            let admin = self.kubeconfig();
+            block_on(async move { add_node(client_from(&admin).await).await });
+            services
+        });
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_of(User::Admin)
+    }
+
+    /// The kubeconfig of `user`; its only context is `test`.
+    pub fn kubeconfig_of(&self, user: User) -> PathBuf {
+        self.path(&format!("{}.kubeconfig", user.name()))
+    }
+
+    /// The administrator's client, bound to the runtime that asks.
+    pub async fn client(&self) -> kube::Client {
+        self.client_of(User::Admin).await
+    }
+
+    /// The client of `user`.
+    pub async fn client_of(&self, user: User) -> kube::Client {
+        client_from(&self.kubeconfig_of(user)).await
+    }
+
+    /// Makes a namespace that no other test has and gives its name.
+    pub async fn namespace(&self, subject: &str) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{subject}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let namespaces: Api<Namespace> = Api::all(self.client().await);
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .expect("the namespace can be made");
+        name
+    }
+
+    /// Every request answered so far, in order, but for the control plane's own.
+    pub fn audit(&self) -> Vec<AuditEvent> {
+        let text = std::fs::read_to_string(self.path("audit.log")).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Ends the API server as a power cut would.
+    pub fn kill_api_server(self) {
+        drop(self.api_server);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn write_kubeconfig(&self, user: User) {
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": self.path("ca.crt")}}],
+            "users": [{"name": user.name(), "user": {"token": user.token()}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user.name()}}],
+            "current-context": "test",
+        });
+        std::fs::write(self.kubeconfig_of(user), text.to_string()).expect("the kubeconfig can be written");
+    }
+}
+
+/// One answered request, from the API server's audit log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    /// `get`, `list`, `create`, `patch`…
+    pub verb: String,
+    /// Path and query.
+    #[serde(rename = "requestURI")]
+    pub uri: String,
+    /// Who asked.
+    pub user: AuditUser,
+    /// With what program.
+    #[serde(default)]
+    pub user_agent: String,
+    /// For what; absent where the path names no resource.
+    pub object_ref: Option<AuditObject>,
+    /// How it was answered.
+    pub response_status: Option<AuditStatus>,
+}
+
+impl AuditEvent {
+    /// Whether it changed, or could have changed, what is stored.
+    pub fn writes(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.uri.contains("dryRun=All")
+    }
+
+    /// Whether it is about something in `namespace`.
+    pub fn is_in(&self, namespace: &str) -> bool {
+        self.object_ref
+            .as_ref()
+            .is_some_and(|object| object.namespace == namespace)
+    }
+}
+
+/// The user of an [`AuditEvent`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct AuditUser {
+    /// As in [`User::name`].
+    pub username: String,
+}
+
+/// The object of an [`AuditEvent`]; what the request does not name is empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AuditObject {
+    /// Plural, lower case.
+    pub resource: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The answer in an [`AuditEvent`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct AuditStatus {
+    /// HTTP status code.
+    pub code: u16,
+}
+
+/// Runs a future to its end from any thread, also one that a runtime already drives.
+fn block_on<T: Send>(future: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| {
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be made").block_on(future)
+        };
+        scope
+            .spawn(run)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+async fn client_from(kubeconfig: &Path) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a readable kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    kube::Client::try_from(config.expect("a valid kubeconfig")).expect("a client")
+}
+
+/// A certificate authority, the server's certificate, the key of service accounts, tokens, and what is audited.
+fn write_identities(folder: &Path) {
+    let write =
+        |name: &str, text: String| std::fs::write(folder.join(name), text).expect("the file can be written");
+
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "konverge test authority");
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key"));
+    let authority = authority.expect("a certificate");
+    let server_key = KeyPair::generate().expect("a key");
+    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    let server = CertificateParams::new(names).and_then(|server| server.signed_by(&server_key, &authority));
+    write("ca.crt", authority.pem());
+    write("server.crt", server.expect("a certificate").pem());
+    write("server.key", server_key.serialize_pem());
+
+    let accounts = KeyPair::generate().expect("a key");
+    write("accounts.key", accounts.serialize_pem());
+    write("accounts.pub", accounts.public_key_pem());
+
+    let tokens =
+        User::ALL.map(|user| format!("{},{1},{1},\"{2}\"\n", user.token(), user.name(), user.groups()));
+    write("tokens.csv", tokens.concat());
+
+    let audited = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [
+            {"level": "None", "users": ["system:apiserver", User::ControlPlane.name()]},
+            {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*"]},
+            {"level": "Metadata"},
+        ],
+    });
+    write("audit-policy.yaml", audited.to_string());
+}
+
+async fn grant_rights(client: kube::Client) {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "konverge:reader"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    });
+    let binding = |user: User, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("konverge:{}", user.name())},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.name()}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        })
+    };
+    let bindings = "clusterrolebindings";
+    create(
+        &client,
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        "clusterroles",
+        role,
+    )
+    .await;
+    for (user, role) in [(User::Reader, "konverge:reader"), (User::Editor, "edit")] {
+        create(
+            &client,
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            bindings,
+            binding(user, role),
+        )
+        .await;
+    }
+}
+
+async fn create(
+    client: &kube::Client,
+    api_version: &str,
+    kind: &str,
+    plural: &str,
+    object: serde_json::Value,
+) {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = kube::core::ApiResource::from_gvk_with_plural(
+        &kube::core::GroupVersionKind::gvk(group, version, kind),
+        plural,
+    );
+    let object: DynamicObject = serde_json::from_value(object).expect("an object");
+    let created = Api::<DynamicObject>::all_with(client.clone(), &resource)
+        .create(&PostParams::default(), &object)
+        .await;
+    created.unwrap_or_else(|error| panic!("{kind} can not be created: {error}"));
+}
+
+/// The stages that kwok publishes for nodes and pods, in one file.
+fn stages_of_kwok() -> String {
+    let folder = super::installed("kwok", super::cache().join("kwok"));
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("the stages can be read")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|file| std::fs::read_to_string(file).expect("a stage"))
+        .collect::<Vec<_>>()
+        .join("\n---\n")
+}
+
+async fn add_node(client: kube::Client) {
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "node-0",
+            "labels": {"kubernetes.io/hostname": "node-0", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+    });
+    create(&client, "v1", "Node", "nodes", node).await;
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client);
+    eventually(
+        "the fake node is ready and takes pods",
+        Duration::from_secs(60),
+        || async {
+            let node = nodes.get("node-0").await.ok()?;
+            let ready = node
+                .status?
+                .conditions?
+                .iter()
+                .any(|one| one.type_ == "Ready" && one.status == "True");
+            let taken = node
+                .spec
+                .and_then(|spec| spec.taints)
+                .is_none_or(|taints| taints.is_empty());
+            (ready && taken).then_some(())
+        },
+    )
+    .await;
+}

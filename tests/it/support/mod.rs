@@ -1,0 +1,50 @@
+//! What the integration tests stand on: the real parts, started with their own folders and ports and ended with the
+//! test process, and builders for repositories and runs of the binary.
+//!
+//! Nothing is installed from here. A part that is missing fails the test with the command that installs it.
+// Each subject uses some of it, and the benches others.
+#![allow(dead_code)]
+
+pub mod cluster;
+pub mod git;
+pub mod kcl;
+pub mod minio;
+pub mod moto;
+pub mod process;
+pub mod service;
+pub mod terraform;
+
+use std::path::PathBuf;
+
+/// The folder into which `scripts/parts` installs.
+pub fn cache() -> PathBuf {
+    if let Some(folder) = std::env::var_os("KONVERGE_PARTS") {
+        return folder.into();
+    }
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|base| !base.is_empty())
+        .map(PathBuf::from);
+    base.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache"))
+        .join("konverge")
+}
+
+/// An installed executable of the part `part`.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn executable(part: &str, name: &str) -> PathBuf {
+    installed(part, cache().join("bin").join(name))
+}
+
+/// `path` itself, which the part `part` should have put there.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn installed(part: &str, path: PathBuf) -> PathBuf {
+    assert!(
+        path.exists(),
+        "{} is not installed; run: scripts/parts install {part}",
+        path.display()
+    );
+    path
+}

@@ -1,0 +1,220 @@
+//! Runs of the built `konverge` in a clean environment, with a deadline.
+
+use super::service::bound_to_parent;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A run to be made. Its home is an empty folder of its own; of the caller's environment it sees `PATH` alone.
+pub struct Konverge {
+    command: Command,
+    home: TempDir,
+    limit: Duration,
+}
+
+impl Konverge {
+    /// With these arguments.
+    pub fn new<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Self::of(Path::new(env!("CARGO_BIN_EXE_konverge")), arguments)
+    }
+
+    /// Another executable in the same surroundings.
+    pub fn of<S: AsRef<OsStr>>(executable: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
+        let home = tempfile::Builder::new()
+            .prefix("konverge-home-")
+            .tempdir()
+            .expect("a temporary folder");
+        let mut command = Command::new(executable);
+        command.args(arguments).current_dir(home.path());
+        let run = Self {
+            command,
+            home,
+            limit: Duration::from_secs(120),
+        };
+        let home = run.home.path().to_owned();
+        run.env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", home)
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+    }
+
+    /// Adds one more argument.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Runs it in this folder.
+    pub fn dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Lets it find the KCL core.
+    pub fn with_kcl(self) -> Self {
+        self.env("KONVERGE_KCL", super::kcl::interpreter())
+    }
+
+    /// Another deadline than two minutes.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// With what it printed so far, if it does not end in time.
+    pub fn run(self) -> Outcome {
+        self.start().wait()
+    }
+
+    /// Starts it, for a test that ends it half-way.
+    pub fn start(self) -> Running {
+        let description = format!("{:?}", self.command);
+        // `bound_to_parent` passes on what was set; nothing else may come in.
+        let mut command = bound_to_parent(&self.command);
+        let inherited = std::env::vars_os().map(|(key, _)| key);
+        let set: Vec<_> = self.command.get_envs().map(|(key, _)| key.to_owned()).collect();
+        inherited.filter(|key| !set.contains(key)).for_each(|key| {
+            command.env_remove(key);
+        });
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{description}: {error}"));
+        let stdout = collect(child.stdout.take().expect("it is piped"));
+        let stderr = collect(child.stderr.take().expect("it is piped"));
+        Running {
+            child,
+            stdout,
+            stderr,
+            description,
+            home: self.home,
+            started: Instant::now(),
+            limit: self.limit,
+        }
+    }
+}
+
+/// A run under way.
+pub struct Running {
+    child: Child,
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<String>,
+    description: String,
+    home: TempDir,
+    started: Instant,
+    limit: Duration,
+}
+
+impl Running {
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).expect("a pid"));
+        nix::sys::signal::kill(pid, signal).expect("the process is there");
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// With what it printed so far, if it does not end in time.
+    pub fn wait(mut self) -> Outcome {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("the state of a child can be asked") {
+                break Some(status);
+            }
+            if self.started.elapsed() > self.limit {
+                self.child.kill().expect("it can be killed");
+                self.child.wait().expect("it was killed");
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let elapsed = self.started.elapsed();
+        let stdout = self.stdout.join().expect("the reader does not panic");
+        let stderr = self.stderr.join().expect("the reader does not panic");
+        let Some(status) = status else {
+            panic!(
+                "{} did not end within {:?}\n{stdout}\n{stderr}",
+                self.description, self.limit
+            );
+        };
+        Outcome {
+            code: status.code(),
+            stdout,
+            stderr,
+            elapsed,
+            description: self.description,
+        }
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+        String::from_utf8(bytes).expect("the output is UTF-8")
+    })
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit code; absent if a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: String,
+    /// All of its standard error.
+    pub stderr: String,
+    /// From start to end.
+    pub elapsed: Duration,
+    description: String,
+}
+
+impl Outcome {
+    /// Itself, if it ended with `code`.
+    ///
+    /// # Panics
+    /// With everything it printed, if not.
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "{}\n--- stdout\n{}\n--- stderr\n{}",
+            self.description,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Its standard output as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
+            panic!(
+                "{}: not JSON: {error}\n{}\n{}",
+                self.description, self.stdout, self.stderr
+            )
+        })
+    }
+}
