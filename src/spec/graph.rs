@@ -1,0 +1,418 @@
+//! The graph of a stack: who must be there before whom.
+//!
+//! Three kinds of edge: what the Spec states (`dependsOn`), what it implies (references), and the order that Kubernetes
+//! itself asks for ([`super::needs`]). The last kind only fills gaps: an edge of it that would close a cycle with what the
+//! Spec says is left out.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
+};
+
+use petgraph::{
+    Direction,
+    algo::{tarjan_scc, tred},
+    graph::{DiGraph, NodeIndex},
+    visit::EdgeRef,
+};
+
+use super::{
+    needs,
+    references::{ReferenceError, Targets},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{ResourceId, spec::Resource, state::Recorded},
+};
+
+/// Why one resource comes before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Edge {
+    /// `dependsOn`.
+    Explicit,
+    /// A `$kusion_path` reference: the value is needed, not only the order.
+    Reference,
+    /// The order that the runtime's own kinds ask for.
+    Order,
+}
+
+/// A Spec whose resources can not be put in order.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// Two resources have one id.
+    #[error("the id `{0}` occurs more than once in the Spec")]
+    Duplicate(ResourceId),
+    /// `dependsOn` names nothing.
+    #[error("`{from}` depends on `{missing}`, which is not in the Spec")]
+    Missing {
+        /// Who names it.
+        from: ResourceId,
+        /// What is missing.
+        missing: ResourceId,
+    },
+    /// A reference can not be followed.
+    #[error("in `{from}`: {source}")]
+    Reference {
+        /// Who refers.
+        from: ResourceId,
+        /// What is wrong.
+        source: ReferenceError,
+    },
+    /// Each waits for the next, the last for the first.
+    #[error("these resources wait for each other: {}", cycle_text(.0))]
+    Cycle(Vec<ResourceId>),
+}
+
+fn cycle_text(cycle: &[ResourceId]) -> String {
+    let ids = cycle.iter().chain(cycle.first()).map(|id| format!("`{id}`"));
+    ids.collect::<Vec<_>>().join(" → ")
+}
+
+impl From<GraphError> for Failure {
+    fn from(error: GraphError) -> Self {
+        let failure = Failure::new(ErrorKind::Spec, error.to_string());
+        match error {
+            GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
+            GraphError::Missing { missing, .. } => {
+                failure.hint(format!("add `{missing}` to the stack, or take it out of `dependsOn`"))
+            }
+            GraphError::Reference { source, .. } => match source {
+                ReferenceError::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
+                _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
+            },
+            GraphError::Cycle(_) => failure.hint("take one of these `dependsOn` or references out"),
+        }
+    }
+}
+
+/// Resources and who needs whom; edges run from a dependency to its dependent.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    graph: DiGraph<ResourceId, Edge>,
+    index: HashMap<ResourceId, NodeIndex>,
+}
+
+impl Graph {
+    /// The graph of a Spec.
+    ///
+    /// # Errors
+    /// See [`GraphError`].
+    pub fn of_spec(resources: &[Resource]) -> Result<Self, GraphError> {
+        let mut graph = Self::default();
+        for resource in resources {
+            if graph.index.contains_key(&resource.id) {
+                return Err(GraphError::Duplicate(resource.id.clone()));
+            }
+            graph.add(&resource.id);
+        }
+        let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
+        for resource in resources {
+            for dependency in &resource.depends_on {
+                if !graph.index.contains_key(dependency) {
+                    return Err(GraphError::Missing {
+                        from: resource.id.clone(),
+                        missing: dependency.clone(),
+                    });
+                }
+                graph.connect(dependency, &resource.id, Edge::Explicit);
+            }
+            let referenced =
+                targets
+                    .referenced(&resource.attributes)
+                    .map_err(|source| GraphError::Reference {
+                        from: resource.id.clone(),
+                        source,
+                    })?;
+            for dependency in referenced {
+                graph.connect(&dependency, &resource.id, Edge::Reference);
+            }
+        }
+        if let Some(cycle) = graph.cycle() {
+            return Err(GraphError::Cycle(cycle));
+        }
+        for (dependency, dependent) in needs::of(resources) {
+            graph.connect(dependency, dependent, Edge::Order);
+        }
+        graph.drop_order_edges_in_cycles();
+        Ok(graph)
+    }
+
+    /// The graph of what a state records. Edges to what it does not record are dropped, and so are edges that form a
+    /// cycle: a state must always be deletable.
+    pub fn of_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
+        let mut graph = Self::default();
+        for resource in recorded.clone() {
+            graph.add(&resource.id);
+        }
+        for resource in recorded {
+            for dependency in &resource.depends_on {
+                if graph.index.contains_key(dependency) && *dependency != resource.id {
+                    graph.connect(dependency, &resource.id, Edge::Order);
+                }
+            }
+        }
+        graph.drop_order_edges_in_cycles();
+        graph
+    }
+
+    /// How many resources there are.
+    pub fn len(&self) -> usize {
+        self.graph.node_count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.graph.node_count() == 0
+    }
+
+    /// The resources in the order they were given.
+    pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
+        self.graph.node_weights()
+    }
+
+    /// What a resource waits for, sorted by id; nothing for an id that is not there. Where there are several
+    /// reasons, [`Edge::Reference`] wins over [`Edge::Explicit`], and both over [`Edge::Order`].
+    pub fn dependencies(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
+        self.neighbours(id, Direction::Incoming)
+    }
+
+    /// What waits for a resource, sorted by id.
+    pub fn dependents(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
+        self.neighbours(id, Direction::Outgoing)
+    }
+
+    /// All resources, each after what it waits for; otherwise in the order they were given.
+    pub fn order(&self) -> Vec<&ResourceId> {
+        let mut waiting: Vec<usize> = self
+            .graph
+            .node_indices()
+            .map(|node| self.graph.neighbors_directed(node, Direction::Incoming).count())
+            .collect();
+        let mut ready: BinaryHeap<Reverse<usize>> = (0..waiting.len())
+            .filter(|&n| waiting[n] == 0)
+            .map(Reverse)
+            .collect();
+        let mut order = Vec::with_capacity(waiting.len());
+        while let Some(Reverse(next)) = ready.pop() {
+            let node = NodeIndex::new(next);
+            order.push(&self.graph[node]);
+            for dependent in self.graph.neighbors(node) {
+                waiting[dependent.index()] -= 1;
+                if waiting[dependent.index()] == 0 {
+                    ready.push(Reverse(dependent.index()));
+                }
+            }
+        }
+        order
+    }
+
+    /// The edges (dependency, dependent) without those that follow from others; for showing, never for scheduling.
+    pub fn reduced(&self) -> Vec<(&ResourceId, &ResourceId)> {
+        let order: Vec<_> = self.order().into_iter().map(|id| self.index[id]).collect();
+        let (list, positions) = tred::dag_to_toposorted_adjacency_list::<_, u32>(&self.graph, &order);
+        let (reduction, _) = tred::dag_transitive_reduction_closure(&list);
+        let mut edges: Vec<_> = self
+            .graph
+            .edge_references()
+            .filter(|edge| {
+                let (from, to) = (positions[edge.source().index()], positions[edge.target().index()]);
+                reduction.contains_edge(from, to)
+            })
+            .map(|edge| (&self.graph[edge.source()], &self.graph[edge.target()]))
+            .collect();
+        edges.sort_unstable();
+        edges
+    }
+
+    fn add(&mut self, id: &ResourceId) {
+        if !self.index.contains_key(id) {
+            self.index.insert(id.clone(), self.graph.add_node(id.clone()));
+        }
+    }
+
+    fn connect(&mut self, dependency: &ResourceId, dependent: &ResourceId, edge: Edge) {
+        let (from, to) = (self.index[dependency], self.index[dependent]);
+        match self.graph.find_edge(from, to) {
+            Some(found) if edge == Edge::Reference => self.graph[found] = edge,
+            Some(_) => {}
+            None => {
+                self.graph.add_edge(from, to, edge);
+            }
+        }
+    }
+
+    fn neighbours(&self, id: &ResourceId, direction: Direction) -> Vec<(&ResourceId, Edge)> {
+        let Some(&node) = self.index.get(id) else {
+            return Vec::new();
+        };
+        let mut found: Vec<_> = self
+            .graph
+            .edges_directed(node, direction)
+            .map(|edge| {
+                let other = if direction == Direction::Incoming {
+                    edge.source()
+                } else {
+                    edge.target()
+                };
+                (&self.graph[other], *edge.weight())
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// The shortest cycle through the first knot, in the order in which each waits for the next.
+    fn cycle(&self) -> Option<Vec<ResourceId>> {
+        let knots = tarjan_scc(&self.graph);
+        let knot = knots
+            .into_iter()
+            .filter(|knot| knot.len() > 1 || self.graph.find_edge(knot[0], knot[0]).is_some())
+            .min_by_key(|knot| knot.iter().min().copied())?;
+        let inside: BTreeSet<_> = knot.iter().copied().collect();
+        let start = *inside.first()?;
+        // Breadth first from the start, against the edges: from dependent to dependency.
+        let mut came_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
+        let mut queue = std::collections::VecDeque::from([start]);
+        while let Some(node) = queue.pop_front() {
+            let mut next: Vec<_> = self.graph.neighbors_directed(node, Direction::Incoming).collect();
+            next.sort_unstable();
+            for dependency in next.into_iter().filter(|n| inside.contains(n)) {
+                if dependency == start {
+                    let mut path = vec![node];
+                    while let Some(&before) = came_from.get(path.last()?) {
+                        path.push(before);
+                    }
+                    path.reverse();
+                    return Some(path.into_iter().map(|n| self.graph[n].clone()).collect());
+                }
+                if !came_from.contains_key(&dependency) {
+                    came_from.insert(dependency, node);
+                    queue.push_back(dependency);
+                }
+            }
+        }
+        None
+    }
+
+    fn drop_order_edges_in_cycles(&mut self) {
+        let mut knot_of = vec![usize::MAX; self.graph.node_count()];
+        for (number, knot) in tarjan_scc(&self.graph).into_iter().enumerate() {
+            for node in knot {
+                knot_of[node.index()] = number;
+            }
+        }
+        self.graph.retain_edges(|graph, edge| {
+            let Some((from, to)) = graph.edge_endpoints(edge) else {
+                return true;
+            };
+            graph[edge] != Edge::Order || knot_of[from.index()] != knot_of[to.index()]
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::spec::RuntimeKind;
+    use serde_json::{Map, Value, json};
+
+    fn resource(id: &str, depends_on: &[&str], attributes: Value) -> Resource {
+        Resource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: depends_on.iter().map(|id| id.parse().unwrap()).collect(),
+            extensions: Map::new(),
+        }
+    }
+
+    fn texts(ids: Vec<&ResourceId>) -> Vec<&str> {
+        ids.into_iter().map(ResourceId::as_str).collect()
+    }
+
+    #[test]
+    fn explicit_and_implicit_edges_order_resources() {
+        let graph = Graph::of_spec(&[
+            resource("a", &["c"], json!({})),
+            resource("b", &[], json!({"x": "$kusion_path.a.metadata.name"})),
+            resource("c", &[], json!({})),
+        ])
+        .unwrap();
+        assert_eq!(texts(graph.order()), ["c", "a", "b"]);
+        let b: ResourceId = "b".parse().unwrap();
+        assert_eq!(graph.dependencies(&b)[0].1, Edge::Reference);
+    }
+
+    #[test]
+    fn a_cycle_is_named_in_full() {
+        let error = Graph::of_spec(&[
+            resource("a", &["b"], json!({})),
+            resource("b", &["c"], json!({})),
+            resource("c", &["a"], json!({})),
+            resource("d", &["a"], json!({})),
+        ])
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "these resources wait for each other: `a` → `b` → `c` → `a`"
+        );
+        let own = Graph::of_spec(&[resource("a", &["a"], json!({}))]).unwrap_err();
+        assert_eq!(own.to_string(), "these resources wait for each other: `a` → `a`");
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_in_a_spec_and_none_in_a_state() {
+        let error = Graph::of_spec(&[resource("a", &["gone"], json!({}))]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`a` depends on `gone`, which is not in the Spec"
+        );
+        let recorded = |id: &str, on: &[&str]| Recorded {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            cluster: None,
+            attributes: Map::new(),
+            depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
+            extensions: Map::new(),
+            private: Value::Null,
+        };
+        let graph = Graph::of_state(&[
+            recorded("a", &["gone", "b"]),
+            recorded("b", &["c"]),
+            recorded("c", &["b"]),
+        ]);
+        assert_eq!(graph.order().len(), 3, "the cycle is broken, nothing is left out");
+    }
+
+    #[test]
+    fn built_in_order_gives_way_to_what_the_spec_says() {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
+        let inside =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}});
+        let usual = Graph::of_spec(&[
+            resource("c", &[], inside.clone()),
+            resource("n", &[], namespace.clone()),
+        ])
+        .unwrap();
+        assert_eq!(texts(usual.order()), ["n", "c"]);
+        let odd = Graph::of_spec(&[resource("n", &["c"], namespace), resource("c", &[], inside)]).unwrap();
+        assert_eq!(texts(odd.order()), ["c", "n"]);
+    }
+
+    #[test]
+    fn reduction_keeps_what_does_not_follow() {
+        let graph = Graph::of_spec(&[
+            resource("a", &[], json!({})),
+            resource("b", &["a"], json!({})),
+            resource("c", &["a", "b"], json!({})),
+        ])
+        .unwrap();
+        let shown: Vec<_> = graph
+            .reduced()
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(shown, [("a", "b"), ("b", "c")]);
+    }
+}
