@@ -97,6 +97,10 @@ pub trait ApplySink: Send + Sync {
     /// A few words on a resource still under way.
     fn progress(&self, id: &ResourceId, message: &str);
 
+    /// The resource is there as wanted, and only its readiness is waited for: it is journalled now, so that a failure
+    /// or a kill while waiting does not forget it.
+    async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure>;
+
     /// One resource ended.
     async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure>;
 
