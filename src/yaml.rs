@@ -26,12 +26,7 @@ impl From<serde_saphyr::Error> for YamlError {
         Self {
             line: location.as_ref().and_then(|l| number(l.line())),
             column: location.as_ref().and_then(|l| number(l.column())),
-            message: text
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches("error: ")
-                .to_owned(),
+            message: without_place(text.lines().next().unwrap_or_default()).to_owned(),
         }
     }
 }
