@@ -24,7 +24,7 @@ RUN apt-get update \
 COPY --from=terraform /bin/terraform /usr/local/bin/terraform
 COPY --from=build /konverge /usr/local/bin/konverge
 # The pinned KCL core, found from any folder without a variable of the job's.
-ENV KONVERGE_DATA=/opt/konverge
+ENV XDG_DATA_HOME=/opt
 RUN konverge kcl install && rm -rf /root/.cache
 # As an action this runs as root in a workspace that belongs to the runner's user; there is no USER on purpose.
 ENTRYPOINT ["/usr/local/bin/konverge"]
