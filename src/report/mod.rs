@@ -1,1 +1,22 @@
-//! TODO-DOC
+//! Reports: what a run found and did, as text for people and machines. Pure: data in, text out; nothing is read,
+//! written or asked for here.
+//!
+//! - [`markdown`]: the pull request's comment and the job summary, packed to a size
+//! - [`terminal`]: the same for a terminal, [`json`] for programs, [`html`] as one self-contained page
+//! - [`progress`]: events as lines of a log
+//! - [`escape`]: the one place where foreign text is made harmless
+
+pub mod diff;
+pub mod escape;
+pub mod html;
+pub mod json;
+mod label;
+mod lines;
+pub mod markdown;
+mod mermaid;
+pub mod progress;
+mod run;
+pub mod terminal;
+mod view;
+
+pub use run::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Mode, RunInfo, SUMMARY_BUDGET};

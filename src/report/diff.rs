@@ -1,0 +1,283 @@
+//! One resource's changes as the lines of a `diff` block: the sign in column 0, so that it is coloured; the path to a
+//! changed value as unchanged lines around it.
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::{escape, lines};
+use crate::model::plan::{Action, Change, Origin, ResourcePlan};
+
+/// Longer texts are not compared line by line: the time would grow with their product.
+const LONGEST_TEXT: usize = 2_000;
+
+/// How much stands around a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// The path as a tree; this many unchanged lines around a change inside a text.
+    Tree(usize),
+    /// The path in one line.
+    Path,
+}
+
+/// The lines of a resource's own changes (not the drift beside them), each beginning with `+`, `-`, `@` or a blank.
+pub fn resource(plan: &ResourcePlan, context: Context) -> Vec<String> {
+    changes(plan.changes.iter().filter(|change| is_own(plan, change)), context)
+}
+
+/// The lines of what was already different on the cluster.
+pub fn drift(plan: &ResourcePlan, context: Context) -> Vec<String> {
+    changes(plan.changes.iter().filter(|change| is_drift(change)), context)
+}
+
+/// Whether the difference was there before this change.
+pub fn is_drift(change: &Change) -> bool {
+    matches!(change.origin, Origin::Drift | Origin::Manager(_))
+}
+
+/// Whether the difference is this change's own. What the server fills in by itself is neither this nor drift.
+pub fn is_own(plan: &ResourcePlan, change: &Change) -> bool {
+    match change.origin {
+        Origin::Change => true,
+        Origin::Drift | Origin::Manager(_) => false,
+        // A made resource is shown as the server would make it.
+        Origin::Default | Origin::Admission => plan.action == Action::Create && change.path.is_empty(),
+    }
+}
+
+/// The paths of a resource's own changes, for where their values have no room.
+pub fn paths(plan: &ResourcePlan) -> Vec<String> {
+    plan.changes
+        .iter()
+        .filter(|change| is_own(plan, change))
+        .map(|change| dotted(&change.path))
+        .collect()
+}
+
+/// `/spec/containers/name=web/image` as `spec.containers[name=web].image`.
+pub fn dotted(path: &str) -> String {
+    let mut out = String::new();
+    for component in components(path) {
+        if component.contains('=') || (!component.is_empty() && component.bytes().all(|b| b.is_ascii_digit()))
+        {
+            out.push_str(&format!("[{component}]"));
+        } else if component.contains('.') || component.contains('/') {
+            out.push_str(&format!("[\"{component}\"]"));
+        } else {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(&component);
+        }
+    }
+    if out.is_empty() {
+        "(all)".to_owned()
+    } else {
+        escape::line(&out)
+    }
+}
+
+fn components(path: &str) -> Vec<String> {
+    path.split('/')
+        .skip(1)
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect()
+}
+
+fn changes<'a>(changes: impl Iterator<Item = &'a Change>, context: Context) -> Vec<String> {
+    let mut out = Vec::new();
+    match context {
+        Context::Tree(around) => {
+            let mut open: Vec<String> = Vec::new();
+            for change in changes {
+                let path = components(&change.path);
+                let parents = path.len().saturating_sub(1);
+                let shared = open
+                    .iter()
+                    .zip(&path[..parents])
+                    .take_while(|(a, b)| a == b)
+                    .count();
+                open.truncate(shared);
+                for component in &path[shared..parents] {
+                    out.push(format!(" {}{}", "  ".repeat(open.len()), step(component)));
+                    open.push(component.clone());
+                }
+                value(
+                    path.last().map(String::as_str),
+                    change,
+                    open.len(),
+                    around,
+                    &mut out,
+                );
+            }
+        }
+        Context::Path => {
+            for change in changes {
+                out.push(format!("@@ {} @@", dotted(&change.path)));
+                value(None, change, 0, 0, &mut out);
+            }
+        }
+    }
+    out
+}
+
+/// A component as a line of the tree.
+fn step(component: &str) -> String {
+    match component.split_once('=') {
+        Some((key, value)) => format!("- {}: {}", lines::name(key), lines::name(value)),
+        None if component.bytes().all(|b| b.is_ascii_digit()) && !component.is_empty() => {
+            format!("- [{component}]")
+        }
+        None => format!("{}:", lines::name(component)),
+    }
+}
+
+fn value(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &mut Vec<String>) {
+    // A whole list item is shown as an item, not under its key.
+    let key = key.filter(|key| !key.contains('=') && !key.bytes().all(|b| b.is_ascii_digit()));
+    if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
+        && (from.contains('\n') || to.contains('\n'))
+    {
+        text(key, from, to, depth, around, out);
+        return;
+    }
+    for (sign, side) in [('-', &change.from), ('+', &change.to)] {
+        if let Some(side) = side {
+            let mut shown = Vec::new();
+            lines::of(key, side, depth * 2, &mut shown);
+            out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
+        }
+    }
+}
+
+fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, out: &mut Vec<String>) {
+    let pad = "  ".repeat(depth);
+    out.push(match key {
+        Some(key) => format!(" {pad}{}: |", lines::name(key)),
+        None => format!(" {pad}|"),
+    });
+    let (before, after) = (from.lines().count(), to.lines().count());
+    if before > LONGEST_TEXT || after > LONGEST_TEXT {
+        out.push(format!("-{pad}  (a text of {before} lines)"));
+        out.push(format!("+{pad}  (a text of {after} lines)"));
+        return;
+    }
+    let diff = TextDiff::from_lines(from, to);
+    for (index, hunk) in diff.grouped_ops(around).iter().enumerate() {
+        if index > 0 {
+            out.push(format!(" {pad}  …"));
+        }
+        for change in hunk.iter().flat_map(|op| diff.iter_changes(op)) {
+            let sign = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            let line = escape::line(change.value().trim_end_matches(['\n', '\r']));
+            out.push(format!("{sign}{pad}  {line}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::spec::RuntimeKind;
+    use serde_json::json;
+
+    fn plan(action: Action, changes: Vec<Change>) -> ResourcePlan {
+        ResourcePlan::new(
+            &"shop/dev".parse().unwrap(),
+            "apps/v1:Deployment:shop:web".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            changes,
+        )
+    }
+
+    fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
+        Change {
+            path: path.into(),
+            from,
+            to,
+            origin: Origin::Change,
+        }
+    }
+
+    #[test]
+    fn the_path_is_a_tree_and_the_sign_stands_first() {
+        let plan = plan(
+            Action::Update,
+            vec![
+                change("/spec/replicas", Some(json!(2)), Some(json!(3))),
+                change(
+                    "/spec/template/spec/containers/name=web/image",
+                    Some(json!("shop:1")),
+                    Some(json!("shop:2")),
+                ),
+                change(
+                    "/spec/template/spec/containers/name=web/ports",
+                    None,
+                    Some(json!([{"containerPort": 80}])),
+                ),
+            ],
+        );
+        assert_eq!(
+            resource(&plan, Context::Tree(3)).join("\n"),
+            " spec:\n-  replicas: 2\n+  replicas: 3\n   template:\n     spec:\n       containers:\n         - name: web\n-          image: shop:1\n+          image: shop:2\n+          ports:\n+          - containerPort: 80"
+        );
+        assert_eq!(
+            resource(&plan, Context::Path)[..3].join("\n"),
+            "@@ spec.replicas @@\n-2\n+3"
+        );
+    }
+
+    #[test]
+    fn long_texts_are_compared_line_by_line() {
+        let from = (1..=20).map(|n| format!("line {n}\n")).collect::<String>();
+        let to = from.replace("line 10\n", "line ten\n");
+        let plan = plan(
+            Action::Update,
+            vec![change("/data/conf", Some(json!(from)), Some(json!(to)))],
+        );
+        assert_eq!(
+            resource(&plan, Context::Tree(1)).join("\n"),
+            " data:\n   conf: |\n     line 9\n-    line 10\n+    line ten\n     line 11"
+        );
+    }
+
+    #[test]
+    fn drift_stands_apart() {
+        let mut drifted = change("/spec/replicas", Some(json!(9)), Some(json!(3)));
+        drifted.origin = Origin::Drift;
+        let plan = plan(
+            Action::Update,
+            vec![drifted, change("/spec/paused", None, Some(json!(true)))],
+        );
+        assert_eq!(
+            resource(&plan, Context::Tree(3)).join("\n"),
+            " spec:\n+  paused: true"
+        );
+        assert_eq!(
+            drift(&plan, Context::Tree(3)).join("\n"),
+            " spec:\n-  replicas: 9\n+  replicas: 3"
+        );
+    }
+
+    #[test]
+    fn no_line_begins_with_anything_but_a_sign() {
+        let hostile = json!("a\n```\n</details>\n@octocat\n\u{202e}");
+        let plan = plan(
+            Action::Create,
+            vec![change(
+                "",
+                None,
+                Some(json!({"data": {"x": hostile, "y\n```": "z"}})),
+            )],
+        );
+        for line in resource(&plan, Context::Tree(3)) {
+            assert!(line.starts_with(['+', '-', ' ', '@']), "{line:?}");
+            assert!(!line.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The page's parts.
+
+use std::fmt::Write as _;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sha2::{Digest as _, Sha256};
+
+use super::graph;
+use crate::{
+    model::{
+        finding::Verdict,
+        plan::{Action, Basis, ResourcePlan},
+    },
+    report::{
+        CommentInput, diff, escape, label,
+        view::{self, Group, StackView, View},
+    },
+};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// The whole preview as one HTML file.
+pub fn report(input: &CommentInput<'_>) -> String {
+    let view = view::of(input);
+    let mut html = String::with_capacity(64 * 1024);
+    let title = if input.run.repository.is_empty() {
+        "Konverge preview".to_owned()
+    } else {
+        format!("Konverge preview · {}", input.run.repository)
+    };
+    let title = escape::html(&escape::line(&title));
+    // Nothing is loaded and nothing but our own script and style can run, whatever stands in the data.
+    let _ = write!(
+        html,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",
+        sha256(STYLE),
+        sha256(SCRIPT)
+    );
+    header(&mut html, input, &view, &title);
+    tools(&mut html, &view);
+    html.push_str("<main>\n");
+    alerts(&mut html, input, &view);
+    if let Some(svg) = graph::svg(input.affected) {
+        let _ = write!(
+            html,
+            "<section><h2>Why</h2>\n<p class=\"legend\"><span class=\"swatch changed\"></span> changed file <span class=\"swatch between\"></span> imports it <span class=\"swatch stack\"></span> affected stack</p>\n<div class=\"graph\" tabindex=\"0\">{svg}</div></section>\n"
+        );
+    }
+    groups(&mut html, &view);
+    stacks(&mut html, &view);
+    rest(&mut html, input, &view);
+    let _ = write!(html, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n");
+    html
+}
+
+fn sha256(text: &str) -> String {
+    STANDARD.encode(Sha256::digest(text.as_bytes()))
+}
+
+fn header(html: &mut String, input: &CommentInput<'_>, view: &View<'_>, title: &str) {
+    let all = input.run.stacks_in_repository.max(input.affected.stacks.len());
+    let _ = write!(
+        html,
+        "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{} of {}</strong> change",
+        view.changed(),
+        label::plural(all, "stack")
+    );
+    for (action, n) in counted(view) {
+        let _ = write!(html, " {}", badge(action, n));
+    }
+    if view.failed > 0 {
+        let _ = write!(
+            html,
+            " <span class=\"badge failed\">{} failed</span>",
+            view.failed
+        );
+    }
+    html.push_str("</p>\n<p class=\"facts\">");
+    let mut facts = Vec::new();
+    if let Some(pr) = input.run.pr {
+        facts.push(format!("pull request {pr}"));
+    }
+    for (word, commit) in [("head", &input.run.head), ("base", &input.run.base)] {
+        if let Some(commit) = commit {
+            facts.push(format!("{word} <code>{}</code>", commit.short()));
+        }
+    }
+    facts.push(format!("digest <code>{}</code>", view.digest.short()));
+    if let Some(url) = input.run.run_url.as_ref().filter(|url| escape::is_plain_url(url)) {
+        facts.push(format!("<a href=\"{}\">run</a>", escape::html(url)));
+    }
+    let _ = write!(html, "{}</p>\n</header>\n", facts.join(" · "));
+}
+
+fn counted(view: &View<'_>) -> Vec<(Action, usize)> {
+    let t = &view.total;
+    [
+        (Action::Create, t.create),
+        (Action::Update, t.update),
+        (Action::Replace, t.replace),
+        (Action::Delete, t.delete),
+        (Action::Adopt, t.adopt),
+        (Action::Forget, t.forget),
+        (Action::Unknown, t.unknown),
+    ]
+    .into_iter()
+    .filter(|(_, n)| *n > 0)
+    .collect()
+}
+
+fn badge(action: Action, n: usize) -> String {
+    format!(
+        "<span class=\"badge {}\">{} {n} {}</span>",
+        class(action),
+        label::sign(action),
+        label::word(action)
+    )
+}
+
+fn class(action: Action) -> &'static str {
+    match action {
+        Action::Create | Action::Adopt => "create",
+        Action::Update | Action::Unknown | Action::Unchanged => "update",
+        Action::Replace => "replace",
+        Action::Delete | Action::Forget => "delete",
+    }
+}
+
+fn tools(html: &mut String, view: &View<'_>) {
+    html.push_str("<div class=\"tools\">\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
+    for (action, _) in counted(view) {
+        let word = label::word(action).replace(' ', "-");
+        let _ = write!(
+            html,
+            "<label><input type=\"checkbox\" data-filter=\"{word}\"> {}</label>",
+            label::word(action)
+        );
+    }
+    html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
+}
+
+fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
+    let mut lines = String::new();
+    for stack in &view.stacks {
+        let name = escape::html_code(stack.plan.id.as_str());
+        if let Some(error) = &stack.plan.error {
+            let place = error.file.as_ref().map_or(String::new(), |file| {
+                let line = error.line.map_or(String::new(), |l| format!(":{l}"));
+                format!(" at {}", escape::html_code(&format!("{file}{line}")))
+            });
+            let _ = write!(
+                lines,
+                "<li class=\"failed\">{name} could not be planned{place}<pre>{}</pre>",
+                escape::html(&error.message)
+            );
+            for hint in &error.hints {
+                let _ = write!(lines, "<p>Next: {}</p>", escape::html_code(hint));
+            }
+            lines.push_str("</li>\n");
+        }
+        for resource in stack.own.iter().filter(|r| label::is_grave(r)) {
+            let title = label::Title::of(&resource.id, resource.runtime);
+            let loss = if resource.data_loss {
+                ": data or an address is lost for good"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                lines,
+                "<li class=\"{}\">{} {} in {name}{loss}</li>",
+                class(resource.action),
+                label::word(resource.action),
+                escape::html_code(&title.short())
+            );
+        }
+    }
+    for finding in input.findings.iter().filter(|f| f.verdict == Verdict::Deny) {
+        let stack = finding
+            .stack
+            .as_ref()
+            .map_or(String::new(), |s| format!("{}: ", escape::html_code(s.as_str())));
+        let _ = writeln!(
+            lines,
+            "<li class=\"failed\">{stack}{} {}</li>",
+            escape::html_code(&finding.rule),
+            escape::html(&finding.message)
+        );
+    }
+    if !lines.is_empty() {
+        let _ = write!(
+            html,
+            "<section class=\"alerts\"><h2>Look at these first</h2>\n<ul>\n{lines}</ul></section>\n"
+        );
+    }
+}
+
+fn groups(html: &mut String, view: &View<'_>) {
+    if view.groups.is_empty() {
+        return;
+    }
+    html.push_str("<section><h2>The same change in several stacks</h2>\n");
+    for (index, group) in view.groups.iter().enumerate() {
+        let _ = write!(
+            html,
+            "<details class=\"item\" id=\"group-{index}\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">in {} stacks</span></summary>\n<p class=\"stacks\">{}</p>\n",
+            actions(&group.resources),
+            escape::html(&group_title(group)),
+            group.stacks.len(),
+            group
+                .stacks
+                .iter()
+                .map(|id| escape::html_code(id.as_str()))
+                .collect::<Vec<_>>()
+                .join(" ")
+        );
+        for resource in &group.resources {
+            resource_block(html, resource);
+        }
+        html.push_str("</details>\n");
+    }
+    html.push_str("</section>\n");
+}
+
+fn group_title(group: &Group<'_>) -> String {
+    let mut words: Vec<_> = group
+        .resources
+        .iter()
+        .map(|r| {
+            format!(
+                "{} {}",
+                label::word(r.action),
+                label::Title::of(&r.id, r.runtime).kind
+            )
+        })
+        .collect();
+    words.dedup();
+    escape::line(&words.join(", "))
+}
+
+fn actions(resources: &[&ResourcePlan]) -> String {
+    let mut words: Vec<_> = resources
+        .iter()
+        .map(|r| label::word(r.action).replace(' ', "-"))
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    words.join(" ")
+}
+
+fn stacks(html: &mut String, view: &View<'_>) {
+    if view.stacks.is_empty() {
+        return;
+    }
+    html.push_str("<section><h2>Stacks</h2>\n");
+    for stack in &view.stacks {
+        stack_block(html, stack);
+    }
+    html.push_str("</section>\n");
+}
+
+fn stack_block(html: &mut String, stack: &StackView<'_>) {
+    let mut summary = crate::model::plan::Summary::default();
+    for resource in &stack.own {
+        summary.count(resource.action);
+    }
+    let failed = if stack.plan.error.is_some() {
+        " <span class=\"badge failed\">failed</span>"
+    } else {
+        ""
+    };
+    let _ = write!(
+        html,
+        "<details class=\"item\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>\n",
+        actions(&stack.own),
+        escape::html(&escape::line(stack.plan.id.as_str())),
+        if stack.plan.error.is_some() {
+            String::new()
+        } else {
+            label::counts(&summary)
+        }
+    );
+    if let Some(affected) = stack.affected {
+        html.push_str("<ul class=\"why\">");
+        for reason in affected.why.iter().take(20) {
+            let chain: Vec<_> = reason
+                .chain
+                .iter()
+                .map(|f| escape::html_code(&escape::line(f.as_str())))
+                .collect();
+            let _ = write!(
+                html,
+                "<li>{}</li>",
+                if chain.is_empty() {
+                    escape::html_code(&escape::line(reason.path.as_str()))
+                } else {
+                    chain.join(" → ")
+                }
+            );
+        }
+        if affected.why.len() > 20 {
+            let _ = write!(html, "<li>and {} more</li>", affected.why.len() - 20);
+        }
+        html.push_str("</ul>\n");
+    }
+    if stack.plan.basis == Basis::Spec {
+        html.push_str("<p class=\"note\">Compared with the base's Spec: no cluster was asked.</p>\n");
+    }
+    for (resource, group) in stack.own.iter().zip(&stack.grouped) {
+        match group {
+            Some(index) => {
+                let title = label::Title::of(&resource.id, resource.runtime);
+                let _ = writeln!(
+                    html,
+                    "<p class=\"same\">{} {}: <a href=\"#group-{index}\">the same as in other stacks</a></p>",
+                    label::word(resource.action),
+                    escape::html_code(&escape::line(&title.full()))
+                );
+            }
+            None => resource_block(html, resource),
+        }
+    }
+    html.push_str("</details>\n");
+}
+
+fn resource_block(html: &mut String, resource: &ResourcePlan) {
+    let title = label::Title::of(&resource.id, resource.runtime);
+    let _ = write!(
+        html,
+        "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>\n",
+        class(resource.action),
+        label::sign(resource.action),
+        label::word(resource.action),
+        escape::html(&escape::line(&title.full()))
+    );
+    for note in &resource.notes {
+        let _ = writeln!(
+            html,
+            "<p class=\"note\">{}</p>",
+            escape::html(&escape::line(note))
+        );
+    }
+    diff_block(html, &diff::resource(resource, diff::Context::Tree(3)));
+    let drift = diff::drift(resource, diff::Context::Tree(3));
+    if !drift.is_empty() {
+        html.push_str("<p class=\"note\">Already different on the cluster:</p>\n");
+        diff_block(html, &drift);
+    }
+    html.push_str("</article>\n");
+}
+
+fn diff_block(html: &mut String, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    html.push_str("<pre class=\"diff\" tabindex=\"0\">");
+    for line in lines {
+        let text = escape::html(line);
+        match line.as_bytes().first() {
+            Some(b'+') => {
+                let _ = write!(html, "<ins>{text}</ins>");
+            }
+            Some(b'-') => {
+                let _ = write!(html, "<del>{text}</del>");
+            }
+            _ => {
+                let _ = write!(html, "<span>{text}</span>");
+            }
+        }
+    }
+    html.push_str("</pre>\n");
+}
+
+fn rest(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
+    let drifted: Vec<_> = view
+        .drifted
+        .iter()
+        .filter(|s| !view.stacks.iter().any(|v| v.plan.id == s.id))
+        .collect();
+    if !drifted.is_empty() {
+        html.push_str("<section><h2>Already different on the cluster</h2>\n");
+        for stack in drifted {
+            let _ = writeln!(
+                html,
+                "<details class=\"item\" data-actions=\"update\"><summary><span class=\"name\">{}</span></summary>",
+                escape::html(&escape::line(stack.id.as_str()))
+            );
+            for resource in stack
+                .resources
+                .iter()
+                .filter(|r| r.changes.iter().any(diff::is_drift))
+            {
+                resource_block(html, resource);
+            }
+            html.push_str("</details>\n");
+        }
+        html.push_str("</section>\n");
+    }
+    if !view.unchanged.is_empty() {
+        let names: Vec<_> = view
+            .unchanged
+            .iter()
+            .map(|id| escape::html_code(id.as_str()))
+            .collect();
+        let _ = write!(
+            html,
+            "<section><h2>Affected, and would stay as they are</h2>\n<p class=\"stacks\">{}</p></section>\n",
+            names.join(" ")
+        );
+    }
+    if !input.findings.is_empty() {
+        html.push_str("<section><h2>Guardrails</h2>\n<ul>\n");
+        for finding in input.findings {
+            let word = match finding.verdict {
+                Verdict::Deny => "denied",
+                Verdict::Warn => "warning",
+                Verdict::Pass => "satisfied",
+            };
+            let stack = finding
+                .stack
+                .as_ref()
+                .map_or(String::new(), |s| format!("{} ", escape::html_code(s.as_str())));
+            let _ = writeln!(
+                html,
+                "<li>{word}: {stack}{} {}</li>",
+                escape::html_code(&finding.rule),
+                escape::html(&finding.message)
+            );
+        }
+        html.push_str("</ul></section>\n");
+    }
+}

@@ -1,0 +1,36 @@
+"use strict";
+(() => {
+  const items = [...document.querySelectorAll(".item")];
+  const texts = items.map((item) => item.textContent.toLowerCase());
+  const search = document.getElementById("search");
+  const filters = [...document.querySelectorAll("[data-filter]")];
+  const found = document.getElementById("found");
+  const show = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = filters.filter((f) => f.checked).map((f) => f.dataset.filter);
+    let shown = 0;
+    items.forEach((item, i) => {
+      const has = words.every((word) => texts[i].includes(word));
+      const actions = item.dataset.actions.split(" ");
+      const acts = wanted.length === 0 || wanted.some((w) => actions.includes(w));
+      item.hidden = !(has && acts);
+      if (!item.hidden) shown += 1;
+    });
+    const all = words.length === 0 && wanted.length === 0;
+    found.textContent = all ? "" : `${shown} of ${items.length} shown`;
+  };
+  search.addEventListener("input", show);
+  filters.forEach((f) => f.addEventListener("change", show));
+  const all = document.getElementById("all");
+  all.addEventListener("click", () => {
+    const open = items.some((item) => !item.hidden && !item.open);
+    items.forEach((item) => { if (!item.hidden) item.open = open; });
+    all.textContent = open ? "Close all" : "Open all";
+  });
+  const follow = () => {
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (target && target.matches(".item")) { target.hidden = false; target.open = true; target.scrollIntoView(); }
+  };
+  addEventListener("hashchange", follow);
+  follow();
+})();

@@ -1,0 +1,225 @@
+//! What is never folded and never dropped: failures, deletes, replaces, lost data, denials. When there are more than
+//! a page holds, lines that say the same of several things are joined, and each joined line says of how many.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    model::{
+        finding::Verdict,
+        plan::{Action, ResourcePlan},
+    },
+    report::{CommentInput, escape, label, view::View},
+};
+
+/// Lines of an error that are shown.
+const ERROR_LINES: usize = 8;
+
+/// One thing to be alarmed about.
+struct Alert {
+    /// Its section; sections are shown in this order.
+    section: Section,
+    /// The whole line (with its error block), without the list sign.
+    line: String,
+    /// The same without what differs from stack to stack.
+    joined: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    Superseded,
+    Failed,
+    Denied,
+    DataLoss,
+    Replace,
+    Delete,
+}
+
+/// The alerts in at most `room` bytes, as far as words allow: all lines, else joined lines, else one line a section.
+pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>, room: usize) -> String {
+    let alerts = collect(input, view);
+    if alerts.is_empty() {
+        return String::new();
+    }
+    let whole = sections(&alerts, |alerts| {
+        alerts.iter().map(|a| format!("> - {}\n", a.line)).collect()
+    });
+    if whole.len() <= room {
+        return whole;
+    }
+    let joined = sections(&alerts, |alerts| {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for alert in alerts {
+            *counts.entry(&alert.joined).or_default() += 1;
+        }
+        counts
+            .into_iter()
+            .map(|(line, n)| {
+                if n == 1 {
+                    format!("> - {line}\n")
+                } else {
+                    format!("> - {line} (in {n} places)\n")
+                }
+            })
+            .collect()
+    });
+    if joined.len() <= room {
+        return joined;
+    }
+    sections(&alerts, |_| {
+        "> - too many to list here: the whole list stands in the job summary and the JSON result\n".to_owned()
+    })
+}
+
+fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
+    let mut alerts = Vec::new();
+    if input.mode.superseded {
+        let line = "a later push has replaced this head; its own preview follows".to_owned();
+        alerts.push(Alert {
+            section: Section::Superseded,
+            joined: line.clone(),
+            line,
+        });
+    }
+    for stack in &view.stacks {
+        let name = escape::code(stack.plan.id.as_str());
+        if let Some(error) = &stack.plan.error {
+            let place = match (&error.file, error.line) {
+                (Some(file), Some(line)) => format!(" at {}", escape::code(&format!("{file}:{line}"))),
+                (Some(file), None) => format!(" at {}", escape::code(file)),
+                (None, _) => String::new(),
+            };
+            let mut line = format!("{name} could not be planned{place}:\n{}", quoted(&error.message));
+            for hint in &error.hints {
+                line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
+            }
+            alerts.push(Alert {
+                section: Section::Failed,
+                line,
+                joined: format!("error {}", escape::code(&first_line(&error.message))),
+            });
+        }
+        for resource in stack.own.iter().filter(|r| label::is_grave(r)) {
+            alerts.push(grave(&name, resource));
+        }
+    }
+    for finding in input.findings.iter().filter(|f| f.verdict == Verdict::Deny) {
+        let rule = escape::code(&finding.rule);
+        let message = escape::code(&finding.message);
+        let stack = finding
+            .stack
+            .as_ref()
+            .map_or(String::new(), |s| format!("{}: ", escape::code(s.as_str())));
+        let hint = finding
+            .hint
+            .as_ref()
+            .map_or(String::new(), |h| format!(" Next: {}", escape::code(h)));
+        alerts.push(Alert {
+            section: Section::Denied,
+            line: format!("{stack}{rule} {message}{hint}"),
+            joined: rule,
+        });
+    }
+    alerts.sort_by_key(|alert| alert.section);
+    alerts
+}
+
+fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
+    let title = label::Title::of(&resource.id, resource.runtime);
+    let section = match resource.action {
+        _ if resource.data_loss => Section::DataLoss,
+        Action::Replace => Section::Replace,
+        _ => Section::Delete,
+    };
+    let why = if resource.replace.is_empty() {
+        String::new()
+    } else {
+        let paths: Vec<_> = resource
+            .replace
+            .iter()
+            .take(5)
+            .map(|p| escape::code(&super::super::diff::dotted(p)))
+            .collect();
+        format!(", forced by {}", paths.join(", "))
+    };
+    let word = label::word(resource.action);
+    Alert {
+        section,
+        line: format!("{word} {} in {stack}{why}", escape::code(&title.short())),
+        joined: format!("{word} {}", escape::code(&title.kind)),
+    }
+}
+
+fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
+    let mut text = String::new();
+    for alerts in alerts.chunk_by(|a, b| a.section == b.section) {
+        let n = alerts.len();
+        let (tone, title) = match alerts[0].section {
+            Section::Superseded => ("NOTE", "Superseded".to_owned()),
+            Section::Failed => (
+                "CAUTION",
+                format!("{} could not be planned", label::plural(n, "stack")),
+            ),
+            Section::Denied => (
+                "CAUTION",
+                format!(
+                    "{} what merging would do",
+                    if n == 1 {
+                        "1 guardrail forbids".to_owned()
+                    } else {
+                        format!("{n} guardrails forbid")
+                    }
+                ),
+            ),
+            Section::DataLoss => (
+                "CAUTION",
+                format!(
+                    "{} would lose data or an address for good",
+                    label::plural(n, "resource")
+                ),
+            ),
+            Section::Replace => (
+                "WARNING",
+                format!("{} would be deleted and made again", label::plural(n, "resource")),
+            ),
+            Section::Delete => (
+                "WARNING",
+                format!("{} would be deleted", label::plural(n, "resource")),
+            ),
+        };
+        text.push_str(&format!("> [!{tone}]\n> **{title}**\n{}\n", lines(alerts)));
+    }
+    text
+}
+
+fn first_line(message: &str) -> String {
+    message
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(120)
+        .collect()
+}
+
+/// The last lines of an error as a fenced block inside the list item of a quote.
+fn quoted(message: &str) -> String {
+    let lines: Vec<_> = escape::lines(message).collect();
+    let skipped = lines.len().saturating_sub(ERROR_LINES);
+    let mut shown: Vec<String> = Vec::new();
+    if skipped > 0 {
+        shown.push(format!("… {} before", label::plural(skipped, "line")));
+    }
+    shown.extend(
+        lines
+            .into_iter()
+            .skip(skipped)
+            .map(|line| line.chars().take(400).collect()),
+    );
+    let fence = escape::fence_for(&shown.join("\n"));
+    let mut text = format!(">   {fence}text\n");
+    for line in shown {
+        text.push_str(&format!(">   {line}\n"));
+    }
+    text.push_str(&format!(">   {fence}"));
+    text
+}

@@ -1,0 +1,94 @@
+//! Packing: the most detailed step of the ladder that fits the budget.
+
+use super::{
+    alerts, bodies,
+    detail::{Detail, Folds, LADDER, Table},
+    page::{Full, Page},
+    table, tail, verdict,
+};
+use crate::report::{
+    CommentInput,
+    view::{self, View},
+};
+
+pub use super::bodies::Omitted;
+
+/// A packed text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comment {
+    /// The Markdown; its first line is the marker.
+    pub body: String,
+    /// What had no room and has to be shown elsewhere.
+    pub omitted: Omitted,
+    /// How far the text had to give way: 0 shows everything.
+    pub step: usize,
+}
+
+/// The preview's comment, in at most `input.budget` bytes (budgets below 4 KiB are taken as 4 KiB).
+pub fn comment(input: &CommentInput<'_>) -> Comment {
+    let view = view::of(input);
+    let head = format!("{}\n{}", input.marker.line(), verdict::render(input, &view));
+    let budget = input.budget.max(4096);
+    let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
+    let fixed = head + &alerts;
+    for (step, detail) in LADDER.iter().enumerate() {
+        if let Ok((body, omitted)) = attempt(input, &view, &fixed, budget, detail) {
+            return Comment { body, omitted, step };
+        }
+    }
+    // Only a marker or commands longer than any real ones come here; what can not be left out still stands.
+    let omitted = Omitted {
+        stacks: view.stacks.len(),
+        groups: view.groups.len(),
+    };
+    Comment {
+        body: fixed,
+        omitted,
+        step: LADDER.len(),
+    }
+}
+
+/// The same for the job summary.
+pub fn summary(input: &CommentInput<'_>, budget: usize) -> Comment {
+    let mut input = input.clone();
+    input.budget = budget;
+    comment(&input)
+}
+
+fn attempt(
+    input: &CommentInput<'_>,
+    view: &View<'_>,
+    fixed: &str,
+    budget: usize,
+    detail: &Detail,
+) -> Result<(String, Omitted), Full> {
+    let mut page = Page::new(budget);
+    page.push(fixed)?;
+    let least = detail.table != Table::Stacks;
+    let mut tail = tail::drift(view, least);
+    if !least {
+        tail.push_str(&tail::findings(input));
+    }
+    let longest_footer = tail::footer(
+        input,
+        view,
+        Omitted {
+            stacks: usize::MAX,
+            groups: usize::MAX,
+        },
+    );
+    let reserved = tail.len() + longest_footer.len();
+    page.reserve(reserved)?;
+    table::render(&mut page, input, view, detail.table, detail.unchanged)?;
+    if detail.folds == Folds::All {
+        page.push(&tail::picture(input))?;
+    }
+    let omitted = Omitted {
+        groups: bodies::groups(&mut page, view, detail)?,
+        stacks: bodies::stacks(&mut page, input, view, detail)?,
+    };
+    page.release(reserved);
+    page.push(&tail)?;
+    page.push(&tail::footer(input, view, omitted))?;
+    Ok((page.into_text(), omitted))
+}

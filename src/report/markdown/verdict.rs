@@ -1,0 +1,44 @@
+//! The first lines: what a reader needs if they read nothing else.
+
+use crate::report::{CommentInput, escape, label, view::View};
+
+/// Heading and the line of commits.
+pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
+    let scope = if input.marker.scope.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", escape::code(&input.marker.scope))
+    };
+    let mut parts = vec![if input.affected.stacks.is_empty() && view.stacks.is_empty() {
+        "no stack is affected".to_owned()
+    } else {
+        let all = input.run.stacks_in_repository.max(input.affected.stacks.len());
+        let changed = view.changed();
+        match changed {
+            0 if view.failed == 0 => format!(
+                "none of {} affected changes",
+                label::plural(input.affected.stacks.len(), "stack")
+            ),
+            1 => format!("1 of {} changes", label::plural(all, "stack")),
+            n => format!("{n} of {} change", label::plural(all, "stack")),
+        }
+    }];
+    if view.total.changed() > 0 {
+        parts.push(label::counts(&view.total));
+    }
+    if view.failed > 0 {
+        parts.push(format!("{} failed", view.failed));
+    }
+    let mut text = format!("### Konverge preview{scope}: {}\n\n", parts.join(" · "));
+    let mut commits = Vec::new();
+    if let Some(head) = &input.run.head {
+        commits.push(format!("head `{}`", head.short()));
+    }
+    if let Some(base) = &input.run.base {
+        commits.push(format!("base `{}`", base.short()));
+    }
+    commits.push(format!("digest `{}`", view.digest.short()));
+    text.push_str(&commits.join(" · "));
+    text.push_str("\n\n");
+    text
+}

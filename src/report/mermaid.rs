@@ -1,0 +1,71 @@
+//! A small picture of why: from the changed files over what lies between to the stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::escape;
+use crate::model::affected::Affected;
+
+/// GitHub draws at most 50,000 characters, and nobody reads more boxes than this.
+pub const NODES: usize = 40;
+
+/// The picture, or `None` if there is nothing to draw or it would be too large to be read.
+pub fn why(affected: &Affected, most: usize) -> Option<String> {
+    let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut stacks: BTreeSet<&str> = BTreeSet::new();
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    for stack in &affected.stacks {
+        for reason in &stack.why {
+            changed.insert(reason.path.as_str());
+            let mut at = reason.path.as_str();
+            for file in reason
+                .chain
+                .iter()
+                .map(|f| f.as_str())
+                .filter(|f| *f != reason.path.as_str())
+            {
+                edges.insert((at, file));
+                at = file;
+            }
+            if at != stack.stack.as_str() {
+                edges.insert((at, stack.stack.as_str()));
+            }
+            stacks.insert(stack.stack.as_str());
+        }
+    }
+    let nodes: BTreeSet<_> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    if edges.is_empty() || nodes.len() > most || edges.len() > 3 * most {
+        return None;
+    }
+    let ids: BTreeMap<_, _> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (*node, index))
+        .collect();
+    let mut text = String::from("graph LR\n");
+    for (node, id) in &ids {
+        let label = escape::mermaid(&shortened(node));
+        let _ = if stacks.contains(node) {
+            writeln!(text, "  n{id}([\"{label}\"])")
+        } else if changed.contains(node) {
+            writeln!(text, "  n{id}[[\"{label}\"]]")
+        } else {
+            writeln!(text, "  n{id}[\"{label}\"]")
+        };
+    }
+    for (from, to) in edges {
+        let _ = writeln!(text, "  n{} --> n{}", ids[from], ids[to]);
+    }
+    Some(text)
+}
+
+/// The end of a long path is what tells it apart.
+fn shortened(path: &str) -> String {
+    const LONGEST: usize = 60;
+    let count = path.chars().count();
+    if count <= LONGEST {
+        return path.to_owned();
+    }
+    let tail: String = path.chars().skip(count - LONGEST).collect();
+    format!("…{tail}")
+}

@@ -1,0 +1,278 @@
+//! The same for a terminal or a log: what changes, line by line, with colour if asked.
+
+use super::{diff, escape, label};
+use crate::model::{
+    affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
+    outcome::{ApplyReport, ResourceResult, StackResult},
+    plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
+};
+
+/// How it is painted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Style {
+    /// With ANSI colours.
+    pub color: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Ink {
+    Green,
+    Yellow,
+    Red,
+    Cyan,
+    Dim,
+    Bold,
+}
+
+impl Style {
+    fn ink(self, ink: Ink, text: &str) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        use anstyle::{AnsiColor, Style as Ansi};
+        let style = match ink {
+            Ink::Green => AnsiColor::Green.on_default(),
+            Ink::Yellow => AnsiColor::Yellow.on_default(),
+            Ink::Red => AnsiColor::Red.on_default(),
+            Ink::Cyan => AnsiColor::Cyan.on_default(),
+            Ink::Dim => Ansi::new().dimmed(),
+            Ink::Bold => Ansi::new().bold(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+
+    fn action(self, action: Action, text: &str) -> String {
+        match action {
+            Action::Create | Action::Adopt => self.ink(Ink::Green, text),
+            Action::Update | Action::Unknown => self.ink(Ink::Yellow, text),
+            Action::Replace | Action::Delete | Action::Forget => self.ink(Ink::Red, text),
+            Action::Unchanged => self.ink(Ink::Dim, text),
+        }
+    }
+}
+
+/// Which stacks are affected, and why.
+pub fn affected(affected: &Affected, style: Style) -> String {
+    if affected.stacks.is_empty() {
+        return "No stack is affected.\n".to_owned();
+    }
+    let mut text = String::new();
+    for stack in &affected.stacks {
+        text.push_str(&affected_stack(stack, style));
+    }
+    text.push_str(&format!(
+        "{} affected.\n",
+        label::plural(affected.stacks.len(), "stack")
+    ));
+    text
+}
+
+fn affected_stack(stack: &AffectedStack, style: Style) -> String {
+    let (sign, ink) = match stack.change {
+        InputChange::Added => ("+", Ink::Green),
+        InputChange::Removed => ("-", Ink::Red),
+        InputChange::Modified => ("~", Ink::Yellow),
+    };
+    let spec = match stack.spec {
+        SpecChange::Same => ", compiles to the same",
+        SpecChange::Error => ", does not compile",
+        SpecChange::Changed | SpecChange::NotCompiled => "",
+    };
+    let mut text = format!(
+        "{} {} {}\n",
+        style.ink(ink, sign),
+        style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
+        style.ink(
+            Ink::Dim,
+            &format!("({}{spec})", escape::log(stack.stack.as_str()))
+        )
+    );
+    for reason in &stack.why {
+        let chain: Vec<_> = reason.chain.iter().map(|p| escape::log(p.as_str())).collect();
+        let chain = if chain.is_empty() {
+            escape::log(reason.path.as_str())
+        } else {
+            chain.join(" → ")
+        };
+        text.push_str(&format!("    {}: {chain}\n", kind(reason.kind)));
+    }
+    text
+}
+
+fn kind(kind: InputKind) -> &'static str {
+    match kind {
+        InputKind::Import => "import",
+        InputKind::Entry => "entry",
+        InputKind::Settings => "settings",
+        InputKind::Options => "options",
+        InputKind::Project => "project",
+        InputKind::Stack => "stack",
+        InputKind::Module => "module",
+        InputKind::Data => "data",
+        InputKind::Crd => "crd",
+        InputKind::Config => "config",
+        InputKind::Compiler => "compiler",
+        InputKind::Moved => "moved",
+        InputKind::Unresolved => "unresolved",
+    }
+}
+
+/// What would happen.
+pub fn plan(plan: &Plan, style: Style) -> String {
+    let mut text = String::new();
+    let mut total = Summary::default();
+    let mut failed = 0;
+    for stack in &plan.stacks {
+        total = total.plus(stack.summary);
+        failed += usize::from(stack.error.is_some());
+        text.push_str(&stack_plan(stack, style));
+    }
+    let failed = if failed > 0 {
+        format!(", {failed} failed")
+    } else {
+        String::new()
+    };
+    text.push_str(&format!(
+        "{}: {}{failed}.\n",
+        style.ink(Ink::Bold, &label::plural(plan.stacks.len(), "stack")),
+        label::counts(&total)
+    ));
+    text
+}
+
+fn stack_plan(stack: &StackPlan, style: Style) -> String {
+    let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
+    if let Some(error) = &stack.error {
+        let mut text = format!("{name}: {}\n", style.ink(Ink::Red, "failed"));
+        for line in error.message.lines() {
+            text.push_str(&format!("    {}\n", escape::log(line)));
+        }
+        for hint in &error.hints {
+            text.push_str(&format!("    next: {}\n", escape::log(hint)));
+        }
+        return text;
+    }
+    let basis = match stack.basis {
+        Basis::Live => "",
+        Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
+    };
+    let mut text = format!("{name}: {}{basis}\n", label::counts(&stack.summary));
+    for resource in &stack.resources {
+        text.push_str(&resource_plan(resource, style));
+    }
+    text
+}
+
+fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
+    let title = label::Title::of(&resource.id, resource.runtime);
+    let mut text = format!(
+        "  {} {}\n",
+        style.action(
+            resource.action,
+            &format!(
+                "{} {}",
+                label::sign(resource.action),
+                label::word(resource.action)
+            )
+        ),
+        escape::log(&title.full())
+    );
+    if resource.data_loss {
+        text.push_str(&format!(
+            "      {}\n",
+            style.ink(Ink::Red, "data or an address is lost for good")
+        ));
+    }
+    if !resource.replace.is_empty() {
+        let paths: Vec<_> = resource
+            .replace
+            .iter()
+            .map(|p| escape::log(&diff::dotted(p)))
+            .collect();
+        text.push_str(&format!("      made again because of {}\n", paths.join(", ")));
+    }
+    for note in &resource.notes {
+        text.push_str(&format!("      note: {}\n", escape::log(note)));
+    }
+    let own = diff::resource(resource, diff::Context::Tree(3));
+    text.push_str(&painted(&own, style));
+    let drift = diff::drift(resource, diff::Context::Tree(3));
+    if !drift.is_empty() {
+        text.push_str(&format!(
+            "      {}\n",
+            style.ink(Ink::Cyan, "already different on the cluster:")
+        ));
+        text.push_str(&painted(&drift, style));
+    }
+    text
+}
+
+fn painted(lines: &[String], style: Style) -> String {
+    lines
+        .iter()
+        .map(|line| {
+            let safe = escape::log(line);
+            let painted = match line.as_bytes().first() {
+                Some(b'+') => style.ink(Ink::Green, &safe),
+                Some(b'-') => style.ink(Ink::Red, &safe),
+                _ => safe,
+            };
+            format!("      {painted}\n")
+        })
+        .collect()
+}
+
+/// What an apply did.
+pub fn outcome(report: &ApplyReport, style: Style) -> String {
+    let mut text = String::new();
+    for stack in &report.stacks {
+        let (word, ink) = match stack.result {
+            StackResult::Applied => ("applied", Ink::Green),
+            StackResult::Unchanged => ("unchanged", Ink::Dim),
+            StackResult::Failed => ("failed", Ink::Red),
+            StackResult::Stopped => ("stopped before anything was touched", Ink::Yellow),
+            StackResult::HeldBack => ("held back", Ink::Yellow),
+        };
+        let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
+        text.push_str(&format!(
+            "{}: {}{serial}\n",
+            style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
+            style.ink(ink, word)
+        ));
+        if let Some(error) = &stack.error {
+            for line in error.message.lines() {
+                text.push_str(&format!("    {}\n", escape::log(line)));
+            }
+            for hint in &error.hints {
+                text.push_str(&format!("    next: {}\n", escape::log(hint)));
+            }
+        }
+        for resource in &stack.resources {
+            let (result, ink) = match resource.result {
+                ResourceResult::Done => ("done", Ink::Green),
+                ResourceResult::Failed => ("failed", Ink::Red),
+                ResourceResult::Skipped => ("skipped", Ink::Yellow),
+            };
+            text.push_str(&format!(
+                "  {} {}: {}\n",
+                style.action(resource.action, label::sign(resource.action)),
+                escape::log(resource.id.as_str()),
+                style.ink(ink, result)
+            ));
+            for line in resource.message.iter().flat_map(|m| m.lines()) {
+                text.push_str(&format!("      {}\n", escape::log(line)));
+            }
+        }
+    }
+    let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
+    text.push_str(&format!(
+        "{}: {} applied, {} unchanged, {} failed, {} stopped, {} held back.\n",
+        style.ink(Ink::Bold, &label::plural(report.stacks.len(), "stack")),
+        count(StackResult::Applied),
+        count(StackResult::Unchanged),
+        count(StackResult::Failed),
+        count(StackResult::Stopped),
+        count(StackResult::HeldBack)
+    ));
+    text
+}
