@@ -5,7 +5,7 @@
 //! a bare number are indices, and a reference may stand anywhere in a string. After the id a `:` is read as a `.` (the
 //! form of Kusion's early slides).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -95,8 +95,10 @@ struct Reference {
 /// What a referenced resource is known to be.
 #[derive(Debug, Clone, Copy)]
 pub enum Known<'a> {
-    /// As it is, or as it was made.
+    /// As it is, or as it was made: what it lacks is an error.
     Final(&'a Value),
+    /// As it is, and nothing will be done to it; only its `status` may still be filled in.
+    Settled(&'a Value),
     /// As it is expected to become: what it lacks may still be filled in by the other side.
     Expected(&'a Value),
     /// Nothing is known yet.
@@ -136,6 +138,33 @@ impl Targets {
             .iter()
             .map(|(key, value)| Ok((key.clone(), self.resolve_value(value, keep, lookup)?)))
             .collect()
+    }
+
+    /// The values with references to `names`' keys rewritten to its values.
+    ///
+    /// # Errors
+    /// As [`Targets::referenced`].
+    pub fn rename(
+        &self,
+        attributes: &Map<String, Value>,
+        names: &HashMap<ResourceId, ResourceId>,
+    ) -> Result<Map<String, Value>, ReferenceError> {
+        let mut failed = None;
+        let mut renamed = attributes.clone();
+        renamed.values_mut().for_each(|value| {
+            for_each_string_mut(value, &mut |text| match self.scan(text) {
+                Ok(references) => {
+                    for reference in references.into_iter().rev() {
+                        if let Some(name) = names.get(&reference.target) {
+                            let from = reference.start + MARK.len();
+                            text.replace_range(from..from + reference.target.as_str().len(), name.as_str());
+                        }
+                    }
+                }
+                Err(error) => failed = failed.take().or(Some(error)),
+            });
+        });
+        failed.map_or(Ok(renamed), Err)
     }
 
     fn resolve_value<'a>(
@@ -264,6 +293,7 @@ impl Reference {
         let (mut at, partial) = match known {
             Known::Nothing => return Ok(value::unknown()),
             Known::Final(value) => (value, false),
+            Known::Settled(value) => (value, self.path.first().is_some_and(|key| key == "status")),
             Known::Expected(value) => (value, true),
         };
         for component in &self.path {
@@ -351,6 +381,17 @@ fn for_each_string(map: &Map<String, Value>, visit: &mut dyn FnMut(&str)) {
         }
     }
     map.values().for_each(|value| walk(value, visit));
+}
+
+fn for_each_string_mut(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) if text.contains(MARK) => visit(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string_mut(item, visit)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|value| for_each_string_mut(value, visit)),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,297 @@
+//! Carries a plan out: everything in its order, as much at once as the order allows, each end written to the journal.
+
+mod unit;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard},
+};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Journal, Review, plan::EnginePlan, schedule::Schedule, units};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId,
+        event::{Event, EventSink},
+        outcome::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        plan::Action,
+        state::{JournalEntry, Recorded},
+    },
+};
+
+/// What an apply is given.
+pub struct ApplyRequest<'a> {
+    /// What to do.
+    pub plan: EnginePlan,
+    /// Judges what becomes known only on the way; the plan itself has been judged before.
+    pub review: &'a dyn Review,
+    /// Remembers.
+    pub journal: &'a dyn Journal,
+    /// Hears how it goes.
+    pub events: &'a dyn EventSink,
+    /// Stops new operations; those under way end.
+    pub cancel: CancellationToken,
+    /// How many resources or segments may be under way at once, those that wait for readiness included; at least 1.
+    pub parallelism: usize,
+    /// A stack whose Spec has become empty may be deleted whole.
+    pub allow_empty: bool,
+}
+
+/// Carries a plan out. What was done is in the journal, whatever the outcome.
+pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
+    let ApplyRequest { plan, .. } = &request;
+    if let Some(refusal) = refusal(&request) {
+        return outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal));
+    }
+    let changing = plan
+        .nodes
+        .iter()
+        .filter(|n| n.planned.public.action != Action::Unchanged)
+        .count();
+    request.events.event(Event::ApplyStarted {
+        stack: plan.public.id.clone(),
+        resources: changing,
+    });
+    let walk = Walk {
+        request: &request,
+        plan,
+        live: Mutex::default(),
+        outcomes: Mutex::default(),
+        data: Mutex::new(plan.scope.data.clone()),
+        failures: Mutex::default(),
+        stopped: Mutex::default(),
+    };
+    let intents = plan.nodes.iter().filter(|node| !node.provisional);
+    let intents: Vec<_> = intents
+        .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
+        .collect();
+    if !intents.is_empty()
+        && let Err(failure) = request.journal.intend(intents).await
+    {
+        return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure));
+    }
+    walk.run().await;
+    walk.finish(changing)
+}
+
+fn refusal(request: &ApplyRequest<'_>) -> Option<Failure> {
+    let plan = &request.plan;
+    if let Some((id, failure)) = plan.failures.first() {
+        return Some(
+            failure
+                .clone()
+                .within(format_args!("`{id}` could not be planned")),
+        );
+    }
+    (plan.empties_stack && !request.allow_empty).then(|| {
+        let count = plan.nodes.len();
+        Failure::new(
+            ErrorKind::Policy,
+            format!(
+                "the Spec of `{}` is empty, so all {count} resources of it would be deleted",
+                plan.public.id
+            ),
+        )
+        .hint("if that is wanted: `konverge apply --allow-empty`, or `konverge destroy`")
+    })
+}
+
+fn outcome(
+    plan: &EnginePlan,
+    result: StackResult,
+    resources: Vec<ResourceOutcome>,
+    failure: Option<Failure>,
+) -> StackOutcome {
+    StackOutcome {
+        stack: plan.public.stack.clone(),
+        id: plan.public.id.clone(),
+        result,
+        digest: plan.public.digest,
+        serial: None,
+        resources,
+        error: failure.map(|mut failure| {
+            failure.message = plan.secrets.mask(&failure.message);
+            failure.body()
+        }),
+    }
+}
+
+/// The walk over a plan's units; shared by the futures that carry them out.
+struct Walk<'a> {
+    request: &'a ApplyRequest<'a>,
+    plan: &'a EnginePlan,
+    /// What references read.
+    live: Mutex<HashMap<ResourceId, Value>>,
+    outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
+    data: Mutex<BTreeMap<String, Value>>,
+    failures: Mutex<BTreeMap<ResourceId, Failure>>,
+    /// Why nothing more may be done.
+    stopped: Mutex<Option<Failure>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}
+
+impl<'a> Walk<'a> {
+    async fn run(&self) {
+        let units::Units { units, waits } = units::group(&self.plan.nodes);
+        let mut schedule = Schedule::new(&waits);
+        let mut running = FuturesUnordered::new();
+        let limit = self.request.parallelism.max(1);
+        loop {
+            while running.len() < limit && !self.is_cancelled() {
+                let Some(unit) = schedule.next() else { break };
+                if units[unit].members.is_empty() {
+                    schedule.done(unit);
+                    continue;
+                }
+                let members = &units[unit].members;
+                running.push(async move { (unit, self.carry_out(members).await) });
+            }
+            let Some((unit, well)) = running.next().await else {
+                break;
+            };
+            if well {
+                schedule.done(unit);
+                continue;
+            }
+            let blame = self.first_failed(&units[unit].members);
+            for skipped in schedule.failed(unit) {
+                self.skip(&units[skipped].members, &blame);
+            }
+        }
+        let why = if locked(&self.stopped).is_some() {
+            "the run stopped"
+        } else {
+            "the run was interrupted"
+        };
+        for left in schedule.left() {
+            self.skip(&units[left].members, why);
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.request.cancel.is_cancelled() || locked(&self.stopped).is_some()
+    }
+
+    fn first_failed(&self, members: &[usize]) -> String {
+        let outcomes = locked(&self.outcomes);
+        let failed = members
+            .iter()
+            .map(|&n| &self.plan.nodes[n].planned.item.id)
+            .find(|id| {
+                outcomes
+                    .get(*id)
+                    .is_some_and(|o| o.result != ResourceResult::Done)
+            });
+        failed.map_or_else(
+            || "something before it failed".to_owned(),
+            |id| format!("`{id}` failed"),
+        )
+    }
+
+    fn skip(&self, members: &[usize], why: &str) {
+        for &member in members {
+            let node = &self.plan.nodes[member];
+            if node.planned.public.action == Action::Unchanged && !node.provisional {
+                continue;
+            }
+            let message = match &node.wanted {
+                Some(_) => format!("not tried: {why}"),
+                None => format!("not deleted: {why}"),
+            };
+            self.note(
+                &node.planned.item.id,
+                node.planned.public.action,
+                ResourceResult::Skipped,
+                Some(message),
+            );
+        }
+    }
+
+    /// Puts a resource's outcome down and says so.
+    fn note(&self, id: &ResourceId, action: Action, result: ResourceResult, message: Option<String>) {
+        let message = message.map(|text| self.plan.secrets.mask(&text));
+        self.request.events.event(Event::ResourceEnded {
+            stack: self.plan.public.id.clone(),
+            id: id.clone(),
+            result,
+            message: message.clone(),
+        });
+        let outcome = ResourceOutcome {
+            id: id.clone(),
+            action,
+            result,
+            message,
+        };
+        locked(&self.outcomes).insert(id.clone(), outcome);
+    }
+
+    fn fail(&self, id: &ResourceId, action: Action, failure: &Failure) {
+        locked(&self.failures).insert(id.clone(), failure.clone());
+        let hints = failure.hints.iter().map(|hint| format!("; {hint}"));
+        let message = format!("{failure}{}", hints.collect::<String>());
+        self.note(id, action, ResourceResult::Failed, Some(message));
+    }
+
+    /// What to write down before a resource is touched; nothing for one that is not.
+    fn intent(&self, planned: &crate::runtime::Planned, depends_on: &[ResourceId]) -> Option<JournalEntry> {
+        let action = planned.public.action;
+        if matches!(action, Action::Unchanged | Action::Forget) {
+            return None;
+        }
+        let recorded = planned.recorded.as_ref().or(planned.item.prior.as_ref())?;
+        Some(JournalEntry::Intent {
+            recorded: with_dependencies(recorded, depends_on),
+            action,
+        })
+    }
+
+    fn stop(&self, failure: Failure) {
+        locked(&self.stopped).get_or_insert(failure);
+    }
+
+    fn finish(self, changing: usize) -> StackOutcome {
+        let outcomes = self
+            .outcomes
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let stopped = self
+            .stopped
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let interrupted = self.request.cancel.is_cancelled();
+        let outcomes: Vec<_> = outcomes.into_values().collect();
+        let failures = self
+            .failures
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
+        let failure = stopped.or_else(|| match failures.into_iter().next() {
+            Some((id, failure)) => Some(failure.within(format_args!("`{id}`"))),
+            None if bad && interrupted => Some(Failure::new(
+                ErrorKind::Interrupted,
+                "interrupted; what was done is recorded, and the next run takes the rest up",
+            )),
+            None => None,
+        });
+        let result = match (&failure, changing, bad) {
+            (Some(_), ..) | (None, _, true) => StackResult::Failed,
+            (None, 0, false) => StackResult::Unchanged,
+            (None, _, false) => StackResult::Applied,
+        };
+        outcome(self.plan, result, outcomes, failure)
+    }
+}
+
+fn with_dependencies(recorded: &Recorded, depends_on: &[ResourceId]) -> Recorded {
+    Recorded {
+        depends_on: depends_on.to_vec(),
+        ..recorded.clone()
+    }
+}

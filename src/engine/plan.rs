@@ -1,0 +1,450 @@
+//! Makes a stack's plan: stage by stage, each runtime looking at what is there; nothing is written.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::{Runtimes, rename, stages};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ClusterName, RepoPath, ResourceId, StackId,
+        event::{Event, EventSink},
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        spec::{Resource, RuntimeKind, Spec},
+        state::{Recorded, StackState},
+        value,
+    },
+    runtime::{Granularity, Item, Planned, Scope},
+    secrets::Secrets,
+    spec::{
+        graph::{Edge, Graph},
+        references::{Known, Targets},
+    },
+};
+
+/// What a plan is made of.
+pub struct PlanRequest<'a> {
+    /// The stack's identity.
+    pub stack: StackId,
+    /// Where it lies.
+    pub folder: RepoPath,
+    /// What is wanted.
+    pub spec: &'a Spec,
+    /// What was recorded.
+    pub state: &'a StackState,
+    /// Who looks at what is there.
+    pub runtimes: &'a Runtimes,
+    /// The stack's cluster; a resource's extension `cluster` goes before it.
+    pub cluster: Option<ClusterName>,
+    /// Hears how it goes.
+    pub events: &'a dyn EventSink,
+    /// Masks what failures say.
+    pub secrets: &'a Secrets,
+}
+
+/// A plan: what is shown, and what [`super::apply`] needs to do exactly that.
+pub struct EnginePlan {
+    /// What is shown and reviewed. If a resource could not be planned, its `error` is set and nothing can be applied.
+    pub public: StackPlan,
+    /// The resources that could not be planned, each with its own reason; in the order of the Spec.
+    pub failures: Vec<(ResourceId, Failure)>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) targets: Targets,
+    pub(super) scope: Scope,
+    pub(super) runtimes: Runtimes,
+    pub(super) secrets: Secrets,
+    /// The Spec wants nothing, though something is recorded.
+    pub(super) empties_stack: bool,
+}
+
+/// One resource of a plan.
+pub(super) struct Node {
+    pub granularity: Granularity,
+    /// Of what is wanted and of what is to go, counted apart.
+    pub stage: usize,
+    /// Indices of the nodes that must end well before it starts.
+    pub waits: Vec<usize>,
+    /// What is recorded as its dependencies.
+    pub depends_on: Vec<ResourceId>,
+    /// As wanted, references unresolved; `None` if it is to go.
+    pub wanted: Option<Resource>,
+    /// Whether values were missing: it is planned again when they are known.
+    pub provisional: bool,
+    pub planned: Planned,
+}
+
+/// A node before it is planned.
+struct Draft {
+    granularity: Granularity,
+    stage: usize,
+    waits: Vec<usize>,
+    depends_on: Vec<ResourceId>,
+    references: Vec<ResourceId>,
+    wanted: Option<Resource>,
+    item: Item,
+    kind: RuntimeKind,
+}
+
+/// Plans a stack.
+///
+/// # Errors
+/// The Spec can not be put in order, or a runtime can not be reached. A single resource that can not be planned is
+/// in [`EnginePlan::failures`] instead.
+pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
+    request.events.event(Event::PlanStarted {
+        stack: request.stack.clone(),
+        resources: request.spec.resources.len(),
+    });
+    let prepared = rename::prepare(request.spec, request.runtimes).await?;
+    let graph = Graph::of_spec(&prepared.resources)?;
+    let targets: Targets = graph.ids().collect();
+    let mut drafts = wanted_drafts(&request, &prepared, &graph)?;
+    let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
+    add_deletes(&request, &mut drafts, &prepared)?;
+
+    let scope = Scope {
+        stack: request.stack.clone(),
+        data: request.state.runtime.clone(),
+    };
+    let mut planner = Planner {
+        scope: &scope,
+        runtimes: request.runtimes,
+        targets: &targets,
+        planned: drafts.iter().map(|_| None).collect(),
+        expected: HashMap::new(),
+        failures: HashMap::new(),
+    };
+    for deleting in [false, true] {
+        let last = drafts
+            .iter()
+            .filter(|d| d.wanted.is_none() == deleting)
+            .map(|d| d.stage)
+            .max();
+        for stage in last.map(|last| 0..=last).into_iter().flatten() {
+            for kind in [RuntimeKind::Terraform, RuntimeKind::Kubernetes] {
+                let members: Vec<_> = (0..drafts.len())
+                    .filter(|&n| {
+                        let draft = &drafts[n];
+                        draft.kind == kind && draft.stage == stage && draft.wanted.is_none() == deleting
+                    })
+                    .collect();
+                if !members.is_empty() {
+                    planner.plan_segment(kind, &drafts, &members).await?;
+                }
+            }
+        }
+    }
+    let Planner {
+        planned,
+        mut failures,
+        ..
+    } = planner;
+    Ok(assemble(
+        request,
+        scope,
+        targets,
+        drafts,
+        planned,
+        &mut failures,
+        empties_stack,
+    ))
+}
+
+/// Plans the end of everything a stack ever made.
+///
+/// # Errors
+/// As [`plan`].
+pub async fn destroy(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
+    let nothing = Spec::default();
+    let mut plan = plan(PlanRequest {
+        spec: &nothing,
+        ..request
+    })
+    .await?;
+    // Whoever destroys has said so.
+    plan.empties_stack = false;
+    Ok(plan)
+}
+
+fn wanted_drafts(
+    request: &PlanRequest<'_>,
+    prepared: &rename::Prepared,
+    graph: &Graph,
+) -> Result<Vec<Draft>, Failure> {
+    let index: HashMap<_, _> = prepared
+        .resources
+        .iter()
+        .enumerate()
+        .map(|(n, r)| (&r.id, n))
+        .collect();
+    let mut drafts = Vec::with_capacity(prepared.resources.len());
+    for (resource, old_id) in prepared.resources.iter().zip(&prepared.old_ids) {
+        let dependencies = graph.dependencies(&resource.id);
+        let state = request.state;
+        drafts.push(Draft {
+            granularity: request.runtimes.get(resource.runtime)?.granularity(),
+            stage: 0,
+            waits: dependencies.iter().map(|(id, _)| index[id]).collect(),
+            depends_on: dependencies.iter().map(|(id, _)| (*id).clone()).collect(),
+            references: dependencies
+                .iter()
+                .filter(|(_, edge)| *edge == Edge::Reference)
+                .map(|(id, _)| (*id).clone())
+                .collect(),
+            item: Item {
+                id: resource.id.clone(),
+                cluster: cluster_of(resource, request.cluster.as_ref())?,
+                prior: state
+                    .resource(&resource.id)
+                    .or_else(|| state.resource(old_id))
+                    .cloned(),
+                desired: None,
+            },
+            wanted: Some(resource.clone()),
+            kind: resource.runtime,
+        });
+    }
+    let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
+    let nodes: Vec<_> = drafts
+        .iter()
+        .map(|draft| stages::Node {
+            kind: draft.kind,
+            granularity: draft.granularity,
+            waits: draft
+                .waits
+                .iter()
+                .map(|&on| (on, draft.references.contains(&drafts[on].item.id)))
+                .collect(),
+        })
+        .collect();
+    for (draft, stage) in drafts.iter_mut().zip(stages::cut(&nodes, &order)) {
+        draft.stage = stage;
+    }
+    Ok(drafts)
+}
+
+/// Adds what is recorded and no longer wanted; who needed another goes before it.
+fn add_deletes(
+    request: &PlanRequest<'_>,
+    drafts: &mut Vec<Draft>,
+    prepared: &rename::Prepared,
+) -> Result<(), Failure> {
+    let wanted: HashSet<_> = prepared
+        .old_ids
+        .iter()
+        .chain(prepared.resources.iter().map(|r| &r.id))
+        .collect();
+    let gone: Vec<&Recorded> = request
+        .state
+        .resources
+        .iter()
+        .filter(|r| !wanted.contains(&r.id))
+        .collect();
+    let graph = Graph::of_state(gone.iter().copied());
+    let first = drafts.len();
+    let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
+    for recorded in &gone {
+        drafts.push(Draft {
+            granularity: request.runtimes.get(recorded.runtime)?.granularity(),
+            stage: 0,
+            waits: graph
+                .dependents(&recorded.id)
+                .iter()
+                .map(|(id, _)| index[id])
+                .collect(),
+            depends_on: Vec::new(),
+            references: Vec::new(),
+            wanted: None,
+            item: Item {
+                id: recorded.id.clone(),
+                cluster: recorded.cluster.clone().or_else(|| request.cluster.clone()),
+                prior: Some((*recorded).clone()),
+                desired: None,
+            },
+            kind: recorded.runtime,
+        });
+    }
+    let order: Vec<_> = graph
+        .order()
+        .into_iter()
+        .rev()
+        .map(|id| index[id] - first)
+        .collect();
+    let nodes: Vec<_> = drafts[first..]
+        .iter()
+        .map(|draft| stages::Node {
+            kind: draft.kind,
+            granularity: draft.granularity,
+            waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
+        })
+        .collect();
+    for (draft, stage) in drafts[first..].iter_mut().zip(stages::cut(&nodes, &order)) {
+        draft.stage = stage;
+    }
+    Ok(())
+}
+
+fn cluster_of(resource: &Resource, stack: Option<&ClusterName>) -> Result<Option<ClusterName>, Failure> {
+    if resource.runtime != RuntimeKind::Kubernetes {
+        return Ok(None);
+    }
+    match resource.extensions.get("cluster") {
+        None | Some(Value::Null) => Ok(stack.cloned()),
+        Some(Value::String(name)) => name.parse().map(Some).map_err(|error| {
+            Failure::new(
+                ErrorKind::Spec,
+                format!("extension `cluster` of `{}`: {error}", resource.id),
+            )
+            .hint("it is a name defined in `konverge.yaml` under `clusters`")
+        }),
+        Some(_) => Err(Failure::new(
+            ErrorKind::Spec,
+            format!("extension `cluster` of `{}` is not a text", resource.id),
+        )),
+    }
+}
+
+struct Planner<'a> {
+    scope: &'a Scope,
+    runtimes: &'a Runtimes,
+    targets: &'a Targets,
+    planned: Vec<Option<Planned>>,
+    /// What references of later stages read, and whether nothing will be done to it.
+    expected: HashMap<ResourceId, (Value, bool)>,
+    failures: HashMap<ResourceId, Failure>,
+}
+
+impl Planner<'_> {
+    async fn plan_segment(
+        &mut self,
+        kind: RuntimeKind,
+        drafts: &[Draft],
+        members: &[usize],
+    ) -> Result<(), Failure> {
+        let inside: HashSet<_> = members.iter().map(|&n| &drafts[n].item.id).collect();
+        let mut items = Vec::with_capacity(members.len());
+        let mut asked = Vec::with_capacity(members.len());
+        for &member in members {
+            match self.item(&drafts[member], &inside) {
+                Ok(item) => {
+                    items.push(item);
+                    asked.push(member);
+                }
+                Err(failure) => {
+                    self.failures.insert(drafts[member].item.id.clone(), failure);
+                }
+            }
+        }
+        let answers = self.runtimes.get(kind)?.plan(self.scope, items).await?;
+        for (member, answer) in asked.into_iter().zip(answers) {
+            let id = drafts[member].item.id.clone();
+            match answer {
+                Ok(planned) => {
+                    if let Some(expected) = &planned.expected {
+                        let settled = planned.public.action == Action::Unchanged;
+                        self.expected.insert(id, (expected.clone(), settled));
+                    }
+                    self.planned[member] = Some(planned);
+                }
+                Err(failure) => {
+                    self.failures.insert(id, failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn item(&self, draft: &Draft, inside: &HashSet<&ResourceId>) -> Result<Item, Failure> {
+        let mut item = draft.item.clone();
+        let Some(wanted) = &draft.wanted else {
+            return Ok(item);
+        };
+        if let Some(broken) = draft.references.iter().find(|id| self.failures.contains_key(*id)) {
+            return Err(Failure::new(
+                ErrorKind::Spec,
+                format!("it refers to `{broken}`, which could not be planned"),
+            ));
+        }
+        let mut desired = wanted.clone();
+        let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
+        let lookup = |id: &ResourceId| match self.expected.get(id) {
+            Some((value, true)) => Known::Settled(value),
+            Some((value, false)) => Known::Expected(value),
+            None => Known::Nothing,
+        };
+        desired.attributes = self
+            .targets
+            .resolve(&wanted.attributes, &keep, &lookup)
+            .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
+        item.desired = Some(desired);
+        Ok(item)
+    }
+}
+
+fn assemble(
+    request: PlanRequest<'_>,
+    scope: Scope,
+    targets: Targets,
+    drafts: Vec<Draft>,
+    planned: Vec<Option<Planned>>,
+    failures: &mut HashMap<ResourceId, Failure>,
+    empties_stack: bool,
+) -> EnginePlan {
+    let mut in_order = Vec::new();
+    let mut public: Vec<ResourcePlan> = Vec::with_capacity(drafts.len());
+    let mut nodes = Vec::with_capacity(drafts.len());
+    for (draft, planned) in drafts.into_iter().zip(planned) {
+        if let Some(mut failure) = failures.remove(&draft.item.id) {
+            failure.message = request.secrets.mask(&failure.message);
+            in_order.push((draft.item.id, failure));
+        }
+        let Some(planned) = planned else {
+            continue;
+        };
+        public.push(planned.public.clone());
+        let desired = planned.item.desired.as_ref();
+        let provisional = desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
+        nodes.push(Node {
+            granularity: draft.granularity,
+            stage: draft.stage,
+            waits: draft.waits,
+            depends_on: draft.depends_on,
+            wanted: draft.wanted,
+            provisional,
+            planned,
+        });
+    }
+    let mut public = StackPlan::new(request.folder, request.stack, Basis::Live, public);
+    public.error = combined(&in_order).map(|failure| failure.body());
+    EnginePlan {
+        public,
+        failures: in_order,
+        nodes,
+        targets,
+        scope,
+        runtimes: request.runtimes.clone(),
+        secrets: request.secrets.clone(),
+        empties_stack,
+    }
+}
+
+/// One failure that stands for all: the first in full, the others by name.
+fn combined(failures: &[(ResourceId, Failure)]) -> Option<Failure> {
+    let (id, first) = failures.first()?;
+    let mut failure = first.clone().within(format_args!("`{id}`"));
+    if failures.len() > 1 {
+        let others: Vec<_> = failures[1..]
+            .iter()
+            .take(5)
+            .map(|(id, f)| format!("`{id}`: {}", f.message))
+            .collect();
+        failure.message = format!(
+            "{}; and {} more: {}",
+            failure.message,
+            failures.len() - 1,
+            others.join("; ")
+        );
+    }
+    Some(failure)
+}

@@ -1,0 +1,124 @@
+//! The ready queue: which units may start, linear in units plus edges.
+
+use std::collections::VecDeque;
+
+/// How a unit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Waiting,
+    Ready,
+    Done,
+    /// It failed itself, or could not be tried because of the unit named.
+    Failed(usize),
+}
+
+/// The state of a walk over units that wait for each other.
+#[derive(Debug)]
+pub struct Schedule {
+    /// How many units each one still waits for.
+    waiting: Vec<usize>,
+    dependents: Vec<Vec<usize>>,
+    standing: Vec<Standing>,
+    ready: VecDeque<usize>,
+}
+
+impl Schedule {
+    /// A walk over units, given what each one waits for (indices; duplicates are fine). Units in a cycle never start.
+    pub fn new(waits: &[Vec<usize>]) -> Self {
+        let mut dependents = vec![Vec::new(); waits.len()];
+        for (unit, on) in waits.iter().enumerate() {
+            for &other in on {
+                dependents[other].push(unit);
+            }
+        }
+        let waiting: Vec<_> = waits.iter().map(Vec::len).collect();
+        let mut standing = vec![Standing::Waiting; waits.len()];
+        let mut ready = VecDeque::new();
+        for (unit, _) in waiting.iter().enumerate().filter(|(_, count)| **count == 0) {
+            standing[unit] = Standing::Ready;
+            ready.push_back(unit);
+        }
+        Self {
+            waiting,
+            dependents,
+            standing,
+            ready,
+        }
+    }
+
+    /// The next unit to start, in the order in which they became ready.
+    pub fn next(&mut self) -> Option<usize> {
+        self.ready.pop_front()
+    }
+
+    /// A unit ended well.
+    pub fn done(&mut self, unit: usize) {
+        self.standing[unit] = Standing::Done;
+        for at in 0..self.dependents[unit].len() {
+            let dependent = self.dependents[unit][at];
+            self.waiting[dependent] -= 1;
+            if self.waiting[dependent] == 0 && self.standing[dependent] == Standing::Waiting {
+                self.standing[dependent] = Standing::Ready;
+                self.ready.push_back(dependent);
+            }
+        }
+    }
+
+    /// A unit failed: everything that waits for it, directly or not, is not tried. Returns those units with the one
+    /// they blame, which is `unit`.
+    pub fn failed(&mut self, unit: usize) -> Vec<usize> {
+        self.standing[unit] = Standing::Failed(unit);
+        let mut skipped = Vec::new();
+        let mut reached = vec![unit];
+        while let Some(next) = reached.pop() {
+            for at in 0..self.dependents[next].len() {
+                let dependent = self.dependents[next][at];
+                if self.standing[dependent] == Standing::Waiting {
+                    self.standing[dependent] = Standing::Failed(unit);
+                    skipped.push(dependent);
+                    reached.push(dependent);
+                }
+            }
+        }
+        skipped.sort_unstable();
+        skipped
+    }
+
+    /// The units that were neither done nor failed: what a cancelled walk leaves.
+    pub fn left(&self) -> Vec<usize> {
+        let open = |s: &Standing| matches!(s, Standing::Waiting | Standing::Ready);
+        (0..self.standing.len())
+            .filter(|&unit| open(&self.standing[unit]))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn independent_branches_go_on_after_a_failure() {
+        let mut schedule = Schedule::new(&[vec![], vec![0], vec![1], vec![], vec![3, 1]]);
+        assert_eq!(
+            (schedule.next(), schedule.next(), schedule.next()),
+            (Some(0), Some(3), None)
+        );
+        assert_eq!(schedule.failed(0), [1, 2, 4]);
+        schedule.done(3);
+        assert_eq!(schedule.next(), None);
+        assert!(schedule.left().is_empty());
+    }
+
+    #[test]
+    fn everything_runs_once_and_after_what_it_waits_for() {
+        let waits: Vec<Vec<usize>> = (0..2000).map(|n| (0..n).rev().take(5).collect()).collect();
+        let mut schedule = Schedule::new(&waits);
+        let mut order = Vec::new();
+        while let Some(unit) = schedule.next() {
+            order.push(unit);
+            schedule.done(unit);
+        }
+        assert_eq!(order, (0..2000).collect::<Vec<_>>());
+    }
+}

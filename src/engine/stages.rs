@@ -1,0 +1,83 @@
+//! Cuts a graph into stages: what can be planned together.
+//!
+//! A runtime that is applied segment by segment (Terraform) gets as few segments as the graph allows; a resource whose
+//! values come from another one is planned after it.
+
+use crate::{model::spec::RuntimeKind, runtime::Granularity};
+
+/// A node as far as cutting is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Whose it is.
+    pub kind: RuntimeKind,
+    /// How its runtime works.
+    pub granularity: Granularity,
+    /// What it waits for: the other's index, and whether it needs a value of it.
+    pub waits: Vec<(usize, bool)>,
+}
+
+/// The stage of each node, from 0. `order` is a topological order of the nodes.
+///
+/// A node shares the stage of what it waits for, unless it needs a value that a runtime can not see by itself (then it
+/// comes one stage later), or it belongs to a segment and waits for another runtime's resource (a segment is applied as
+/// one, so everything outside that it waits for must be done before).
+pub fn cut(nodes: &[Node], order: &[usize]) -> Vec<usize> {
+    let mut stages = vec![0; nodes.len()];
+    for &index in order {
+        let node = &nodes[index];
+        let stage = node.waits.iter().map(|&(on, value)| {
+            let other = &nodes[on];
+            let same_segment = node.granularity == Granularity::Segment && node.kind == other.kind;
+            let later = match node.granularity {
+                Granularity::Segment => !same_segment,
+                Granularity::Resource => value,
+            };
+            stages[on] + usize::from(later)
+        });
+        stages[index] = stage.max().unwrap_or(0);
+    }
+    stages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(kind: RuntimeKind, waits: &[(usize, bool)]) -> Node {
+        let granularity = match kind {
+            RuntimeKind::Kubernetes => Granularity::Resource,
+            RuntimeKind::Terraform => Granularity::Segment,
+        };
+        Node {
+            kind,
+            granularity,
+            waits: waits.to_vec(),
+        }
+    }
+
+    use RuntimeKind::{Kubernetes as K, Terraform as T};
+
+    #[test]
+    fn terraform_is_planned_in_as_few_segments_as_possible() {
+        let nodes = [
+            node(T, &[]),
+            node(T, &[(0, true)]),
+            node(K, &[(1, true)]),
+            node(T, &[(0, false)]),
+            node(T, &[(2, false)]),
+        ];
+        assert_eq!(cut(&nodes, &[0, 1, 2, 3, 4]), [0, 0, 1, 0, 2]);
+    }
+
+    #[test]
+    fn mere_order_keeps_kubernetes_objects_together() {
+        let nodes = [node(K, &[]), node(K, &[(0, false)]), node(K, &[(1, true)])];
+        assert_eq!(cut(&nodes, &[0, 1, 2]), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_segment_never_waits_for_its_own_stage() {
+        let nodes = [node(T, &[]), node(K, &[(0, false)]), node(T, &[(1, false)])];
+        assert_eq!(cut(&nodes, &[0, 1, 2]), [0, 0, 1]);
+    }
+}

@@ -1,0 +1,153 @@
+//! A plan without a cluster: one Spec compared with another, by structure alone.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::{
+    model::{
+        ClusterName, RepoPath, ResourceId, StackId, diff,
+        plan::{Action, Basis, Change, Origin, ResourcePlan, StackPlan, Validation},
+        spec::{Resource, RuntimeKind, Spec},
+    },
+    secrets::{Secrets, mask_object},
+};
+
+/// What would change if `head` took the place of `base`. Nothing is asked, so nothing is validated, and a replacement
+/// shows as an update.
+pub fn plan_against_spec(
+    stack: &StackId,
+    folder: &RepoPath,
+    base: &Spec,
+    head: &Spec,
+    cluster: Option<&ClusterName>,
+    secrets: &Secrets,
+) -> StackPlan {
+    let before: HashMap<&ResourceId, &Resource> = base.resources.iter().map(|r| (&r.id, r)).collect();
+    let after: HashMap<&ResourceId, &Resource> = head.resources.iter().map(|r| (&r.id, r)).collect();
+    let mut plans = Vec::with_capacity(head.resources.len());
+    for resource in &head.resources {
+        let (action, changes) = match before.get(&resource.id) {
+            None => (
+                Action::Create,
+                vec![change("", None, Some(shown(resource, secrets)))],
+            ),
+            Some(old) => {
+                let changes = updated(old, resource, secrets);
+                let action = if changes.is_empty() {
+                    Action::Unchanged
+                } else {
+                    Action::Update
+                };
+                (action, changes)
+            }
+        };
+        plans.push(planned(stack, resource, action, changes, cluster));
+    }
+    for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
+        let changes = vec![change("", Some(shown(resource, secrets)), None)];
+        plans.push(planned(stack, resource, Action::Delete, changes, cluster));
+    }
+    StackPlan::new(folder.clone(), stack.clone(), Basis::Spec, plans)
+}
+
+fn planned(
+    stack: &StackId,
+    resource: &Resource,
+    action: Action,
+    changes: Vec<Change>,
+    cluster: Option<&ClusterName>,
+) -> ResourcePlan {
+    let mut plan = ResourcePlan::new(stack, resource.id.clone(), resource.runtime, action, changes);
+    plan.validated = Validation::None;
+    if resource.runtime == RuntimeKind::Kubernetes {
+        let own = resource.extensions.get("cluster").and_then(Value::as_str);
+        plan.cluster = own
+            .and_then(|name| name.parse().ok())
+            .or_else(|| cluster.cloned());
+    }
+    plan
+}
+
+fn updated(old: &Resource, new: &Resource, secrets: &Secrets) -> Vec<Change> {
+    diff::differences(&shown(old, secrets), &shown(new, secrets))
+        .into_iter()
+        .map(|d| change(&d.path, d.from, d.to))
+        .collect()
+}
+
+fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
+    Change {
+        path: path.to_owned(),
+        from,
+        to,
+        origin: Origin::Change,
+    }
+}
+
+fn shown(resource: &Resource, secrets: &Secrets) -> Value {
+    Value::Object(mask_object(secrets, &resource.attributes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::HashKey;
+    use serde_json::{Map, json};
+
+    fn spec(objects: &[Value]) -> Spec {
+        let resource = |object: &Value| Resource {
+            id: format!(
+                "v1:{}:ns:{}",
+                object["kind"].as_str().unwrap(),
+                object["metadata"]["name"].as_str().unwrap()
+            )
+            .parse()
+            .unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: object.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+        };
+        Spec {
+            resources: objects.iter().map(resource).collect(),
+        }
+    }
+
+    #[test]
+    fn two_specs_give_creates_updates_and_deletes_with_secrets_masked() {
+        let object = |kind: &str, name: &str, data: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "data": data});
+        let base = spec(&[
+            object("ConfigMap", "same", json!({"a": "1"})),
+            object("Secret", "s", json!({"p": "b2xkLXBhc3N3b3Jk", "q": "c2FtZQ=="})),
+            object("ConfigMap", "gone", json!({})),
+        ]);
+        let head = spec(&[
+            object("ConfigMap", "same", json!({"a": "1"})),
+            object("Secret", "s", json!({"p": "bmV3LXBhc3N3b3Jk", "q": "c2FtZQ=="})),
+            object("ConfigMap", "new", json!({})),
+        ]);
+        let secrets = Secrets::new(HashKey::derived("k"));
+        let stack = "a/b".parse().unwrap();
+        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, &secrets);
+        let actions: Vec<_> = plan.resources.iter().map(|r| (r.id.as_str(), r.action)).collect();
+        assert_eq!(
+            actions,
+            [
+                ("v1:ConfigMap:ns:gone", Action::Delete),
+                ("v1:ConfigMap:ns:new", Action::Create),
+                ("v1:Secret:ns:s", Action::Update)
+            ]
+        );
+        assert_eq!((plan.summary.unchanged, plan.summary.changed()), (1, 3));
+        let update = &plan.resources[2];
+        assert_eq!(update.changes.len(), 1);
+        assert_eq!(update.changes[0].path, "/data/p");
+        let text = serde_json::to_string(&plan).unwrap();
+        assert!(
+            !text.contains("bmV3LXBhc3N3b3Jk") && !text.contains("password"),
+            "{text}"
+        );
+    }
+}

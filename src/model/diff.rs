@@ -1,0 +1,232 @@
+//! Where two JSON values differ, path by path. Pure structure: what a difference means is for others to say.
+//!
+//! Lists of maps are compared item by item where their items have a key, as Kubernetes merges them; a list whose common
+//! items changed their order differs as a whole.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::value::{is_unknown, join_path};
+
+/// One difference. At least one side is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// RFC 6901, items of keyed lists as `name=web`.
+    pub path: String,
+    /// Absent if it was not there.
+    pub from: Option<Value>,
+    /// Absent if it goes away.
+    pub to: Option<Value>,
+}
+
+/// The keys of list items by the list's own name: Kubernetes' `x-kubernetes-list-map-keys`. The first set that every item
+/// has is taken; `protocol` may be missing and then is `TCP`.
+const LIST_KEYS: [(&str, &[&[&str]]); 17] = [
+    ("containers", &[&["name"]]),
+    ("initContainers", &[&["name"]]),
+    ("ephemeralContainers", &[&["name"]]),
+    ("env", &[&["name"]]),
+    ("volumes", &[&["name"]]),
+    ("volumeMounts", &[&["mountPath"]]),
+    ("volumeDevices", &[&["devicePath"]]),
+    ("imagePullSecrets", &[&["name"]]),
+    ("secrets", &[&["name"]]),
+    ("ports", &[&["containerPort", "protocol"], &["port", "protocol"]]),
+    ("hostAliases", &[&["ip"]]),
+    (
+        "topologySpreadConstraints",
+        &[&["topologyKey", "whenUnsatisfiable"]],
+    ),
+    ("webhooks", &[&["name"]]),
+    ("conditions", &[&["type"]]),
+    ("ownerReferences", &[&["uid"]]),
+    ("resourceClaims", &[&["name"]]),
+    ("versions", &[&["name"]]),
+];
+
+/// All differences, sorted by path.
+pub fn differences(from: &Value, to: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare("", "", Some(from), Some(to), &mut found);
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// Whether two values mean the same: as `==`, but `1` and `1.0` are one number and the order of keys does not matter.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn compare(path: &str, name: &str, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<Difference>) {
+    match (from, to) {
+        (Some(from), Some(to)) if same(from, to) => {}
+        (Some(Value::Object(from)), Some(Value::Object(to))) if !is_mark(from) && !is_mark(to) => {
+            for (key, value) in from {
+                compare(&join_path(path, key), key, Some(value), to.get(key), found);
+            }
+            for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
+                compare(&join_path(path, key), key, None, Some(value), found);
+            }
+        }
+        (Some(Value::Array(before)), Some(Value::Array(after))) => {
+            if !compare_items(path, name, before, after, found) {
+                found.push(difference(path, from, to));
+            }
+        }
+        _ => found.push(difference(path, from, to)),
+    }
+}
+
+fn difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Difference {
+    Difference {
+        path: path.to_owned(),
+        from: from.cloned(),
+        to: to.cloned(),
+    }
+}
+
+/// A `$unknown` or `$secret` mark is one value, not a map.
+fn is_mark(map: &Map<String, Value>) -> bool {
+    map.len() == 1 && map.keys().all(|key| key.starts_with('$'))
+}
+
+/// Item by item, if the items have keys and those in both lists keep their order; else `false`, and nothing was added.
+fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &mut Vec<Difference>) -> bool {
+    let Some(keys) = list_keys(name, from, to) else {
+        return false;
+    };
+    let (Some(before), Some(after)) = (labels(from, &keys), labels(to, &keys)) else {
+        return false;
+    };
+    let in_before: HashSet<_> = before.iter().collect();
+    let in_after: HashSet<_> = after.iter().collect();
+    if !before
+        .iter()
+        .filter(|label| in_after.contains(label))
+        .eq(after.iter().filter(|label| in_before.contains(label)))
+    {
+        return false;
+    }
+    let mut old: std::collections::HashMap<_, _> = before.iter().zip(from).collect();
+    for (label, item) in after.iter().zip(to) {
+        compare(&join_path(path, label), "", old.remove(label), Some(item), found);
+    }
+    for (label, item) in before
+        .iter()
+        .zip(from)
+        .filter(|(label, _)| !in_after.contains(label))
+    {
+        compare(&join_path(path, label), "", Some(item), None, found);
+    }
+    true
+}
+
+/// The keys by which the items of both lists can be told apart. Lists that Kubernetes does not know are keyed by `name`
+/// where every item has one.
+pub fn list_keys(name: &str, from: &[Value], to: &[Value]) -> Option<Vec<&'static str>> {
+    const BY_NAME: &[&[&str]] = &[&["name"]];
+    let known = LIST_KEYS
+        .iter()
+        .find(|(list, _)| *list == name)
+        .map_or(BY_NAME, |(_, keys)| *keys);
+    let has = |item: &Value, key: &str| key == "protocol" || item.get(key).is_some_and(is_scalar);
+    known
+        .iter()
+        .find(|keys| {
+            from.iter()
+                .chain(to)
+                .all(|item| keys.iter().all(|key| has(item, key)))
+        })
+        .map(|keys| keys.to_vec())
+}
+
+/// The items' labels, `name=web`, or `None` if two items have the same.
+fn labels(items: &[Value], keys: &[&str]) -> Option<Vec<String>> {
+    let labels: Vec<_> = items.iter().map(|item| label(item, keys)).collect();
+    let distinct: HashSet<_> = labels.iter().collect();
+    (distinct.len() == labels.len()).then_some(labels)
+}
+
+/// An item's label: `name=web`; with several keys the ones that say something, `containerPort=53,protocol=UDP`.
+pub fn label(item: &Value, keys: &[&str]) -> String {
+    let parts = keys.iter().filter_map(|key| {
+        let text = match item.get(key)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        (*key != "protocol" || text != "TCP").then(|| format!("{key}={text}"))
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !is_unknown(value) && matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn paths(from: Value, to: Value) -> Vec<String> {
+        differences(&from, &to).into_iter().map(|d| d.path).collect()
+    }
+
+    #[test]
+    fn keyed_items_are_compared_by_key() {
+        let from = json!({"spec": {"containers": [{"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}]}, {"name": "log"}]}});
+        let to = json!({"spec": {"containers": [{"name": "web", "image": "b", "env": [{"name": "A", "value": "2"}, {"name": "B"}]}]}});
+        assert_eq!(
+            paths(from, to),
+            [
+                "/spec/containers/name=log",
+                "/spec/containers/name=web/env/name=A/value",
+                "/spec/containers/name=web/env/name=B",
+                "/spec/containers/name=web/image"
+            ]
+        );
+    }
+
+    #[test]
+    fn order_matters_as_a_whole() {
+        let from = json!({"env": [{"name": "A"}, {"name": "B"}], "args": ["x", "y"]});
+        let to = json!({"env": [{"name": "B"}, {"name": "A"}], "args": ["y", "x"]});
+        assert_eq!(paths(from, to), ["/args", "/env"]);
+    }
+
+    #[test]
+    fn ports_are_told_apart_by_protocol() {
+        let from = json!({"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]});
+        let to = json!({"ports": [{"port": 53, "name": "dns"}, {"port": 53, "protocol": "UDP", "name": "dns-udp"}]});
+        assert_eq!(
+            paths(from, to),
+            ["/ports/port=53,protocol=UDP/name", "/ports/port=53/name"]
+        );
+    }
+
+    #[test]
+    fn duplicate_keys_compare_the_whole_list() {
+        let from = json!({"env": [{"name": "A"}, {"name": "A", "value": "1"}]});
+        let to = json!({"env": [{"name": "A"}]});
+        assert_eq!(paths(from, to), ["/env"]);
+    }
+
+    #[test]
+    fn numbers_by_value_and_keys_escaped() {
+        assert_eq!(
+            paths(json!({"a": 1, "b/c": 1}), json!({"a": 1.0, "b/c": 2})),
+            ["/b~1c"]
+        );
+        let secret = |hash: &str| json!({"data": {"k": {"$secret": hash}}});
+        assert_eq!(paths(secret("a"), secret("b")), ["/data/k"]);
+    }
+}
