@@ -149,6 +149,19 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
+/// Has libgit2 open repositories whose config says `extensions.partialClone` (`git clone --filter`): their trees can be
+/// read like any other's. Without this it refuses them as unknown.
+#[allow(unsafe_code)]
+pub fn accept_partial_clones() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the option is process-wide and unguarded in libgit2; `Once` makes this the only writer, before the
+        // first repository is opened.
+        // A refusal leaves the default: such a repository is then refused by name when it is opened.
+        let _ = unsafe { git2::opts::set_extensions(&["partialclone"]) };
+    });
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -1,1 +1,20 @@
-//! TODO-DOC
+//! The monorepo's layout: which projects and stacks there are, where they lie, and what each stack's compilation is
+//! given. Reads files of one revision; a broken file breaks its own stack and no other.
+//!
+//! [`Layout::read`] is the door; [`Tree`] looks at a revision's files as a checkout would show them.
+
+mod dependencies;
+mod document;
+mod error;
+mod layout;
+mod module;
+mod reader;
+mod settings;
+mod setup;
+mod tree;
+
+pub use error::LayoutError;
+pub use layout::{Layout, Project};
+pub use reader::Reader;
+pub use settings::{Settings, SettingsOrder};
+pub use tree::{Resolved, Tree};

@@ -1,0 +1,100 @@
+//! What can go wrong with the repository, and what to do about it.
+
+use crate::{
+    error::{ErrorKind, Failure},
+    process::ProcessError,
+};
+
+/// A repository, a revision or an object could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// No repository at or above the folder.
+    #[error("`{0}` is not in a git repository")]
+    NotARepository(String),
+    /// The checkout belongs to another user and nobody vouched for it.
+    #[error("the repository at `{0}` belongs to another user")]
+    ForeignOwner(String),
+    /// No such branch, tag or commit.
+    #[error("there is no revision `{0}` in this repository")]
+    UnknownRevision(String),
+    /// History was cut off before the answer could be known.
+    #[error("the checkout is shallow: {0}")]
+    Shallow(String),
+    /// Two commits without a common ancestor.
+    #[error("{0} and {1} have no common ancestor")]
+    NoMergeBase(String, String),
+    /// Neither `origin/HEAD` nor `main` nor `master`.
+    #[error("the default branch is unknown: there is no origin/HEAD, main or master")]
+    NoDefaultBranch,
+    /// A bare repository has no working tree.
+    #[error("the repository at `{0}` is bare: it has no working tree")]
+    Bare(String),
+    /// A tree holds a name that no checkout can hold.
+    #[error("the tree of {revision} holds the name `{name}` in `{folder}`, which no checkout may hold")]
+    HostileName {
+        /// The revision.
+        revision: String,
+        /// The folder.
+        folder: String,
+        /// The name, escaped.
+        name: String,
+    },
+    /// `git fetch` did not bring the commit.
+    #[error("commit {commit} could not be fetched from origin: {why}")]
+    Fetch {
+        /// What was asked for.
+        commit: String,
+        /// The last lines of git's own message, without credentials.
+        why: String,
+    },
+    /// The `git` program.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A file of the working tree.
+    #[error("could not read `{path}`: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Anything else libgit2 reports.
+    #[error("git: {0}")]
+    Library(String),
+}
+
+impl From<git2::Error> for GitError {
+    fn from(error: git2::Error) -> Self {
+        Self::Library(error.message().to_owned())
+    }
+}
+
+impl From<GitError> for Failure {
+    fn from(error: GitError) -> Self {
+        let failure = Failure::new(ErrorKind::Git, error.to_string());
+        match error {
+            GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
+            GitError::ForeignOwner(path) => failure.hint(format!(
+                "if you trust it: `git config --global --add safe.directory {path}`"
+            )),
+            GitError::UnknownRevision(name) => failure
+                .hint("`git branch --all` and `git tag` list what there is")
+                .hint(format!(
+                    "a commit that only the server has: `git fetch origin {name}`"
+                )),
+            GitError::Shallow(_) => failure
+                .hint("in the workflow, under `uses: actions/checkout@v5`, add the lines `with:` and `  fetch-depth: 0`")
+                .hint("on your machine: `git fetch --unshallow`"),
+            GitError::NoMergeBase(..) => failure.hint("name the commit to compare with: `--base REV`"),
+            GitError::NoDefaultBranch => failure
+                .hint("name the commit to compare with: `--base REV`")
+                .hint("or let git find it: `git remote set-head origin --auto`"),
+            GitError::Bare(_) => failure.hint("read a commit instead: leave `--worktree` out, or name it: `--rev REV`"),
+            GitError::Fetch { .. } => failure
+                .hint("check that the token may read the repository (`permissions: contents: read`)")
+                .hint("or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`"),
+            GitError::Process(_) => failure.hint("`git` must be installed and in PATH to fetch missing commits"),
+            GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
+        }
+    }
+}

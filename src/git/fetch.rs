@@ -1,0 +1,145 @@
+//! Fetching what a shallow checkout lacks: exactly the missing commits, by the `git` program.
+
+use std::{ffi::OsString, fmt, path::Path, time::Duration};
+
+use base64::Engine as _;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{GitError, origin::without_credentials};
+use crate::process::Program;
+
+/// A token that may read the repository over HTTPS.
+#[derive(Clone)]
+pub struct Credentials(SecretString);
+
+impl Credentials {
+    /// From a token as GitHub gives it (`GITHUB_TOKEN`).
+    pub fn from_token(token: SecretString) -> Self {
+        Self(token)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(***)")
+    }
+}
+
+/// What to fetch.
+pub(super) enum Want<'a> {
+    /// One commit's tree without its history.
+    Commit(&'a str),
+    /// One commit with its history (a full clone that lacks it).
+    History(&'a str),
+    /// So many more commits of what is there.
+    Deeper(u32),
+    /// Everything that was cut off.
+    Everything,
+}
+
+/// Runs `git fetch` against `origin`.
+///
+/// The token goes through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument that other
+/// users of the machine can list, and only to the server of `origin`. The empty value first clears a header that
+/// `actions/checkout` may have stored: two `Authorization` headers are refused by GitHub.
+pub(super) async fn fetch(
+    work_dir: &Path,
+    origin: Option<&str>,
+    want: &Want<'_>,
+    credentials: Option<&Credentials>,
+) -> Result<(), GitError> {
+    let mut program = Program::new("git").args(["-C".into(), work_dir.as_os_str().to_owned()]);
+    let safe = format!("safe.directory={}", work_dir.display());
+    program = program.args(["-c", &safe, "-c", "gc.auto=0", "fetch"]);
+    program = program.args([
+        "--quiet",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-fetch-head",
+    ]);
+    program = match want {
+        Want::Commit(id) => program.args(["--depth=1", "origin", id]),
+        Want::History(id) => program.args(["origin", id]),
+        Want::Deeper(commits) => program.args([&format!("--deepen={commits}"), "origin"]),
+        Want::Everything => program.args(["--unshallow", "origin"]),
+    };
+    program.extra_env = environment(origin, credentials);
+    program.deadline = Duration::from_secs(300);
+    let ended = program.run().await?;
+    if ended.code == Some(0) {
+        return Ok(());
+    }
+    let commit = match want {
+        Want::Commit(id) | Want::History(id) => (*id).to_owned(),
+        Want::Deeper(_) | Want::Everything => "history".to_owned(),
+    };
+    Err(GitError::Fetch {
+        commit,
+        why: last_words(&ended.stderr),
+    })
+}
+
+fn environment(origin: Option<&str>, credentials: Option<&Credentials>) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
+    let server = origin
+        .and_then(|raw| url::Url::parse(raw).ok())
+        .filter(|url| matches!(url.scheme(), "https" | "http"))
+        .map(|url| url.origin().ascii_serialization());
+    if let (Some(server), Some(Credentials(token))) = (server, credentials) {
+        let key = format!("http.{server}/.extraheader");
+        let basic = base64::engine::general_purpose::STANDARD
+            .encode(format!("x-access-token:{}", token.expose_secret()));
+        env.push(("GIT_CONFIG_COUNT".into(), "2".into()));
+        env.push(("GIT_CONFIG_KEY_0".into(), key.clone().into()));
+        env.push(("GIT_CONFIG_VALUE_0".into(), OsString::new()));
+        env.push(("GIT_CONFIG_KEY_1".into(), key.into()));
+        env.push((
+            "GIT_CONFIG_VALUE_1".into(),
+            format!("AUTHORIZATION: basic {basic}").into(),
+        ));
+    }
+    env
+}
+
+fn last_words(stderr: &[u8]) -> String {
+    let text = without_credentials(&String::from_utf8_lossy(stderr));
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let tail = &lines[lines.len().saturating_sub(3)..];
+    let words: String = tail
+        .join("; ")
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(600)
+        .collect();
+    if words.is_empty() {
+        "git gave no reason".to_owned()
+    } else {
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_goes_to_its_server_only() {
+        let credentials = Credentials::from_token("s3cret".to_owned().into());
+        let env = environment(Some("https://github.com/acme/konfig.git"), Some(&credentials));
+        let value = |key: &str| {
+            env.iter()
+                .find(|(k, _)| k == key)
+                .map(|(_, v)| v.to_string_lossy().into_owned())
+        };
+        assert_eq!(
+            value("GIT_CONFIG_KEY_1").as_deref(),
+            Some("http.https://github.com/.extraheader")
+        );
+        assert_eq!(value("GIT_CONFIG_VALUE_0").as_deref(), Some(""));
+        assert!(value("GIT_CONFIG_VALUE_1").is_some_and(|v| !v.contains("s3cret")));
+        for local in ["/srv/konfig", "git@github.com:acme/konfig", "ssh://h/x"] {
+            assert_eq!(environment(Some(local), Some(&credentials)).len(), 1, "{local}");
+        }
+        assert!(!format!("{credentials:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,53 @@
+//! libgit2's repository handle may not be shared between threads: a small pool gives each reader its own.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use super::GitError;
+
+/// Handles on one repository, opened as needed and reused.
+pub(super) struct Handles {
+    git_dir: PathBuf,
+    work_dir: Option<PathBuf>,
+    free: Mutex<Vec<git2::Repository>>,
+}
+
+impl Handles {
+    pub(super) fn new(git_dir: &Path, work_dir: Option<&Path>) -> Self {
+        Self {
+            git_dir: git_dir.to_owned(),
+            work_dir: work_dir.map(Path::to_owned),
+            free: Mutex::default(),
+        }
+    }
+
+    /// Runs `read` with a handle of its own.
+    pub(super) fn with<T>(
+        &self,
+        read: impl FnOnce(&git2::Repository) -> Result<T, GitError>,
+    ) -> Result<T, GitError> {
+        let taken = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handle = match taken {
+            Some(handle) => handle,
+            None => self.open()?,
+        };
+        let answer = read(&handle);
+        self.free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(handle);
+        answer
+    }
+
+    /// Opens by the git folder found at discovery. The owner was judged there (`repository.rs`): opening as bare
+    /// and setting the working tree does not ask again.
+    fn open(&self) -> Result<git2::Repository, GitError> {
+        let repository = git2::Repository::open_bare(&self.git_dir)?;
+        if let Some(work_dir) = &self.work_dir {
+            repository.set_workdir(work_dir, false)?;
+        }
+        Ok(repository)
+    }
+}

@@ -1,0 +1,310 @@
+//! [`Repository`]: names to commits, ancestors, and the files of a revision.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Credentials, GitError,
+    fetch::{Want, fetch},
+    handles::Handles,
+    normalise_url,
+    revision::Revision,
+    worktree::Worktree,
+};
+use crate::model::{CommitId, source::Source};
+
+/// A git repository on disk.
+pub struct Repository {
+    root: PathBuf,
+    bare: bool,
+    handles: Arc<Handles>,
+}
+
+impl Repository {
+    /// Finds the repository that holds `dir`.
+    ///
+    /// A checkout that belongs to another user (a container's usual case) is accepted only if it is the runner's own
+    /// `GITHUB_WORKSPACE`, or if git's `safe.directory` allows it.
+    ///
+    /// # Errors
+    /// No repository, or one of a foreign owner.
+    pub fn discover(dir: &Path) -> Result<Self, GitError> {
+        crate::process::accept_partial_clones();
+        let (git_dir, work_dir) = match git2::Repository::discover(dir) {
+            Ok(found) => (found.path().to_owned(), found.workdir().map(Path::to_owned)),
+            Err(error) if error.code() == git2::ErrorCode::Owner => {
+                let work_dir =
+                    foreign_checkout(dir).ok_or_else(|| GitError::ForeignOwner(dir.display().to_string()))?;
+                (work_dir.join(".git"), Some(work_dir))
+            }
+            Err(error) if error.code() == git2::ErrorCode::NotFound => {
+                return Err(GitError::NotARepository(dir.display().to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let root = work_dir.clone().unwrap_or_else(|| git_dir.clone());
+        let handles = Handles::new(&git_dir, work_dir.as_deref());
+        handles.with(|_| Ok(()))?;
+        Ok(Self {
+            root,
+            bare: work_dir.is_none(),
+            handles: Arc::new(handles),
+        })
+    }
+
+    /// The working tree's top folder (of a bare repository, the repository itself).
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The commit that a branch, tag, `HEAD~2` or (part of an) id names.
+    ///
+    /// # Errors
+    /// There is no such revision.
+    pub fn resolve(&self, name: &str) -> Result<CommitId, GitError> {
+        self.handles.with(|git| {
+            let commit = git
+                .revparse_single(name)
+                .and_then(|object| object.peel_to_commit())
+                .map_err(|_| GitError::UnknownRevision(name.escape_debug().to_string()))?;
+            Ok(commit_id(commit.id()))
+        })
+    }
+
+    /// The best common ancestor of two commits.
+    ///
+    /// In a shallow clone the answer is given only if no cut-off history could change it.
+    ///
+    /// # Errors
+    /// None, or not to be known here ([`GitError::Shallow`]).
+    pub fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<CommitId, GitError> {
+        self.handles.with(|git| {
+            let (left, right) = (oid(a), oid(b));
+            for (id, name) in [(left, a), (right, b)] {
+                if git.find_commit(id).is_err() {
+                    return Err(GitError::UnknownRevision(name.to_string()));
+                }
+            }
+            let found = git.merge_base(left, right);
+            if git.is_shallow() && left != right {
+                let certain = match &found {
+                    Ok(base) => !cut_off_between(git, left, right, *base)?,
+                    Err(_) => false,
+                };
+                if !certain {
+                    return Err(GitError::Shallow(format!(
+                        "the common ancestor of {} and {} is not in it",
+                        a.short(),
+                        b.short()
+                    )));
+                }
+            }
+            match found {
+                Ok(base) => Ok(commit_id(base)),
+                Err(error) if error.code() == git2::ErrorCode::NotFound => {
+                    Err(GitError::NoMergeBase(a.short().to_owned(), b.short().to_owned()))
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// The default branch as a revision that [`Repository::resolve`] takes: what `origin/HEAD` points to, else
+    /// `main` or `master`, on origin or here.
+    ///
+    /// # Errors
+    /// There is none of them.
+    pub fn default_branch(&self) -> Result<String, GitError> {
+        self.handles.with(|git| {
+            let head = git.find_reference("refs/remotes/origin/HEAD").ok();
+            let target = head
+                .as_ref()
+                .and_then(|head| head.symbolic_target().ok().flatten())
+                .filter(|target| git.refname_to_id(target).is_ok())
+                .and_then(|target| target.strip_prefix("refs/remotes/"));
+            if let Some(branch) = target {
+                return Ok(branch.to_owned());
+            }
+            for name in ["main", "master"] {
+                for (prefix, short) in [
+                    ("refs/remotes/origin/", format!("origin/{name}")),
+                    ("refs/heads/", name.to_owned()),
+                ] {
+                    if git.refname_to_id(&format!("{prefix}{name}")).is_ok() {
+                        return Ok(short);
+                    }
+                }
+            }
+            Err(GitError::NoDefaultBranch)
+        })
+    }
+
+    /// The parents of a commit, in order; empty at the beginning of history (or where a shallow clone cuts it off).
+    ///
+    /// # Errors
+    /// There is no such commit.
+    pub fn parents(&self, commit: &CommitId) -> Result<Vec<CommitId>, GitError> {
+        self.handles.with(|git| {
+            let found = git
+                .find_commit(oid(commit))
+                .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
+            Ok(found.parent_ids().map(commit_id).collect())
+        })
+    }
+
+    /// The files of a commit.
+    ///
+    /// # Errors
+    /// The commit or a tree of it is not here, or a tree holds a name that no checkout may hold.
+    pub fn revision(&self, commit: &CommitId) -> Result<Arc<dyn Source>, GitError> {
+        Ok(Arc::new(Revision::read(&self.handles, &self.root, commit)?))
+    }
+
+    /// The files of the working tree: tracked ones as they are on disk, and untracked ones that are not ignored.
+    ///
+    /// # Errors
+    /// The repository is bare, or a file can not be read.
+    pub fn worktree(&self) -> Result<Arc<dyn Source>, GitError> {
+        if self.bare {
+            return Err(GitError::Bare(self.root.display().to_string()));
+        }
+        Ok(Arc::new(Worktree::read(&self.handles, &self.root)?))
+    }
+
+    /// Whether the working tree differs from `HEAD`, untracked files included.
+    ///
+    /// # Errors
+    /// The index or a file can not be read.
+    pub fn is_dirty(&self) -> Result<bool, GitError> {
+        if self.bare {
+            return Ok(false);
+        }
+        self.handles.with(|git| {
+            let mut options = git2::StatusOptions::new();
+            options
+                .include_untracked(true)
+                .include_ignored(false)
+                .exclude_submodules(true);
+            Ok(!git.statuses(Some(&mut options))?.is_empty())
+        })
+    }
+
+    /// Whether history is cut off.
+    ///
+    /// # Errors
+    /// The repository can not be opened any more.
+    pub fn is_shallow(&self) -> Result<bool, GitError> {
+        self.handles.with(|git| Ok(git.is_shallow()))
+    }
+
+    /// Where `origin` lies, in one form for every way of cloning and without credentials.
+    pub fn origin_url(&self) -> Option<String> {
+        self.raw_origin().map(|url| normalise_url(&url))
+    }
+
+    /// Makes sure that a commit's tree is here: fetches it without history into a shallow clone, with its history into
+    /// a full one (`--depth` would cut that off). Does nothing if it is here.
+    ///
+    /// # Errors
+    /// It can not be fetched.
+    pub async fn ensure(&self, commit: &CommitId, credentials: Option<&Credentials>) -> Result<(), GitError> {
+        if self.has(commit)? {
+            return Ok(());
+        }
+        let want = if self.is_shallow()? {
+            Want::Commit(commit.as_str())
+        } else {
+            Want::History(commit.as_str())
+        };
+        self.fetch(&want, credentials).await?;
+        if self.has(commit)? {
+            return Ok(());
+        }
+        Err(GitError::UnknownRevision(commit.to_string()))
+    }
+
+    /// [`Repository::merge_base`], deepening a shallow clone as far as the answer needs.
+    ///
+    /// # Errors
+    /// As `merge_base`; or history can not be fetched.
+    pub async fn merge_base_fetching(
+        &self,
+        a: &CommitId,
+        b: &CommitId,
+        credentials: Option<&Credentials>,
+    ) -> Result<CommitId, GitError> {
+        for commit in [a, b] {
+            self.ensure(commit, credentials).await?;
+        }
+        for commits in [32, 256, 2048] {
+            match self.merge_base(a, b) {
+                Err(GitError::Shallow(_)) => self.fetch(&Want::Deeper(commits), credentials).await?,
+                answer => return answer,
+            }
+        }
+        if self.is_shallow()? {
+            self.fetch(&Want::Everything, credentials).await?;
+        }
+        self.merge_base(a, b)
+    }
+
+    async fn fetch(&self, want: &Want<'_>, credentials: Option<&Credentials>) -> Result<(), GitError> {
+        fetch(&self.root, self.raw_origin().as_deref(), want, credentials).await
+    }
+
+    fn has(&self, commit: &CommitId) -> Result<bool, GitError> {
+        self.handles.with(|git| {
+            git.odb()?.refresh()?;
+            Ok(git.find_commit(oid(commit)).and_then(|c| c.tree()).is_ok())
+        })
+    }
+
+    fn raw_origin(&self) -> Option<String> {
+        self.handles
+            .with(|git| Ok(git.find_remote("origin")?.url()?.to_owned()))
+            .ok()
+    }
+}
+
+/// Whether history reachable from the two but not from their base ends at a shallow boundary: then another, nearer
+/// base may lie behind it.
+fn cut_off_between(
+    git: &git2::Repository,
+    left: git2::Oid,
+    right: git2::Oid,
+    base: git2::Oid,
+) -> Result<bool, GitError> {
+    let shallow = std::fs::read_to_string(git.commondir().join("shallow")).unwrap_or_default();
+    let boundary: std::collections::HashSet<&str> = shallow.lines().map(str::trim).collect();
+    let mut walk = git.revwalk()?;
+    walk.push(left)?;
+    walk.push(right)?;
+    walk.hide(base)?;
+    for commit in walk {
+        if boundary.contains(commit?.to_string().as_str()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The checkout at or above `dir`, if it is the one that the runner made for this job.
+fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
+    let workspace = std::env::var_os("GITHUB_WORKSPACE")?;
+    let workspace = Path::new(&workspace).canonicalize().ok()?;
+    let top = dir.canonicalize().ok()?;
+    let top = top.ancestors().find(|folder| folder.join(".git").is_dir())?;
+    (top == workspace).then_some(workspace)
+}
+
+pub(super) fn oid(commit: &CommitId) -> git2::Oid {
+    git2::Oid::from_str(commit.as_str()).expect("a CommitId has 40 hexadecimal digits")
+}
+
+fn commit_id(oid: git2::Oid) -> CommitId {
+    oid.to_string()
+        .parse()
+        .expect("an object id prints as 40 hexadecimal digits")
+}

@@ -1,0 +1,93 @@
+//! `[dependencies]` of `kcl.mod`: those that lie in the repository by folder, the others by what pins them.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::{
+    Reader, Tree,
+    module::{self, Module},
+    setup::at,
+};
+use crate::model::{
+    RepoPath,
+    digest::canonical_json,
+    source::SourceError,
+    stack::{CompileSetup, RemotePackage, SetupError},
+};
+
+/// Adds the packages that the stack's module depends on, and those that they depend on. The nearest declaration of a
+/// name wins.
+pub(super) fn add(
+    reader: &Reader,
+    tree: &Tree,
+    setup: &mut CompileSetup,
+) -> Result<Result<(), SetupError>, SourceError> {
+    let Some(root) = setup.module_root.clone() else {
+        return Ok(Ok(()));
+    };
+    let mut seen = HashSet::from([root.clone()]);
+    let mut queue = VecDeque::from([root.clone()]);
+    while let Some(folder) = queue.pop_front() {
+        let file = folder.child("kcl.mod");
+        let module = match reader.module(tree, &file)? {
+            Some(Ok(module)) => module,
+            Some(Err(message)) => return Ok(Err(at(file, message))),
+            None => continue,
+        };
+        if let Err(error) = add_of(tree, &root, &folder, &module, setup, |package| {
+            if seen.insert(package.clone()) {
+                queue.push_back(package);
+            }
+        })? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn add_of(
+    tree: &Tree,
+    root: &RepoPath,
+    folder: &RepoPath,
+    module: &Module,
+    setup: &mut CompileSetup,
+    mut found: impl FnMut(RepoPath),
+) -> Result<Result<(), SetupError>, SourceError> {
+    let mut lock = None;
+    for (name, dependency) in &module.dependencies {
+        let known = setup.packages.iter().any(|(known, _)| known == name)
+            || setup.remote_packages.iter().any(|known| known.name == *name);
+        if known {
+            continue;
+        }
+        if let Some(path) = &dependency.path {
+            let Some(package) = folder.join(path) else {
+                let message = format!("the dependency `{name}` leads out of the repository: `{path}`");
+                return Ok(Err(at(folder.child("kcl.mod"), message)));
+            };
+            setup.packages.push((name.clone(), package.clone()));
+            found(package);
+            continue;
+        }
+        let vendored = dependency.store_names.iter().find_map(|stored| {
+            let vendor = root.join("vendor")?.join(stored)?;
+            [vendor.join(stored)?, vendor]
+                .into_iter()
+                .find(|package| tree.is_file(&package.child("kcl.mod")))
+        });
+        if let Some(package) = vendored {
+            setup.packages.push((name.clone(), package.clone()));
+            found(package);
+            continue;
+        }
+        if lock.is_none() {
+            lock = Some(tree.read(&folder.child("kcl.mod.lock"))?);
+        }
+        let lock = lock.as_ref().and_then(Option::as_ref);
+        setup.remote_packages.push(RemotePackage {
+            name: name.clone(),
+            requirement: canonical_json(&dependency.entry),
+            checksum: lock.and_then(|lock| module::locked_checksum(lock, name)),
+        });
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,35 @@
+//! What is wrong with a layout as a whole.
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{source::SourceError, stack::SetupError},
+};
+
+/// The layout can not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Not a Konfig monorepo.
+    #[error("there is no `kcl.mod` in this repository: it is not a KCL monorepo")]
+    NoModule,
+    /// A file of the layout is not in the object database.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<LayoutError> for Failure {
+    fn from(error: LayoutError) -> Self {
+        let failure = Failure::new(ErrorKind::Layout, error.to_string());
+        match error {
+            LayoutError::NoModule => failure
+                .hint("at the repository's root: `kcl mod init`, or name another folder: `--repo DIR`")
+                .hint("a file that git does not know is not read: `git add kcl.mod`"),
+            LayoutError::Source(_) => failure.hint("`git fsck` shows what the repository lacks"),
+        }
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Failure::new(ErrorKind::Layout, error.message).at(error.file.to_string(), error.line, error.column)
+    }
+}

@@ -1,0 +1,149 @@
+//! `kcl.mod` and `kcl.mod.lock`: dependencies and the profile.
+
+use serde_json::Value;
+
+/// What `kcl.mod` says of interest.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Module {
+    /// `[dependencies]` in the file's order, `-` in names written as `_`.
+    pub(super) dependencies: Vec<(String, Dependency)>,
+    /// `[profile] entries`, as written.
+    pub(super) entries: Vec<String>,
+    /// `[profile] disable_none`.
+    pub(super) disable_none: bool,
+    /// `[profile] overrides`.
+    pub(super) overrides: Vec<String>,
+    /// `[profile] selectors`.
+    pub(super) selectors: Vec<String>,
+    /// `[profile] arguments`, `key=value`, as written.
+    pub(super) arguments: Vec<String>,
+}
+
+/// One dependency.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Dependency {
+    /// `path = "…"`.
+    pub(super) path: Option<String>,
+    /// The names that its folder may have in a `vendor` folder or package cache.
+    pub(super) store_names: Vec<String>,
+    /// The whole entry as JSON.
+    pub(super) entry: Value,
+}
+
+impl Module {
+    /// Reads a `kcl.mod`. The core itself never reads its content, so an odd one is an error only if it hides
+    /// dependencies: what is not TOML at all.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let root = table(bytes)?;
+        let mut module = Self::default();
+        if let Some(Value::Object(dependencies)) = root.get("dependencies") {
+            for (name, entry) in dependencies {
+                let imported = name.replace('-', "_");
+                module.dependencies.push((imported, Dependency::of(name, entry)));
+            }
+        }
+        if let Some(profile) = root.get("profile") {
+            module.entries = strings(&profile["entries"]);
+            module.disable_none = profile["disable_none"].as_bool().unwrap_or_default();
+            module.overrides = strings(&profile["overrides"]);
+            module.selectors = strings(&profile["selectors"]);
+            module.arguments = strings(&profile["arguments"]);
+        }
+        Ok(module)
+    }
+}
+
+impl Dependency {
+    /// Store names as kpm makes them: git `<name>_<tag|commit|branch|latest>`, OCI `<name>_<tag>`, a plain version
+    /// `<name>_<version>`.
+    fn of(name: &str, entry: &Value) -> Self {
+        let text = |key: &str| entry[key].as_str();
+        let path = text("path").map(str::to_owned);
+        let mut store_names = Vec::new();
+        let versions = [
+            entry.as_str(),
+            text("tag"),
+            text("commit"),
+            text("branch"),
+            text("version"),
+        ];
+        for version in versions.into_iter().flatten() {
+            store_names.push(format!("{name}_{version}"));
+        }
+        if entry.get("git").is_some() {
+            store_names.push(format!("{name}_latest"));
+        }
+        store_names.push(name.to_owned());
+        Self {
+            path,
+            store_names,
+            entry: entry.clone(),
+        }
+    }
+}
+
+/// The checksum that `kcl.mod.lock` holds for a dependency.
+pub(super) fn locked_checksum(lock: &[u8], name: &str) -> Option<String> {
+    let root = table(lock).ok()?;
+    let entry = root.get("dependencies")?;
+    let entry = entry.get(name).or_else(|| entry.get(name.replace('_', "-")))?;
+    entry["sum"].as_str().map(str::to_owned)
+}
+
+fn table(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    let table: toml::Table = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .parse()
+        .map_err(|error: toml::de::Error| error.message().to_owned())?;
+    serde_json::to_value(table).map_err(|error| error.to_string())
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(many) => many
+            .iter()
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn reads_dependencies_and_profile() {
+        let text = "[package]\nname=\"x\"\n[dependencies]\nmy-lib = { path = \"../lib\" }\nk8s = \"1.31\"\n\
+                    flask = { git = \"https://h/x\", tag = \"v1\" }\n[profile]\nentries = [\"main.k\"]\n";
+        let module = Module::parse(text.as_bytes()).unwrap();
+        assert_eq!(module.entries, ["main.k"]);
+        let names: Vec<_> = module
+            .dependencies
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert!(names.contains(&"my_lib") && names.contains(&"k8s"));
+        let of = |wanted: &str| {
+            &module
+                .dependencies
+                .iter()
+                .find(|(name, _)| name == wanted)
+                .unwrap()
+                .1
+        };
+        assert_eq!(of("my_lib").path.as_deref(), Some("../lib"));
+        assert_eq!(of("k8s").store_names, ["k8s_1.31", "k8s"]);
+        assert_eq!(of("flask").store_names, ["flask_v1", "flask_latest", "flask"]);
+    }
+
+    #[test]
+    fn an_empty_file_is_a_module() {
+        assert_eq!(Module::parse(b"").unwrap(), Module::default());
+        assert!(Module::parse(b"[dependencies\n").is_err());
+    }
+}

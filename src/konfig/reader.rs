@@ -1,0 +1,356 @@
+//! [`Reader`]: finds projects and stacks among a revision's files, and reads each small file once, however many stacks
+//! or revisions share it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    Layout, LayoutError, Project, Settings, SettingsOrder, Tree,
+    document::{self, ProjectDocument, StackDocument},
+    module::Module,
+    setup,
+};
+use crate::{
+    model::{
+        RepoPath, StackId,
+        source::{BlobId, Source, SourceError},
+        stack::{SetupError, Stack},
+    },
+    yaml::YamlError,
+};
+
+/// Reads layouts; remembers parsed files by content, so that the second revision costs what changed.
+pub struct Reader {
+    order: SettingsOrder,
+    parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
+}
+
+/// How a file is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Class {
+    Project,
+    Stack,
+    Settings,
+    Module,
+}
+
+/// A file read once.
+#[derive(Clone)]
+enum Parsed {
+    Project(Result<Arc<ProjectDocument>, YamlError>),
+    Stack(Result<Arc<StackDocument>, YamlError>),
+    Settings(Result<Arc<Settings>, YamlError>),
+    Module(Result<Arc<Module>, String>),
+}
+
+/// Threads that read and parse: as many as CI machines have cores.
+const READERS: usize = 2;
+
+impl Reader {
+    /// A reader that follows one version's order of settings.
+    pub fn new(order: SettingsOrder) -> Self {
+        Self {
+            order,
+            parsed: Mutex::default(),
+        }
+    }
+
+    /// The order it follows.
+    pub fn order(&self) -> SettingsOrder {
+        self.order
+    }
+
+    /// Reads the layout of a revision.
+    ///
+    /// # Errors
+    /// As [`Layout::read`].
+    pub fn layout(&self, source: &Arc<dyn Source>) -> Result<Layout, LayoutError> {
+        self.layout_of(&Tree::new(Arc::clone(source)))
+    }
+
+    /// As [`Reader::layout`], of a tree that is at hand.
+    ///
+    /// # Errors
+    /// As [`Layout::read`].
+    pub fn layout_of(&self, tree: &Tree) -> Result<Layout, LayoutError> {
+        self.prefetch(tree)?;
+        let mut layout = Layout {
+            has_module: tree.has_module(),
+            identities_certain: true,
+            ..Layout::default()
+        };
+        let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
+        for path in tree.source().files().keys() {
+            let folders = match path.file_name() {
+                "project.yaml" => &mut project_folders,
+                "stack.yaml" => &mut stack_folders,
+                _ => continue,
+            };
+            if tree.is_file(path) {
+                folders.extend(path.parent());
+            }
+        }
+        let mut projects = BTreeMap::new();
+        for folder in project_folders {
+            let project = self.project(tree, folder, &mut layout)?;
+            projects.insert(project.folder.clone(), project);
+        }
+        stack_folders.sort();
+        let mut previous: Option<RepoPath> = None;
+        for folder in stack_folders {
+            let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
+            let Some(project) = folder.ancestors().find_map(|above| projects.get(&above)) else {
+                layout.problems.push(SetupError {
+                    file: folder.child("stack.yaml"),
+                    line: None,
+                    column: None,
+                    message:
+                        "this stack belongs to no project: no folder at or above it holds a `project.yaml`"
+                            .to_owned(),
+                });
+                continue;
+            };
+            let mut stack = self.stack(tree, &folder, project, &mut layout)?;
+            match inside {
+                Some(above) => {
+                    let error = SetupError {
+                        file: folder.child("stack.yaml"),
+                        line: None,
+                        column: None,
+                        message: format!(
+                            "this stack lies inside the stack `{above}`: stacks must not be nested"
+                        ),
+                    };
+                    layout.problems.push(error.clone());
+                    stack.compile = Err(error);
+                }
+                None => previous = Some(folder),
+            }
+            layout.stacks.push(stack);
+        }
+        layout.projects = projects.into_values().collect();
+        layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
+        layout.check_identities();
+        Ok(layout)
+    }
+
+    fn project(&self, tree: &Tree, folder: RepoPath, layout: &mut Layout) -> Result<Project, SourceError> {
+        let file = folder.child("project.yaml");
+        let fallback = folder.file_name().to_owned();
+        let document = match self.parsed(tree, &file, Class::Project)? {
+            Some(Parsed::Project(document)) => document,
+            _ => Ok(Arc::default()),
+        };
+        let (name, tenant) = match document {
+            Ok(document) => match document.name.clone() {
+                Some(name) => (name, document.tenant.clone()),
+                None => {
+                    layout.unnamed(file, "a project needs a `name`");
+                    (fallback, None)
+                }
+            },
+            Err(error) => {
+                layout.unreadable(file, &error);
+                (fallback, None)
+            }
+        };
+        Ok(Project { folder, name, tenant })
+    }
+
+    fn stack(
+        &self,
+        tree: &Tree,
+        folder: &RepoPath,
+        project: &Project,
+        layout: &mut Layout,
+    ) -> Result<Stack, SourceError> {
+        let file = folder.child("stack.yaml");
+        let document = match self.parsed(tree, &file, Class::Stack)? {
+            Some(Parsed::Stack(document)) => document,
+            _ => Ok(Arc::default()),
+        };
+        let mut broken: Option<SetupError> = None;
+        let document = document.unwrap_or_else(|error| {
+            broken = Some(layout.unreadable(file.clone(), &error));
+            Arc::default()
+        });
+        let name = match &document.name {
+            Some(name) => name.as_str(),
+            None => {
+                if broken.is_none() {
+                    broken = Some(layout.unnamed(file.clone(), "a stack needs a `name`"));
+                }
+                folder.file_name()
+            }
+        };
+        let id = StackId::new(project.tenant.as_deref(), &project.name, name).unwrap_or_else(|error| {
+            broken = Some(layout.unnamed(file.clone(), &error.to_string()));
+            guessed_identity(folder)
+        });
+        let cluster = match document.cluster.as_deref().map(str::parse).transpose() {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                broken = Some(layout.problem(file, None, &format!("{error}")));
+                None
+            }
+        };
+        let compile = match broken {
+            Some(error) => Err(error),
+            None => setup::of(self, tree, folder, &project.folder)?,
+        };
+        if let Err(error) = &compile
+            && !layout.problems.contains(error)
+        {
+            layout.problems.push(error.clone());
+        }
+        Ok(Stack {
+            id,
+            folder: folder.clone(),
+            project_folder: project.folder.clone(),
+            compile,
+            cluster,
+            kubeconfig: document.kubeconfig.clone(),
+        })
+    }
+
+    pub(super) fn settings(
+        &self,
+        tree: &Tree,
+        file: &RepoPath,
+    ) -> Result<Option<Result<Arc<Settings>, YamlError>>, SourceError> {
+        Ok(match self.parsed(tree, file, Class::Settings)? {
+            Some(Parsed::Settings(settings)) => Some(settings),
+            _ => None,
+        })
+    }
+
+    pub(super) fn module(
+        &self,
+        tree: &Tree,
+        file: &RepoPath,
+    ) -> Result<Option<Result<Arc<Module>, String>>, SourceError> {
+        Ok(match self.parsed(tree, file, Class::Module)? {
+            Some(Parsed::Module(module)) => Some(module),
+            _ => None,
+        })
+    }
+
+    fn parsed(&self, tree: &Tree, file: &RepoPath, class: Class) -> Result<Option<Parsed>, SourceError> {
+        let Some((_, entry)) = tree.file(file) else {
+            return Ok(None);
+        };
+        let key = (entry.blob, class);
+        if let Some(parsed) = self
+            .parsed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+        {
+            return Ok(Some(parsed.clone()));
+        }
+        let parsed = class.parse(&tree.source().read(entry.blob)?);
+        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Some(memo.entry(key).or_insert(parsed).clone()))
+    }
+
+    /// Reads every small file of the layout, on several threads, each content once.
+    fn prefetch(&self, tree: &Tree) -> Result<(), SourceError> {
+        let mut wanted: Vec<(BlobId, Class)> = Vec::new();
+        for (path, entry) in tree.source().files() {
+            let class = match path.file_name() {
+                "project.yaml" => Class::Project,
+                "stack.yaml" => Class::Stack,
+                "kcl.yaml" => Class::Settings,
+                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => Class::Settings,
+                "kcl.mod" => Class::Module,
+                _ => continue,
+            };
+            if tree.source().files().len() > 0 && entry.kind == crate::model::source::FileKind::File {
+                wanted.push((entry.blob, class));
+            }
+        }
+        wanted.sort_unstable_by_key(|(blob, class)| (*blob, *class as u8));
+        wanted.dedup();
+        {
+            let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.retain(|key| !memo.contains_key(key));
+        }
+        let read_some = |keys: &[(BlobId, Class)]| -> Result<Vec<_>, SourceError> {
+            keys.iter()
+                .map(|(blob, class)| Ok(((*blob, *class), class.parse(&tree.source().read(*blob)?))))
+                .collect()
+        };
+        let parts: Vec<Result<Vec<_>, SourceError>> = if wanted.len() < 64 {
+            vec![read_some(&wanted)]
+        } else {
+            std::thread::scope(|scope| {
+                let readers: Vec<_> = wanted
+                    .chunks(wanted.len().div_ceil(READERS))
+                    .map(|chunk| scope.spawn(|| read_some(chunk)))
+                    .collect();
+                readers
+                    .into_iter()
+                    .map(|reader| reader.join().expect("a reader parses or returns its error"))
+                    .collect()
+            })
+        };
+        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in parts {
+            memo.extend(part?);
+        }
+        Ok(())
+    }
+}
+
+impl Class {
+    fn parse(self, bytes: &[u8]) -> Parsed {
+        match self {
+            Self::Project => Parsed::Project(document::parse(bytes).map(Arc::new)),
+            Self::Stack => Parsed::Stack(document::parse(bytes).map(Arc::new)),
+            Self::Settings => Parsed::Settings(Settings::parse(bytes).map(Arc::new)),
+            Self::Module => Parsed::Module(Module::parse(bytes).map(Arc::new)),
+        }
+    }
+}
+
+impl Layout {
+    fn problem(&mut self, file: RepoPath, place: Option<&YamlError>, message: &str) -> SetupError {
+        let error = SetupError {
+            file,
+            line: place.and_then(|error| error.line),
+            column: place.and_then(|error| error.column),
+            message: message.to_owned(),
+        };
+        self.problems.push(error.clone());
+        error
+    }
+
+    fn unreadable(&mut self, file: RepoPath, error: &YamlError) -> SetupError {
+        self.identities_certain = false;
+        self.problem(file, Some(error), &error.message)
+    }
+
+    fn unnamed(&mut self, file: RepoPath, message: &str) -> SetupError {
+        self.identities_certain = false;
+        self.problem(file, None, message)
+    }
+}
+
+/// An identity for a stack whose own can not be known: made of its folder, so that it collides with no other.
+fn guessed_identity(folder: &RepoPath) -> StackId {
+    let clean: String = folder
+        .as_str()
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(150)
+        .collect();
+    StackId::new(None, "unnamed", &format!("at-{clean}")).expect("made of allowed characters only")
+}
