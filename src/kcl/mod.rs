@@ -1,1 +1,31 @@
-//! TODO-DOC
+//! Compiling KCL with the official core, unchanged and out of process.
+//!
+//! [`Core`] is an installed compiler of one version, [`install`] puts it there; a [`Pool`] keeps workers that have it
+//! loaded, each behind the walls of [`wall`], and gives them one compile at a time over the frames of [`protocol`].
+//! What a compile may read is laid into the worker's scratch folder from bytes that the caller gives: never a
+//! checkout, never `.git`.
+//!
+//! This room knows KCL; it does not know which files a stack needs (`affected/`), what a compiled value means
+//! (`spec/`), or who asked.
+
+mod compile;
+mod core;
+mod diagnostic;
+mod error;
+mod install;
+mod pool;
+pub mod protocol;
+mod scratch;
+mod syscalls;
+pub mod wall;
+mod worker;
+
+pub use self::{
+    compile::{CompileRequest, Compiled},
+    core::{Core, DEFAULT_VERSION},
+    diagnostic::Diagnostic,
+    error::KclError,
+    install::{InstallOptions, InstallStep, install, versions},
+    pool::{Pool, PoolOptions},
+    wall::SandboxMode,
+};

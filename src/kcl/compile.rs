@@ -1,0 +1,152 @@
+//! One compile: from a stack's description to the core's request, from its answer to values.
+
+use std::{path::Path, sync::Arc};
+
+use prost::Message;
+use serde_json::Value;
+
+use super::{
+    KclError, diagnostic,
+    protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, Status},
+};
+use crate::model::{RepoPath, stack::CompileSetup};
+
+/// What to compile.
+#[derive(Debug, Clone, Default)]
+pub struct CompileRequest {
+    /// The stack's identity, for messages.
+    pub label: String,
+    /// Entries, options, overrides, packages.
+    pub setup: CompileSetup,
+    /// Every file that the compile may read, by its path in the repository.
+    pub files: Vec<(RepoPath, Arc<[u8]>)>,
+    /// Fetched packages: the name by which each is imported, and its folder below [`super::PoolOptions::packages`].
+    pub packages: Vec<(String, std::path::PathBuf)>,
+}
+
+/// What KCL made of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Compiled {
+    /// The documents, in order: one, or several of a `manifests.yaml_stream`. Key order is kept; integers, floats and
+    /// strings are what they were in KCL.
+    pub documents: Vec<Value>,
+    /// What the program printed, line by line.
+    pub warnings: Vec<String>,
+}
+
+/// The core's request, for files laid below `root`.
+pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArgs {
+    let setup = &request.setup;
+    let absolute = |path: &RepoPath| root.join(path).display().to_string();
+    let inside = setup
+        .packages
+        .iter()
+        .map(|(name, folder)| (name.clone(), absolute(folder)));
+    let outside = request
+        .packages
+        .iter()
+        .map(|(name, folder)| (name.clone(), folder.display().to_string()));
+    ExecProgramArgs {
+        work_dir: absolute(&setup.work_dir),
+        k_filename_list: setup.entries.iter().map(absolute).collect(),
+        args: setup
+            .options
+            .iter()
+            .map(|(name, value)| Argument {
+                name: name.clone(),
+                value: value.to_string(),
+            })
+            .collect(),
+        overrides: setup.overrides.clone(),
+        disable_yaml_result: true,
+        strict_range_check: setup.strict_range_check,
+        disable_none: setup.disable_none,
+        external_pkgs: inside
+            .chain(outside)
+            .map(|(pkg_name, pkg_path)| ExternalPkg { pkg_name, pkg_path })
+            .collect(),
+        path_selector: setup.path_selector.clone(),
+        fast_eval: false,
+    }
+}
+
+/// Reads the core's answer.
+pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> Result<Compiled, KclError> {
+    let refused = |text: &str| KclError::Code(diagnostic::read(text, root));
+    match status {
+        Status::Done => {}
+        Status::Refused => return Err(refused(&String::from_utf8_lossy(body))),
+        Status::Panicked => {
+            let text = String::from_utf8_lossy(body);
+            let all = diagnostic::read(&text, root);
+            // Cores before 0.10 answer an error of the code with a panic that holds the usual text.
+            if all.iter().any(|diagnostic| diagnostic.place.is_some()) {
+                return Err(KclError::Code(all));
+            }
+            return Err(KclError::Crash {
+                label: label.to_owned(),
+                why: diagnostic::plain(&text, root).trim().to_owned(),
+            });
+        }
+    }
+    let result = ExecProgramResult::decode(body).map_err(|error| KclError::Answer(error.to_string()))?;
+    if !result.err_message.is_empty() {
+        return Err(refused(&result.err_message));
+    }
+    let documents = serde_json::Deserializer::from_str(&result.json_result)
+        .into_iter::<Value>()
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| KclError::Answer(format!("its JSON: {error}")))?;
+    let warnings = diagnostic::plain(&result.log_message, root)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    Ok(Compiled { documents, warnings })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn compiled(json: &str) -> Result<Compiled, KclError> {
+        let result = ExecProgramResult {
+            json_result: json.to_owned(),
+            ..ExecProgramResult::default()
+        };
+        answer(Status::Done, &result.encode_to_vec(), "p/s", Path::new("/s"))
+    }
+
+    #[test]
+    fn types_and_key_order_survive() {
+        let json = r#"{"z":"1","a":9223372036854775807,"f":1.0,"e":1e+20}"#;
+        let value = &compiled(json).unwrap().documents[0];
+        assert_eq!(
+            value.to_string(),
+            r#"{"z":"1","a":9223372036854775807,"f":1.0,"e":1e+20}"#
+        );
+    }
+
+    #[test]
+    fn a_stream_is_several_documents() {
+        assert_eq!(compiled("{\"a\": 1}\n{\"b\": 2}").unwrap().documents.len(), 2);
+    }
+
+    #[test]
+    fn options_keep_their_types() {
+        let mut request = CompileRequest::default();
+        request.setup.options = vec![("a".to_owned(), "1".into()), ("b".to_owned(), 1.into())];
+        let arguments = arguments(&request, Path::new("/s"));
+        assert_eq!(arguments.args[0].value, "\"1\"");
+        assert_eq!(arguments.args[1].value, "1");
+    }
+
+    #[test]
+    fn an_answer_that_is_none_is_an_error() {
+        assert!(matches!(compiled("{\"a\": nan}"), Err(KclError::Answer(_))));
+        assert!(matches!(
+            answer(Status::Done, &[0xff], "p/s", Path::new("/s")),
+            Err(KclError::Answer(_))
+        ));
+    }
+}

@@ -1,0 +1,225 @@
+//! [`Core`]: an installed official compiler of one version, and where it is looked for.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::KclError;
+use crate::process::Program;
+
+/// The version of the core that Konverge ships with; a repository may pin another in `konverge.yaml`.
+pub const DEFAULT_VERSION: &str = "0.13.2";
+
+/// The environment variable that names a Python interpreter whose environment holds `kcl_lib`.
+const INTERPRETER: &str = "KONVERGE_KCL";
+
+const PROBE: &str = include_str!("probe.py");
+
+/// An official KCL core on this machine: an interpreter, the native library it loads, and what both must read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// Its version, for example `0.13.2`: a part of every stack's digest.
+    pub version: String,
+    /// The Python interpreter, all links resolved.
+    pub interpreter: PathBuf,
+    /// The native library of `kcl_lib`.
+    pub extension: PathBuf,
+    /// Files and folders that a worker reads while it starts: the interpreter, its standard library, shared libraries.
+    pub readable: Vec<PathBuf>,
+    /// Folders whose names (not contents) it lists while it starts.
+    pub folders: Vec<PathBuf>,
+}
+
+/// What `probe.py` answers.
+#[derive(Debug, Deserialize)]
+pub(super) struct Probe {
+    pub executable: PathBuf,
+    pub tag: String,
+    pub machine: String,
+    version: Option<String>,
+    extension: Option<PathBuf>,
+    readable: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Core {
+    /// Finds the core of a version: the interpreter that `KONVERGE_KCL` names, else what
+    /// [`install`](super::install()) put under the data folder.
+    ///
+    /// # Errors
+    /// There is none (the hint says how to get it), or `KONVERGE_KCL` holds another version.
+    pub async fn find(version: &str) -> Result<Self, KclError> {
+        match std::env::var_os(INTERPRETER).filter(|value| !value.is_empty()) {
+            Some(interpreter) => Self::of_interpreter(Path::new(&interpreter), version).await,
+            None => Self::installed(&data_folder()?, version).await,
+        }
+    }
+
+    /// The core in the environment of a Python interpreter.
+    ///
+    /// # Errors
+    /// The interpreter does not run, has no `kcl_lib`, or one of another version.
+    pub async fn of_interpreter(interpreter: &Path, version: &str) -> Result<Self, KclError> {
+        let core = probe(interpreter, None).await?.core().ok_or_else(|| {
+            KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
+        })?;
+        if core.version != version {
+            return Err(KclError::WrongVersion {
+                interpreter: interpreter.to_owned(),
+                found: core.version,
+                wanted: version.to_owned(),
+            });
+        }
+        Ok(core)
+    }
+
+    /// The core that [`install`](super::install()) put below a data folder.
+    ///
+    /// # Errors
+    /// It is not there, or no longer complete and can not be looked over again.
+    pub async fn installed(data: &Path, version: &str) -> Result<Self, KclError> {
+        let folder = folder_of(data, version)?;
+        let missing = || KclError::NotInstalled(version.to_owned());
+        let text = std::fs::read_to_string(folder.join("core.json")).map_err(|_| missing())?;
+        let core: Self = serde_json::from_str(&text).map_err(|_| missing())?;
+        // An upgrade of the system renames shared libraries: then the interpreter is asked anew.
+        if core.readable.iter().all(|path| path.exists()) {
+            return Ok(core);
+        }
+        Self::in_folder(&core.interpreter, &folder, version).await
+    }
+
+    /// The core whose package lies in `folder`, hosted by an interpreter.
+    pub(super) async fn in_folder(
+        interpreter: &Path,
+        folder: &Path,
+        version: &str,
+    ) -> Result<Self, KclError> {
+        let core = probe(interpreter, Some(folder))
+            .await?
+            .core()
+            .ok_or_else(|| KclError::NotInstalled(version.to_owned()))?;
+        if core.version != version {
+            return Err(KclError::NotInstalled(version.to_owned()));
+        }
+        Ok(core)
+    }
+
+    /// The name of a method of the core's service; before 0.12 the service had another name.
+    pub(super) fn method(&self, name: &str) -> String {
+        let service = if numbers(&self.version) < (0, 12) {
+            "KclvmService"
+        } else {
+            "KclService"
+        };
+        format!("{service}.{name}")
+    }
+}
+
+impl Probe {
+    fn core(self) -> Option<Core> {
+        Some(Core {
+            version: self.version?,
+            interpreter: self.executable,
+            extension: self.extension?,
+            readable: self.readable,
+            folders: self.folders,
+        })
+    }
+}
+
+/// Asks an interpreter about itself and the core it holds (in `folder`, or in its own environment).
+pub(super) async fn probe(interpreter: &Path, folder: Option<&Path>) -> Result<Probe, KclError> {
+    let failed = |why: String| KclError::Interpreter(interpreter.to_owned(), why);
+    let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
+    program.args.extend(folder.map(Into::into));
+    program.env = Some(Vec::new());
+    program.deadline = std::time::Duration::from_secs(30);
+    let ended = program.run().await.map_err(|error| failed(error.to_string()))?;
+    if ended.code != Some(0) {
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        return Err(failed(
+            stderr
+                .lines()
+                .last()
+                .unwrap_or("it ended with an error")
+                .to_owned(),
+        ));
+    }
+    serde_json::from_slice(&ended.stdout).map_err(|error| failed(error.to_string()))
+}
+
+/// The folder for what Konverge keeps: `$XDG_DATA_HOME/konverge`, else `~/.local/share/konverge`.
+pub(super) fn data_folder() -> Result<PathBuf, KclError> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+        .map(|folder| folder.join("konverge"))
+        .ok_or(KclError::NoDataFolder)
+}
+
+/// Where the core of a version lies below a data folder.
+pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError> {
+    let plain = !version.is_empty()
+        && version
+            .split('.')
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !plain || numbers(version) < (0, 9) {
+        return Err(KclError::UnknownVersion(version.escape_debug().to_string()));
+    }
+    Ok(data.join("kcl").join(version))
+}
+
+/// Major and minor number.
+fn numbers(version: &str) -> (u32, u32) {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn versions_name_folders_and_nothing_else() {
+        let data = Path::new("/data");
+        assert_eq!(folder_of(data, "0.13.2").unwrap(), Path::new("/data/kcl/0.13.2"));
+        for bad in ["", "..", "0.13.2/..", "0.8.7", "latest", "0..1", "0.13.2-rc1"] {
+            assert!(folder_of(data, bad).is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_core_says_how_to_get_it() {
+        let empty = tempfile::tempdir().unwrap();
+        let error = Core::installed(empty.path(), "0.13.2").await.unwrap_err();
+        let failure = crate::error::Failure::from(error);
+        assert_eq!(failure.hints, ["run `konverge kcl install 0.13.2`"]);
+    }
+
+    #[tokio::test]
+    async fn an_interpreter_without_the_core_is_named() {
+        let error = Core::of_interpreter(Path::new("/nonexistent/python"), "0.13.2")
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/python"), "{error}");
+    }
+
+    #[test]
+    fn the_service_is_called_by_the_name_of_its_time() {
+        let core = |version: &str| Core {
+            version: version.to_owned(),
+            interpreter: PathBuf::new(),
+            extension: PathBuf::new(),
+            readable: Vec::new(),
+            folders: Vec::new(),
+        };
+        assert_eq!(core("0.9.3").method("ExecProgram"), "KclvmService.ExecProgram");
+        assert_eq!(core("0.13.2").method("ExecProgram"), "KclService.ExecProgram");
+    }
+}

@@ -1,0 +1,253 @@
+//! The core's error texts, read back into what they say: [`Diagnostic`].
+//!
+//! The core prints for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line, a caret and
+//! the message). All versions since 0.9 print alike, so that is what is read; a structured form exists only in new
+//! ones.
+
+use std::path::Path;
+
+use crate::error::Location;
+
+/// One error of the compiler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// `E2G22` and the like; absent for errors at evaluation.
+    pub code: Option<String>,
+    /// `TypeError`, `EvaluationError`, …
+    pub name: String,
+    /// What is wrong.
+    pub message: String,
+    /// Where: a path relative to the repository, line and column from 1.
+    pub place: Option<Location>,
+    /// The offending line.
+    pub source: Option<String>,
+    /// Other places that the core names, with what it says of each.
+    pub related: Vec<(Location, String)>,
+    /// The core's own suggestions.
+    pub hints: Vec<String>,
+}
+
+impl Diagnostic {
+    fn new(code: Option<&str>, name: &str) -> Self {
+        Self {
+            code: code.map(str::to_owned),
+            name: name.to_owned(),
+            message: String::new(),
+            place: None,
+            source: None,
+            related: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Name, message, offending line and related places: everything but its own place and the hints.
+    pub fn text(&self) -> String {
+        let mut text = self.head();
+        if let Some(source) = &self.source {
+            text.push_str(&format!("\n    {source}"));
+        }
+        for (place, message) in &self.related {
+            text.push_str(&format!("\n  {place}: {message}"));
+        }
+        text
+    }
+
+    /// Everything on one line, place first.
+    pub fn line(&self) -> String {
+        let head = self.head();
+        self.place
+            .as_ref()
+            .map_or_else(|| head.clone(), |place| format!("{place}: {head}"))
+    }
+
+    fn head(&self) -> String {
+        if self.message.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}: {}", self.name, self.message)
+        }
+    }
+}
+
+/// Reads the core's text; `root` is the scratch folder, which is taken off every path. A text of another form becomes
+/// one diagnostic without a place.
+pub(super) fn read(text: &str, root: &Path) -> Vec<Diagnostic> {
+    let text = plain(text, root);
+    let mut all: Vec<Diagnostic> = Vec::new();
+    let mut lines = text.lines().peekable();
+    let mut place: Option<Location> = None;
+    let mut source: Option<String> = None;
+    let mut loose: Vec<&str> = Vec::new();
+    while let Some(line) = lines.next() {
+        let trimmed = line.trim();
+        if let Some(head) = heading(trimmed) {
+            all.push(head);
+            (place, source) = (None, None);
+        } else if let Some(hint) = trimmed.strip_prefix("suggestion: ") {
+            if let Some(last) = all.last_mut() {
+                last.hints.push(hint.to_owned());
+            }
+        } else if let Some(rest) = trimmed.strip_prefix("--> ") {
+            place = Some(location(rest));
+            source = None;
+        } else if let Some((gutter, rest)) = trimmed
+            .split_once('|')
+            .filter(|(gutter, _)| gutter.trim().bytes().all(|byte| byte.is_ascii_digit()))
+        {
+            if !gutter.trim().is_empty() {
+                source = Some(rest.trim().to_owned());
+                continue;
+            }
+            let message = rest.trim_start().trim_start_matches('^').trim();
+            let Some(at) = place.clone().filter(|_| !message.is_empty()) else {
+                continue;
+            };
+            let Some(last) = all.last_mut() else { continue };
+            // A message may go on below its first line.
+            let mut message = message.to_owned();
+            while let Some(more) = lines.next_if(|next| {
+                let next = next.trim();
+                !next.is_empty()
+                    && !next.starts_with('|')
+                    && !next.starts_with("--> ")
+                    && heading(next).is_none()
+            }) {
+                message.push(' ');
+                message.push_str(more.trim());
+            }
+            if last.place.is_none() {
+                last.message = message;
+                last.place = Some(at);
+                last.source = source.take().filter(|line| !line.is_empty());
+            } else {
+                last.related.push((at, message));
+            }
+        } else if !trimmed.is_empty() && !noise(trimmed) {
+            loose.push(trimmed);
+        }
+    }
+    if all.is_empty() && !loose.is_empty() {
+        let mut only = Diagnostic::new(None, "KCL");
+        only.message = loose.join("\n");
+        all.push(only);
+    }
+    let mut unique: Vec<Diagnostic> = Vec::with_capacity(all.len());
+    for diagnostic in all {
+        if !unique.contains(&diagnostic) {
+            unique.push(diagnostic);
+        }
+    }
+    // The core says of one import that it can not be found twice, the second time with the better words.
+    let shadowed = |one: &Diagnostic, all: &[Diagnostic]| {
+        one.message.ends_with("not found in the program")
+            && all
+                .iter()
+                .any(|other| other != one && other.code == one.code && other.place == one.place)
+    };
+    let all = unique.clone();
+    unique.retain(|diagnostic| !shadowed(diagnostic, &all));
+    unique
+}
+
+/// `error[E1001]: InvalidSyntax`, `EvaluationError`.
+fn heading(line: &str) -> Option<Diagnostic> {
+    let severity = |line: &str, word: &str| {
+        let rest = line.strip_prefix(word)?;
+        let (code, name) = rest.strip_prefix('[')?.split_once("]: ")?;
+        Some(Diagnostic::new(Some(code), name))
+    };
+    severity(line, "error")
+        .or_else(|| severity(line, "warning"))
+        .or_else(|| {
+            let word = line.strip_suffix("Error")?;
+            let is_name = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+            is_name.then(|| Diagnostic::new(None, line))
+        })
+}
+
+/// `path:line:column`, from the right: a path may hold colons.
+fn location(text: &str) -> Location {
+    let mut parts = text.rsplitn(3, ':');
+    let column = parts.next().and_then(|part| part.parse().ok());
+    let line = parts.next().and_then(|part| part.parse().ok());
+    match (parts.next(), line, column) {
+        (Some(file), Some(line), Some(column)) => Location {
+            file: file.to_owned(),
+            line: Some(line),
+            column: Some(column),
+        },
+        _ => Location {
+            file: text.to_owned(),
+            line: None,
+            column: None,
+        },
+    }
+}
+
+/// Lines of a panic report that say nothing about the code.
+fn noise(line: &str) -> bool {
+    line.starts_with("thread '") || line.starts_with("note: ") || line.starts_with("stack backtrace")
+}
+
+/// Without colours and other control characters, and without the scratch folder.
+pub(super) fn plain(text: &str, root: &Path) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            // ESC [ … letter
+            for escaped in chars.by_ref() {
+                if escaped.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else if !c.is_control() || c == '\n' || c == '\t' {
+            clean.push(c);
+        }
+    }
+    let root = root.display().to_string();
+    clean.replace(&format!("{root}/"), "").replace(&root, ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPE_ERROR: &str = "\nerror[E2G22]: TypeError\n \u{1b}[1;38;5;12m-->\u{1b}[0m /s/1/n/e1.k:5:7\n\u{1b}[1m  |\u{1b}[0m\n5 |\u{1b}[0m a: A {x: \"s\"}\n  |       ^ expected int, got str(s)\n  |\n\n --> /s/1/n/e1.k:2:5\n  |\n2 |     x: int\n  |     ^ variable is defined here, its type is int, but got str(s)\n  |\n\n\n";
+
+    #[test]
+    fn a_type_error_has_its_place_line_and_relation() {
+        let all = read(TYPE_ERROR, Path::new("/s/1"));
+        assert_eq!(all.len(), 1, "{all:?}");
+        let error = &all[0];
+        assert_eq!(error.code.as_deref(), Some("E2G22"));
+        assert_eq!(error.line(), "n/e1.k:5:7: TypeError: expected int, got str(s)");
+        assert_eq!(error.source.as_deref(), Some("a: A {x: \"s\"}"));
+        assert_eq!(error.related.len(), 1);
+        assert_eq!(error.related[0].0.to_string(), "n/e1.k:2:5");
+    }
+
+    #[test]
+    fn hints_stay_and_repetitions_go() {
+        let text = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import nope.x\n  | ^ pkgpath nope.x not found in the program\n  |\n\n\nsuggestion: try 'kcl mod add nope'\n\n\nerror[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import nope.x\n  | ^ Cannot find the module nope.x from /s/nope/x\n  |\n\n\nsuggestion: try 'kcl mod add nope'\n";
+        let all = read(text, Path::new("/s"));
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(all[0].message, "Cannot find the module nope.x from nope/x");
+        assert_eq!(all[0].hints, ["try 'kcl mod add nope'"]);
+    }
+
+    #[test]
+    fn a_failed_check_says_which() {
+        let text = "EvaluationError\n --> /s/e2.k:5:5\n  |\n5 | a = A {x = 1}\n  |     ^ Instance check failed\n  |\n\n --> /s/e2.k:4:1\n  |\n4 |         x > 3, \"x too small\"\n  |  Check failed on the condition: x too small\n  |\n";
+        let all = read(text, Path::new("/s"));
+        assert_eq!(all[0].line(), "e2.k:5:5: EvaluationError: Instance check failed");
+        assert_eq!(all[0].related[0].1, "Check failed on the condition: x too small");
+    }
+
+    #[test]
+    fn any_other_text_is_kept_without_control_characters() {
+        let all = read("Cannot find the kcl file \u{7}/s/zz.k\u{1b}[0m", Path::new("/s"));
+        assert_eq!(all[0].message, "Cannot find the kcl file zz.k");
+        assert_eq!(all[0].place, None);
+    }
+}

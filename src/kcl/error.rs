@@ -1,0 +1,133 @@
+//! What can go wrong between a stack's files and its compiled value.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::Diagnostic;
+use crate::error::{ErrorKind, Failure};
+
+/// A compile, or the core behind it, failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum KclError {
+    /// The core is not on this machine.
+    #[error("the KCL core {0} is not installed")]
+    NotInstalled(String),
+    /// `KONVERGE_KCL` names something that can not host the core.
+    #[error("the Python interpreter `{}` can not host the KCL core: {why}", .0.display(), why = .1)]
+    Interpreter(PathBuf, String),
+    /// `KONVERGE_KCL` holds another version than the repository wants.
+    #[error("`{}` (KONVERGE_KCL) holds the KCL core {found}, the repository wants {wanted}", interpreter.display())]
+    WrongVersion {
+        /// The interpreter.
+        interpreter: PathBuf,
+        /// Its core.
+        found: String,
+        /// `kcl.version` of `konverge.yaml`, or the default.
+        wanted: String,
+    },
+    /// Not a version that exists or can be installed.
+    #[error("`{0}` is not a KCL core version that Konverge knows")]
+    UnknownVersion(String),
+    /// Neither `XDG_DATA_HOME` nor `HOME` is set.
+    #[error("there is no folder to keep the KCL core in: neither XDG_DATA_HOME nor HOME is set")]
+    NoDataFolder,
+    /// The core could not be fetched or put in place.
+    #[error("the KCL core {version} could not be installed: {why}")]
+    Install {
+        /// The version.
+        version: String,
+        /// The cause.
+        why: String,
+    },
+    /// A download is not what it was when its hash was pinned.
+    #[error("`{file}` has the SHA-256 {found}, pinned is {pinned}: refused")]
+    Checksum {
+        /// The file.
+        file: String,
+        /// What came.
+        found: String,
+        /// What should have come.
+        pinned: String,
+    },
+    /// A worker could not be started, or not walled in as required.
+    #[error("a KCL worker could not be started: {0}")]
+    Start(String),
+    /// The files could not be laid into the scratch folder.
+    #[error("the files of `{label}` could not be laid out for the compiler: {why}")]
+    Scratch {
+        /// The stack.
+        label: String,
+        /// The cause.
+        why: String,
+    },
+    /// KCL refused the code.
+    #[error("{}", render(.0))]
+    Code(Vec<Diagnostic>),
+    /// The compile did not end in time.
+    #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
+    Deadline {
+        /// The stack.
+        label: String,
+        /// The limit.
+        deadline: Duration,
+    },
+    /// The compile took the worker down.
+    #[error("compiling `{label}` ended the compiler: {why}")]
+    Crash {
+        /// The stack.
+        label: String,
+        /// What is known of the cause.
+        why: String,
+    },
+    /// The core answered something that is not its protocol.
+    #[error("the KCL core gave an answer that can not be read: {0}")]
+    Answer(String),
+}
+
+/// The first diagnostic leads; the others follow, one to a line.
+fn render(diagnostics: &[Diagnostic]) -> String {
+    match diagnostics {
+        [] => "KCL refused the code without saying why".to_owned(),
+        [first, rest @ ..] => {
+            let mut text = first.text();
+            for other in rest {
+                text.push('\n');
+                text.push_str(&other.line());
+            }
+            text
+        }
+    }
+}
+
+impl From<KclError> for Failure {
+    fn from(error: KclError) -> Self {
+        let failure = Failure::new(ErrorKind::Kcl, error.to_string());
+        match error {
+            KclError::NotInstalled(version) => {
+                failure.hint(format!("run `konverge kcl install {version}`"))
+            }
+            KclError::Interpreter(..) => failure.hint(
+                "unset KONVERGE_KCL to use an installed core, or name an interpreter whose environment holds `kcl-lib`",
+            ),
+            KclError::WrongVersion { wanted, .. } => failure.hint(format!(
+                "unset KONVERGE_KCL and run `konverge kcl install {wanted}`, or set `kcl.version` in konverge.yaml"
+            )),
+            KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
+            KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
+            KclError::Checksum { .. } => failure.hint("the package index or a proxy changed the file: use another index with `--index URL`"),
+            KclError::Deadline { .. } => failure.hint("look for an endless loop or recursion; the limit is `kcl.timeout` in konverge.yaml"),
+            KclError::Code(diagnostics) => {
+                let mut failure = failure;
+                if let Some(place) = diagnostics.first().and_then(|first| first.place.as_ref()) {
+                    failure = failure.at(place.file.clone(), place.line, place.column);
+                }
+                for hint in diagnostics.iter().flat_map(|diagnostic| &diagnostic.hints) {
+                    if !failure.hints.contains(hint) {
+                        failure = failure.hint(hint.clone());
+                    }
+                }
+                failure
+            }
+            _ => failure,
+        }
+    }
+}

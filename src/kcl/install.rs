@@ -1,0 +1,325 @@
+//! Putting a core in place: `konverge kcl install`.
+//!
+//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every version,
+//! interpreter and processor ([`PINS`]), so neither the index nor a proxy is trusted. Nothing of it is run before it
+//! was checked, and it appears under its final name only when it is complete.
+
+use std::path::{Path, PathBuf};
+
+use sha2::Digest as _;
+
+use super::{Core, KclError, core};
+use crate::process::Program;
+
+const PINS: &str = include_str!("pins.txt");
+
+/// Where the package comes from unless another index is named (`--index`, `PIP_INDEX_URL`).
+const INDEX: &str = "https://pypi.org/simple";
+
+/// Interpreters that are tried, in order.
+const INTERPRETERS: [&str; 8] = [
+    "python3",
+    "python3.14",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "python3.10",
+    "python3.9",
+    "python3.8",
+];
+
+/// What an installation is doing, for progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstallStep {
+    /// It is there already.
+    Present,
+    /// This wheel is being fetched.
+    Fetching(String),
+    /// So many bytes came, of how many if that is known.
+    Received(u64, Option<u64>),
+    /// The wheel is what was pinned; it is being unpacked and tried.
+    Verified,
+}
+
+/// What to install, and how.
+#[derive(Debug, Clone, Default)]
+pub struct InstallOptions {
+    /// The interpreter that is to host the core; else the first on the PATH that has a wheel.
+    pub interpreter: Option<PathBuf>,
+    /// The package index; else `PIP_INDEX_URL`, else PyPI.
+    pub index: Option<String>,
+    /// Where to put it; else `$XDG_DATA_HOME/konverge`.
+    pub data: Option<PathBuf>,
+}
+
+/// Versions that can be installed, newest first.
+pub fn versions() -> Vec<&'static str> {
+    let mut all: Vec<_> = pins().map(|pin| pin.version).collect();
+    all.dedup();
+    all
+}
+
+/// Fetches a core, checks it and puts it where [`Core::find`] looks. Does nothing if it is there.
+///
+/// # Errors
+/// There is no pinned wheel for this interpreter and machine, the index can not be reached, or what it sends is not
+/// what was pinned.
+pub async fn install(
+    version: &str,
+    options: &InstallOptions,
+    progress: &mut (dyn FnMut(InstallStep) + Send),
+) -> Result<Core, KclError> {
+    let data = match &options.data {
+        Some(data) => data.clone(),
+        None => core::data_folder()?,
+    };
+    let target = core::folder_of(&data, version)?;
+    if let Ok(core) = Core::installed(&data, version).await {
+        progress(InstallStep::Present);
+        return Ok(core);
+    }
+    let failed = |why: String| KclError::Install {
+        version: version.to_owned(),
+        why,
+    };
+    let io = |error: std::io::Error| failed(error.to_string());
+    let (interpreter, pin) = choose(version, options.interpreter.as_deref()).await?;
+    progress(InstallStep::Fetching(pin.file.to_owned()));
+    let index = options
+        .index
+        .clone()
+        .or_else(|| std::env::var("PIP_INDEX_URL").ok())
+        .unwrap_or_else(|| INDEX.to_owned());
+    let wheel = fetch(&index, &pin, progress).await?;
+    progress(InstallStep::Verified);
+
+    let parent = data.join("kcl");
+    std::fs::create_dir_all(&parent).map_err(io)?;
+    let fresh = tempfile::Builder::new()
+        .prefix(".installing-")
+        .tempdir_in(&parent)
+        .map_err(io)?;
+    let archive = fresh.path().join(pin.file);
+    std::fs::write(&archive, wheel).map_err(io)?;
+    unpack(&interpreter, &archive, fresh.path())
+        .await
+        .map_err(failed)?;
+    std::fs::remove_file(&archive).map_err(io)?;
+    // Tried where it is, described where it will be.
+    let mut core = Core::in_folder(&interpreter, fresh.path(), version).await?;
+    let real = fresh.path().canonicalize().map_err(io)?;
+    let moved = |path: &Path| match path.strip_prefix(&real) {
+        Ok(rest) => target.join(rest),
+        Err(_) => path.to_owned(),
+    };
+    core.extension = moved(&core.extension);
+    core.readable = core.readable.iter().map(|path| moved(path)).collect();
+    let text = serde_json::to_string_pretty(&core).map_err(|error| failed(error.to_string()))?;
+    std::fs::write(fresh.path().join("core.json"), text).map_err(io)?;
+    std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .map_err(io)?;
+    let fresh = fresh.keep();
+    if let Err(error) = put_in_place(&fresh, &target) {
+        let _ = std::fs::remove_dir_all(&fresh);
+        // Somebody else was faster: theirs is as good.
+        return Core::installed(&data, version).await.map_err(|_| io(error));
+    }
+    Core::installed(&data, version).await
+}
+
+/// Renames over an incomplete earlier try.
+fn put_in_place(fresh: &Path, target: &Path) -> std::io::Result<()> {
+    if target.exists() && !target.join("core.json").exists() {
+        std::fs::remove_dir_all(target)?;
+    }
+    std::fs::rename(fresh, target)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pin {
+    version: &'static str,
+    tag: &'static str,
+    sha256: &'static str,
+    file: &'static str,
+}
+
+fn pins() -> impl Iterator<Item = Pin> {
+    PINS.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (sha256, file) = line.split_once("  ")?;
+            let mut parts = file.split('-').skip(1);
+            Some(Pin {
+                version: parts.next()?,
+                tag: parts.next()?,
+                sha256,
+                file,
+            })
+        })
+}
+
+/// The interpreter to host a version, and the wheel for it.
+async fn choose(version: &str, wish: Option<&Path>) -> Result<(PathBuf, Pin), KclError> {
+    let failed = |why: String| KclError::Install {
+        version: version.to_owned(),
+        why,
+    };
+    if !pins().any(|pin| pin.version == version) {
+        return Err(KclError::UnknownVersion(version.to_owned()));
+    }
+    let candidates: Vec<PathBuf> = match wish {
+        Some(path) => vec![path.to_owned()],
+        None => INTERPRETERS.iter().map(PathBuf::from).collect(),
+    };
+    let mut seen = Vec::new();
+    for candidate in candidates {
+        let Ok(probe) = core::probe(&candidate, None).await else {
+            continue;
+        };
+        let suffix = format!("{}.whl", probe.machine);
+        let fits = |pin: &Pin| pin.version == version && pin.tag == probe.tag && pin.file.ends_with(&suffix);
+        if let Some(pin) = pins().find(fits) {
+            return Ok((probe.executable, pin));
+        }
+        seen.push(format!(
+            "{} ({} {})",
+            candidate.display(),
+            probe.tag,
+            probe.machine
+        ));
+    }
+    let tags: std::collections::BTreeSet<_> = pins()
+        .filter(|pin| pin.version == version)
+        .map(|pin| pin.tag)
+        .collect();
+    let tags: Vec<_> = tags.into_iter().collect();
+    Err(failed(format!(
+        "it needs CPython on Linux with glibc ({}); found {}",
+        tags.join(", "),
+        if seen.is_empty() {
+            "no Python interpreter".to_owned()
+        } else {
+            seen.join(", ")
+        }
+    )))
+}
+
+async fn fetch(
+    index: &str,
+    pin: &Pin,
+    progress: &mut (dyn FnMut(InstallStep) + Send),
+) -> Result<Vec<u8>, KclError> {
+    let failed = |why: String| KclError::Install {
+        version: pin.version.to_owned(),
+        why,
+    };
+    let network = |error: reqwest::Error| failed(crate::error::chain(&error.without_url()));
+    let client = reqwest::Client::builder()
+        .connect_timeout(std::time::Duration::from_secs(20))
+        .read_timeout(std::time::Duration::from_secs(60))
+        .user_agent("konverge")
+        .build()
+        .map_err(network)?;
+    let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
+        .parse()
+        .map_err(|error| failed(format!("`{index}` is not a URL: {error}")))?;
+    let get = async |url: url::Url| {
+        client
+            .get(url)
+            .header("accept", "text/html, */*;q=0.1")
+            .send()
+            .await?
+            .error_for_status()
+    };
+    let html = get(page.clone())
+        .await
+        .map_err(network)?
+        .text()
+        .await
+        .map_err(network)?;
+    let link =
+        link_to(&html, pin.file).ok_or_else(|| failed(format!("{index} does not list `{}`", pin.file)))?;
+    let url = page
+        .join(&link)
+        .map_err(|error| failed(format!("{index} has a bad link: {error}")))?;
+    let mut response = get(url).await.map_err(network)?;
+    let total = response.content_length();
+    let mut wheel = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(network)? {
+        wheel.extend_from_slice(&chunk);
+        progress(InstallStep::Received(wheel.len() as u64, total));
+    }
+    let found = hex(&sha2::Sha256::digest(&wheel));
+    if found != pin.sha256 {
+        return Err(KclError::Checksum {
+            file: pin.file.to_owned(),
+            found,
+            pinned: pin.sha256.to_owned(),
+        });
+    }
+    Ok(wheel)
+}
+
+/// The address of a file in an index page: `<a href="…">file</a>`.
+fn link_to(html: &str, file: &str) -> Option<String> {
+    html.split("<a ").skip(1).find_map(|anchor| {
+        let (attributes, rest) = anchor.split_once('>')?;
+        if rest.split('<').next()?.trim() != file {
+            return None;
+        }
+        let href = attributes.split_once("href=\"")?.1.split('"').next()?;
+        let address = href.split('#').next().unwrap_or(href);
+        Some(address.replace("&amp;", "&"))
+    })
+}
+
+/// A wheel is a zip archive: the interpreter has a reader for it, which stays inside the folder.
+async fn unpack(interpreter: &Path, archive: &Path, folder: &Path) -> Result<(), String> {
+    let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
+    program.args.extend([archive.into(), folder.into()]);
+    let ended = program.run().await.map_err(|error| error.to_string())?;
+    if ended.code != Some(0) {
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        return Err(stderr
+            .lines()
+            .last()
+            .unwrap_or("it could not be unpacked")
+            .to_owned());
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pin_is_a_hash_and_a_wheel() {
+        for pin in pins() {
+            assert_eq!(pin.sha256.len(), 64, "{pin:?}");
+            assert!(
+                pin.file.ends_with(".whl") && pin.tag.starts_with("cp3"),
+                "{pin:?}"
+            );
+        }
+        let versions = versions();
+        assert_eq!(versions.first(), Some(&super::super::DEFAULT_VERSION));
+        assert_eq!(versions.last(), Some(&"0.9.0"));
+    }
+
+    #[test]
+    fn a_link_is_found_by_its_exact_name() {
+        let html = r#"<a href="../x/a-1.whl#sha256=00" data-x="1">a-1.whl</a><br/>
+            <a href="https://f/b-1.whl?a=1&amp;b=2#sha256=11">b-1.whl</a>"#;
+        assert_eq!(link_to(html, "a-1.whl").as_deref(), Some("../x/a-1.whl"));
+        assert_eq!(
+            link_to(html, "b-1.whl").as_deref(),
+            Some("https://f/b-1.whl?a=1&b=2")
+        );
+        assert_eq!(link_to(html, "c-1.whl"), None);
+    }
+}

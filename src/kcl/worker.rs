@@ -1,0 +1,272 @@
+//! [`Worker`]: one long-lived process with the core loaded, behind its walls, answering one request at a time.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::Notify,
+};
+
+use super::{
+    KclError, PoolOptions,
+    protocol::{MAX_ANSWER, Status},
+    scratch::Scratch,
+    wall::Walls,
+};
+use crate::process::die_with_parent;
+
+const SCRIPT: &str = include_str!("worker.py");
+
+/// How long a worker may take to load the core.
+const START: Duration = Duration::from_secs(60);
+
+/// How much of what a worker says on standard error is kept.
+const SAID: usize = 64 << 10;
+
+/// A running worker; dropping it kills it and deletes its scratch folder.
+pub(super) struct Worker {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+    said: Arc<Said>,
+    pub(super) scratch: Scratch,
+    pub(super) served: u32,
+    /// Walls that are missing, in words.
+    pub(super) warning: Option<String>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The deadline passed; the worker is being killed.
+    Deadline,
+    /// The worker ended.
+    Ended(ExitStatus, String),
+    /// It wrote what is no frame.
+    Garbled(String),
+}
+
+/// What the worker wrote on standard error.
+#[derive(Default)]
+struct Said {
+    text: Mutex<Vec<u8>>,
+    more: Notify,
+}
+
+impl Worker {
+    /// Starts a worker and waits until it has the core loaded.
+    pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
+        let failed = |error: std::io::Error| KclError::Start(error.to_string());
+        let scratch = Scratch::new().map_err(failed)?;
+        let walls = serde_json::to_string(&walls(options, &scratch))
+            .map_err(|error| KclError::Start(error.to_string()))?;
+        let mut command = Command::new(&options.self_exe);
+        command
+            .arg("__worker")
+            .arg(walls)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        die_with_parent(&mut command);
+        let mut child = command
+            .spawn()
+            .map_err(|error| KclError::Start(format!("`{}`: {error}", options.self_exe.display())))?;
+        let (Some(requests), Some(answers), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(KclError::Start("its pipes could not be opened".to_owned()));
+        };
+        let said = Arc::new(Said::default());
+        tokio::spawn(listen(stderr, Arc::clone(&said)));
+        let mut worker = Self {
+            child,
+            requests,
+            answers,
+            said,
+            scratch,
+            served: 0,
+            warning: None,
+        };
+        match tokio::time::timeout(START, worker.read_answer()).await {
+            Ok(Ok((Status::Done, _))) => {
+                worker.warning = worker
+                    .said
+                    .take()
+                    .lines()
+                    .find_map(|line| line.strip_prefix("warning: ").map(str::to_owned));
+                Ok(worker)
+            }
+            Ok(Ok(_)) => Err(KclError::Start("the core did not load".to_owned())),
+            Ok(Err(Lost::Ended(status, said))) => Err(KclError::Start(match said.trim() {
+                "" => format!("it ended at once ({status})"),
+                said => said.trim_start_matches("error: ").to_owned(),
+            })),
+            Ok(Err(lost)) => Err(KclError::Start(format!("{lost:?}"))),
+            Err(_) => Err(KclError::Start(format!(
+                "the core did not load within {} s",
+                START.as_secs()
+            ))),
+        }
+    }
+
+    /// Sends a frame and waits for its answer. After an error the worker is of no more use.
+    pub(super) async fn call(&mut self, frame: &[u8], deadline: Duration) -> Result<(Status, Vec<u8>), Lost> {
+        self.served += 1;
+        let exchange = async {
+            // A worker that has ended does not read: the answer says why.
+            let _ = self.requests.write_all(frame).await;
+            let _ = self.requests.flush().await;
+            let (status, body) = self.read_answer().await?;
+            if !body.is_empty() {
+                return Ok((status, body));
+            }
+            // Old cores answer a panic with nothing, and say it on standard error.
+            let said = self.said.up_to_mark().await;
+            Ok(if said.trim().is_empty() {
+                (status, body)
+            } else {
+                (Status::Panicked, said.into_bytes())
+            })
+        };
+        match tokio::time::timeout(deadline, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let _ = self.child.start_kill();
+                Err(Lost::Deadline)
+            }
+        }
+    }
+
+    /// Bytes of memory that the worker holds now.
+    pub(super) fn resident(&self) -> u64 {
+        let statm = self
+            .child
+            .id()
+            .and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")).ok());
+        let pages: Option<u64> = statm.and_then(|text| text.split(' ').nth(1)?.parse().ok());
+        pages.unwrap_or(0) * 4096
+    }
+
+    /// Its process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    async fn read_answer(&mut self) -> Result<(Status, Vec<u8>), Lost> {
+        let Ok(length) = self.answers.read_u32().await else {
+            return Err(self.ended().await);
+        };
+        let length = length as usize;
+        if length == 0 || length > MAX_ANSWER {
+            return Err(Lost::Garbled(format!("a frame of {length} bytes")));
+        }
+        let mut frame = vec![0; length];
+        if self.answers.read_exact(&mut frame).await.is_err() {
+            return Err(self.ended().await);
+        }
+        let status = Status::of(frame[0]).ok_or_else(|| Lost::Garbled(format!("status {:#x}", frame[0])))?;
+        frame.remove(0);
+        Ok((status, frame))
+    }
+
+    async fn ended(&mut self) -> Lost {
+        match self.child.wait().await {
+            Ok(status) => {
+                self.said.closed().await;
+                Lost::Ended(status, self.said.take())
+            }
+            Err(error) => Lost::Garbled(error.to_string()),
+        }
+    }
+}
+
+impl Lost {
+    /// Whether something outside (the kernel short of memory, an operator) killed the worker.
+    pub(super) fn killed_from_outside(&self) -> bool {
+        matches!(self, Self::Ended(status, _) if status.signal() == Some(nix::libc::SIGKILL))
+    }
+}
+
+fn walls(options: &PoolOptions, scratch: &Scratch) -> Walls {
+    let core = &options.core;
+    let mut readable = core.readable.clone();
+    readable.push(scratch.root().to_owned());
+    readable.extend(options.packages.clone());
+    // The core looks for packages in a vendor folder, always: a place where there is none.
+    let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
+    Walls {
+        interpreter: core.interpreter.clone(),
+        arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([core.extension.display().to_string()])
+            .collect(),
+        environment: BTreeMap::from([("KCL_PKG_PATH".to_owned(), no_vendor)]),
+        work_dir: scratch.root().to_owned(),
+        readable,
+        folders: core.folders.clone(),
+        memory: options.memory_limit,
+        mode: options.sandbox,
+    }
+}
+
+async fn listen(mut stderr: ChildStderr, said: Arc<Said>) {
+    let mut part = vec![0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut part).await {
+        {
+            let mut text = said.text.lock().unwrap_or_else(PoisonError::into_inner);
+            text.extend_from_slice(&part[..count]);
+            let excess = text.len().saturating_sub(SAID);
+            text.drain(..excess);
+        }
+        said.more.notify_one();
+    }
+    // The end is marked like the end of a call, twice: nobody waits for more.
+    said.text.lock().unwrap_or_else(PoisonError::into_inner).push(END);
+    said.more.notify_one();
+}
+
+/// Written by the worker on standard error after a call that answered nothing.
+const MARK: u8 = 0;
+/// Noted when standard error was closed.
+const END: u8 = 4;
+
+impl Said {
+    fn take(&self) -> String {
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = std::mem::take(&mut *text);
+        String::from_utf8_lossy(&bytes).replace([MARK as char, END as char], "")
+    }
+
+    async fn up_to_mark(&self) -> String {
+        self.wait_for(MARK).await;
+        self.take()
+    }
+
+    async fn closed(&self) {
+        self.wait_for(END).await;
+    }
+
+    async fn wait_for(&self, byte: u8) {
+        loop {
+            let more = self.more.notified();
+            let found = {
+                let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+                text.contains(&byte) || text.contains(&END)
+            };
+            if found {
+                return;
+            }
+            more.await;
+        }
+    }
+}
