@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use super::{Colour, completions, config};
+use super::{Colour, completions, config, kcl, worker};
 
 /// The CI agent of a Konfig monorepo: finds the stacks a change affects, previews them against the real
 /// infrastructure, applies what was reviewed, and watches for drift.
@@ -51,4 +51,9 @@ pub enum Command {
     Config(config::Args),
     /// Print completions for a shell
     Completions(completions::Args),
+    /// Install the official KCL core, and see which versions there are
+    Kcl(kcl::Args),
+    /// Not for people: a KCL worker, started by the pool
+    #[command(name = "__worker", hide = true)]
+    Worker(worker::Args),
 }

@@ -4,7 +4,9 @@ mod arguments;
 mod completions;
 mod config;
 mod context;
+mod kcl;
 mod run;
+mod worker;
 
 pub use arguments::{Cli, Command, Global};
 pub use context::{Colour, Context};

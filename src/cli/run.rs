@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cli, Command, Context, completions, config};
+use super::{Cli, Command, Context, completions, config, kcl, worker};
 use crate::{
     error::{ErrorDocument, ErrorKind, Failure},
     secrets::{HashKey, Secrets},
@@ -42,6 +42,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    if let Command::Worker(args) = &cli.command {
+        return worker::run(args);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(_) => return ExitCode::FAILURE,
@@ -77,6 +80,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
         Command::Config(args) => config::run(&args, context),
         Command::Completions(args) => Ok(completions::run(&args, context)),
+        Command::Kcl(args) => kcl::run(&args, context).await,
+        Command::Worker(_) => unreachable!("handled before anything else was started"),
     }
 }
 
@@ -84,7 +89,7 @@ impl Command {
     /// Whether stdout carries JSON, errors included.
     fn wants_json(&self) -> bool {
         match self {
-            Self::Config(_) | Self::Completions(_) => false,
+            Self::Config(_) | Self::Completions(_) | Self::Kcl(_) | Self::Worker(_) => false,
         }
     }
 }

@@ -133,7 +133,9 @@ pub(super) async fn probe(interpreter: &Path, folder: Option<&Path>) -> Result<P
     let failed = |why: String| KclError::Interpreter(interpreter.to_owned(), why);
     let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
     program.args.extend(folder.map(Into::into));
-    program.env = Some(Vec::new());
+    // PATH and HOME are what a version manager's stand-in for an interpreter needs to find the real one.
+    let kept = ["PATH", "HOME"].map(|name| Some((name.into(), std::env::var_os(name)?)));
+    program.env = Some(kept.into_iter().flatten().collect());
     program.deadline = std::time::Duration::from_secs(30);
     let ended = program.run().await.map_err(|error| failed(error.to_string()))?;
     if ended.code != Some(0) {

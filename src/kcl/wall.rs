@@ -76,6 +76,9 @@ impl Walls {
     /// Puts up the walls around this thread, then becomes the interpreter. Returns only if that fails. A missing wall
     /// that the mode tolerates is written to `warn`.
     pub fn enter(&self, warn: &mut dyn std::io::Write) -> WallError {
+        if let Err(error) = std::env::set_current_dir(&self.work_dir) {
+            return WallError::Start(self.work_dir.clone(), error);
+        }
         let mut missing = Vec::new();
         missing.extend(self.limit().err());
         missing.extend(self.landlock().err());
@@ -91,7 +94,6 @@ impl Walls {
             .args(&self.arguments)
             .env_clear()
             .envs(&self.environment)
-            .current_dir(&self.work_dir)
             .exec();
         WallError::Start(self.interpreter.clone(), error)
     }

@@ -28,7 +28,7 @@ answers = dup(1)
 dup2(2, 1)
 
 loader = ExtensionFileLoader("_kcl_lib", sys.argv[1])
-core = loader.create_module(ModuleSpec("_kcl_lib", loader))
+core = loader.create_module(ModuleSpec("_kcl_lib", loader, origin=sys.argv[1]))
 loader.exec_module(core)
 answer(b"+", b"ready")
 

@@ -5,5 +5,7 @@
 
 mod support;
 
+mod kcl;
 mod parts;
 mod rooms;
+mod sandbox;

@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 pub mod cluster;
+pub mod compiler;
 pub mod git;
 pub mod kcl;
 pub mod minio;

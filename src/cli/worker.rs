@@ -1,0 +1,24 @@
+//! `konverge __worker`: not for people. Walls itself in and becomes the interpreter that hosts the KCL core.
+
+use std::process::ExitCode;
+
+use crate::kcl::wall::Walls;
+
+/// Arguments of `konverge __worker`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The walls, as JSON
+    walls: String,
+}
+
+/// Runs the command; on success the process is another program and this never returns.
+pub fn run(args: &Args) -> ExitCode {
+    let mut stderr = std::io::stderr().lock();
+    let error = match serde_json::from_str::<Walls>(&args.walls) {
+        Ok(walls) => walls.enter(&mut stderr).to_string(),
+        Err(error) => format!("not a description of walls: {error}"),
+    };
+    // The pool reads this and says it in its own words.
+    let _ = std::io::Write::write_all(&mut stderr, format!("error: {error}\n").as_bytes());
+    ExitCode::FAILURE
+}
