@@ -1,0 +1,62 @@
+# Everything a contributor runs. The parts that tests need (a Kubernetes control plane, MinIO, the KCL core…) are
+# installed once by scripts/parts, from package registries, into ${XDG_CACHE_HOME:-~/.cache}/konverge.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help build demo parts test test-all example lint fmt clippy deny bench docs
+
+CARGO ?= cargo
+KCL_CORE := 0.13.2
+CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
+
+# In CI every checkout builds into one folder, so that the dependencies are compiled once per machine, and nothing
+# is kept for a next edit that will not come.
+ifeq ($(CI),true)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_INCREMENTAL ?= 0
+endif
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+build: ## the release binary, and the pinned KCL core where it finds it
+	$(CARGO) build --release --locked
+	$(TARGET)/release/konverge kcl install $(KCL_CORE)
+
+demo: build ## show the preview of a change to the example, as a reviewer would get it
+	KONVERGE=$(abspath $(TARGET)/release/konverge) scripts/demo
+
+parts: ## install the real parts that the tests run on
+	scripts/parts install test
+
+test: parts example ## all tests on the real parts, with short seeds
+	eval "$$(scripts/parts env)" && $(CARGO) test --locked
+
+test-all: parts example ## also what is slower: other stores, OpenTofu, a browser, long seeds
+	scripts/parts install all
+	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
+	  $(CARGO) test --locked -- --include-ignored
+
+example: parts ## the example's own checks: formatted, linted, tested, golden
+	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"
+
+lint: fmt clippy deny ## rustfmt, clippy and cargo-deny, as CI wants them
+
+fmt:
+	scripts/parts install rust
+	$(CARGO) fmt --check
+
+clippy:
+	scripts/parts install rust
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+deny:
+	scripts/parts install cargo-deny
+	"$$(scripts/parts path cargo-deny)" --locked check bans licenses sources
+
+bench: parts ## measure; the figures go to docs/
+	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
+
+docs: ## the API's documentation, with every link checked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --lib
