@@ -30,7 +30,10 @@ impl Service {
             .stderr(output);
         let (answer, child) = channel();
         keeper()
-            .send((bound, answer))
+            .send(Order {
+                command: bound,
+                answer,
+            })
             .expect("the keeper lives as long as the process");
         let child = child.recv().expect("the keeper answers");
         let child = child.unwrap_or_else(|error| panic!("{name} can not be started: {error}"));
@@ -112,14 +115,19 @@ pub fn bound_to_parent(command: &Command) -> Command {
     bound
 }
 
-type Started = std::io::Result<Child>;
+/// A process to be started, and where its handle goes.
+struct Order {
+    command: Command,
+    answer: Sender<std::io::Result<Child>>,
+}
 
-fn keeper() -> Sender<(Command, Sender<Started>)> {
-    static KEEPER: OnceLock<Mutex<Sender<(Command, Sender<Started>)>>> = OnceLock::new();
+/// The thread that starts every server.
+fn keeper() -> Sender<Order> {
+    static KEEPER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
-        let (sender, receiver) = channel::<(Command, Sender<Started>)>();
+        let (sender, receiver) = channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, answer) in receiver {
+            for Order { mut command, answer } in receiver {
                 // A caller that panicked meanwhile does not want its answer.
                 let _ = answer.send(command.spawn());
             }
