@@ -62,6 +62,12 @@ impl Secrets {
         }
     }
 
+    /// The same registry under another key: what is learned by one is masked by both.
+    #[must_use]
+    pub fn with_key(&self, key: HashKey) -> Self {
+        Self { key, known: Arc::clone(&self.known) }
+    }
+
     /// The keyed short hash of a secret: 16 hexadecimal digits.
     pub fn hash(&self, secret: &[u8]) -> String {
         blake3::keyed_hash(&self.key.0, secret).to_hex()[..16].to_owned()

@@ -1,0 +1,82 @@
+//! What every use case is given by the command line.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::event::EventSink,
+    secrets::Secrets,
+};
+
+/// Takes remarks for people: what was assumed, what is weaker than it could be.
+pub trait Notes: Send + Sync {
+    /// One remark, one or more lines.
+    fn note(&self, text: &str);
+}
+
+/// The surroundings of one run; cheap to clone.
+#[derive(Clone)]
+pub struct Run {
+    /// The repository, or a folder in it.
+    pub dir: PathBuf,
+    /// The environment as it was at the start.
+    pub env: BTreeMap<String, String>,
+    /// What is secret.
+    pub secrets: Secrets,
+    /// Set when the run is asked to stop.
+    pub cancel: CancellationToken,
+    /// Hears how planning and applying go.
+    pub events: Arc<dyn EventSink>,
+    /// Hears remarks.
+    pub notes: Arc<dyn Notes>,
+}
+
+impl Run {
+    /// A variable of the environment that is set and not empty.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, else `$HOME/<fallback>/konverge`.
+    ///
+    /// # Errors
+    /// Neither variable is set.
+    pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
+        let base = match (self.var(variable).filter(|path| path.starts_with('/')), self.var("HOME")) {
+            (Some(folder), _) => PathBuf::from(folder),
+            (None, Some(home)) => PathBuf::from(home).join(fallback),
+            (None, None) => {
+                return Err(Failure::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
+                    .hint(format!("set {variable} to a folder that Konverge may write to")));
+            }
+        };
+        Ok(base.join("konverge"))
+    }
+
+    /// Where this run can be looked at: the job's URL in GitHub Actions, else who and where.
+    pub fn url(&self) -> String {
+        match (self.var("GITHUB_SERVER_URL"), self.var("GITHUB_REPOSITORY"), self.var("GITHUB_RUN_ID")) {
+            (Some(server), Some(repository), Some(run)) => format!("{server}/{repository}/actions/runs/{run}"),
+            _ => format!("{}@{} (process {})", self.actor(), self.var("HOSTNAME").unwrap_or("localhost"), std::process::id()),
+        }
+    }
+
+    /// Who started it.
+    pub fn actor(&self) -> String {
+        let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
+        names.iter().find_map(|name| self.var(name)).unwrap_or("unknown").to_owned()
+    }
+
+    /// An error if the run has been asked to stop.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn check_interrupted(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() {
+            return Err(Failure::new(ErrorKind::Interrupted, "interrupted").hint("run it again: it goes on from here"));
+        }
+        Ok(())
+    }
+}
