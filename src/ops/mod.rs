@@ -4,7 +4,5 @@
 
 pub mod init;
 mod run;
-mod workspace;
 
 pub use run::{Notes, Run};
-pub use workspace::{At, Workspace, repository_root};

@@ -1,0 +1,253 @@
+//! Was it reviewed? Every unit of a plan must be among those that somebody saw (contracts, Review).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    config::DriftPolicy,
+    model::{
+        Digest, ResourceId, StackId,
+        plan::{Action, Origin, ResourcePlan, StackPlan},
+        review::{ReviewRecord, Unit, resource_units},
+        value,
+    },
+};
+
+/// What was reviewed of one stack: the union of the records that count.
+#[derive(Debug, Clone, Default)]
+pub struct Reviewed {
+    digests: BTreeSet<Digest>,
+    by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
+    approved: BTreeSet<Digest>,
+}
+
+/// Why a unit does not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// Nobody saw it.
+    Unseen,
+    /// It was reviewed, but what stands there now is neither what the reviewer saw, nor what it becomes, nor our last
+    /// write.
+    MovedGround,
+    /// Somebody changed it since our last write, and `policy.drift` is `stop`.
+    Drifted,
+}
+
+/// One unit that does not pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unreviewed {
+    /// The unit.
+    pub unit: Unit,
+    /// Why.
+    pub objection: Objection,
+}
+
+impl Reviewed {
+    /// The units of a stack in all records.
+    pub fn of<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
+        let mut reviewed = Self::default();
+        let stacks = records.into_iter().flat_map(|record| &record.stacks).filter(|reviewed| reviewed.id == *stack);
+        for unit in stacks.flat_map(|reviewed| &reviewed.units) {
+            reviewed.digests.insert(unit.digest());
+            let place = (unit.resource.clone(), unit.path.clone());
+            reviewed.by_path.entry(place).or_default().push(unit.clone());
+        }
+        reviewed
+    }
+
+    /// Adds plans that somebody approved by their digest.
+    #[must_use]
+    pub fn with_approvals(mut self, digests: impl IntoIterator<Item = Digest>) -> Self {
+        self.approved.extend(digests);
+        self
+    }
+
+    /// The units of a stack's plan that do not pass; empty if all do.
+    pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
+        if self.approved.contains(&plan.digest) {
+            return Vec::new();
+        }
+        plan.resources.iter().flat_map(|resource| self.resource_objections(&plan.id, resource, drift)).collect()
+    }
+
+    /// The units of one resource's plan that do not pass. Serves plans that become known only during the apply.
+    pub fn resource_objections(&self, stack: &StackId, plan: &ResourcePlan, drift: DriftPolicy) -> Vec<Unreviewed> {
+        resource_units(stack, plan)
+            .into_iter()
+            .filter_map(|unit| {
+                let objection = self.objection(&unit, plan, drift)?;
+                Some(Unreviewed { unit, objection })
+            })
+            .collect()
+    }
+
+    fn objection(&self, unit: &Unit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
+        // What is gone already is only forgotten: nothing outside is touched.
+        if unit.action == Action::Forget {
+            return None;
+        }
+        let place = (unit.resource.clone(), unit.path.clone());
+        let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let same = |reviewed: &&Unit| reviewed.digest() == unit.digest() || admits(reviewed, unit);
+        let reviewed: Vec<_> = seen.iter().filter(same).collect();
+        let restores = restores_our_write(unit, plan);
+        if reviewed.is_empty() {
+            return match (restores, drift) {
+                (true, DriftPolicy::Restore) => None,
+                (true, DriftPolicy::Stop) => Some(Objection::Drifted),
+                (false, _) => Some(Objection::Unseen),
+            };
+        }
+        // Only an update has a value that stood there before; a restore goes from anything to our last write.
+        let guarded = unit.action == Action::Update && !restores;
+        // Any reviewed unit of the place will do: of two merges in a row the second goes from what the first made.
+        let seen_ground = seen.iter().any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
+        (guarded && !seen_ground).then_some(Objection::MovedGround)
+    }
+}
+
+/// A place that was reviewed as *known after apply* admits any value.
+fn admits(reviewed: &Unit, unit: &Unit) -> bool {
+    let same_place = reviewed.stack == unit.stack && reviewed.action == unit.action;
+    let actions_meet = same_place || (reviewed.action == Action::Unknown && reviewed.stack == unit.stack);
+    match (&reviewed.to, &unit.to) {
+        (Some(expected), Some(actual)) => actions_meet && fits(expected, actual),
+        _ => false,
+    }
+}
+
+/// Whether a value is what was reviewed, with anything in the places that were not known then.
+fn fits(expected: &Value, actual: &Value) -> bool {
+    if value::is_unknown(expected) {
+        return true;
+    }
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            expected.len() == actual.len()
+                && expected.iter().all(|(key, value)| actual.get(key).is_some_and(|other| fits(value, other)))
+        }
+        (Value::Array(expected), Value::Array(actual)) => {
+            expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| fits(a, b))
+        }
+        (expected, actual) => expected == actual,
+    }
+}
+
+/// Whether the unit puts back what we wrote last: its change comes from somebody else's edit, not from the Spec.
+fn restores_our_write(unit: &Unit, plan: &ResourcePlan) -> bool {
+    plan.action == Action::Update
+        && plan.changes.iter().any(|change| {
+            change.path == unit.path && matches!(change.origin, Origin::Drift | Origin::Manager(_))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{plan::Basis, plan::Change, review::ReviewedStack, spec::RuntimeKind};
+    use serde_json::json;
+
+    fn change(path: &str, from: Value, to: Value, origin: Origin) -> Change {
+        Change { path: path.into(), from: Some(from), to: Some(to), origin }
+    }
+
+    fn plan(action: Action, changes: Vec<Change>) -> StackPlan {
+        let stack: StackId = "shop/prod".parse().unwrap();
+        let id = "apps/v1:Deployment:shop:web".parse().unwrap();
+        let resource = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, changes);
+        StackPlan::new("appops/shop/prod".parse_path(), stack, Basis::Live, vec![resource])
+    }
+
+    trait ParsePath {
+        fn parse_path(&self) -> crate::model::RepoPath;
+    }
+
+    impl ParsePath for str {
+        fn parse_path(&self) -> crate::model::RepoPath {
+            crate::model::RepoPath::normalise(self).unwrap()
+        }
+    }
+
+    fn record(plan: &StackPlan) -> ReviewRecord {
+        ReviewRecord {
+            version: 1,
+            pull_request: 7,
+            head: "a".repeat(40).parse().unwrap(),
+            base: "b".repeat(40).parse().unwrap(),
+            run: "https://example.com/run".into(),
+            stacks: vec![ReviewedStack {
+                id: plan.id.clone(),
+                basis: plan.basis,
+                digest: plan.digest,
+                spec_digest: None,
+                units: crate::model::review::stack_units(plan),
+            }],
+        }
+    }
+
+    fn objections(reviewed: &[&StackPlan], now: &StackPlan, drift: DriftPolicy) -> Vec<Objection> {
+        let records: Vec<_> = reviewed.iter().map(|plan| record(plan)).collect();
+        let reviewed = Reviewed::of(&now.id, &records);
+        reviewed.objections(now, drift).into_iter().map(|o| o.objection).collect()
+    }
+
+    fn image(from: &str, to: &str) -> StackPlan {
+        plan(Action::Update, vec![change("/image", json!(from), json!(to), Origin::Change)])
+    }
+
+    #[test]
+    fn what_was_seen_passes_and_what_was_not_stops() {
+        assert!(objections(&[&image("a", "b")], &image("a", "b"), DriftPolicy::Restore).is_empty());
+        assert_eq!(objections(&[&image("a", "b")], &image("a", "c"), DriftPolicy::Restore), [Objection::Unseen]);
+        assert_eq!(objections(&[], &image("a", "b"), DriftPolicy::Restore), [Objection::Unseen]);
+    }
+
+    #[test]
+    fn the_ground_must_be_what_the_reviewer_saw() {
+        let ground = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
+        assert_eq!(ground, [Objection::MovedGround]);
+    }
+
+    #[test]
+    fn two_merges_in_a_row_pass_together() {
+        let (first, second) = (image("a", "b"), image("a", "c"));
+        assert!(objections(&[&first, &second], &image("b", "c"), DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn drift_is_put_back_or_stops_by_policy() {
+        let drifted = plan(Action::Update, vec![change("/replicas", json!(9), json!(3), Origin::Drift)]);
+        assert!(objections(&[], &drifted, DriftPolicy::Restore).is_empty());
+        assert_eq!(objections(&[], &drifted, DriftPolicy::Stop), [Objection::Drifted]);
+    }
+
+    #[test]
+    fn known_after_apply_admits_any_value_but_nothing_else() {
+        let unknown = plan(Action::Create, vec![Change {
+            path: String::new(),
+            from: None,
+            to: Some(json!({"data": {"host": value::unknown(), "port": 1}})),
+            origin: Origin::Change,
+        }]);
+        let known = |port: u32| {
+            plan(Action::Create, vec![Change {
+                path: String::new(),
+                from: None,
+                to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
+                origin: Origin::Change,
+            }])
+        };
+        assert!(objections(&[&unknown], &known(1), DriftPolicy::Restore).is_empty());
+        assert_eq!(objections(&[&unknown], &known(2), DriftPolicy::Restore), [Objection::Unseen]);
+    }
+
+    #[test]
+    fn a_delete_needs_a_review_of_its_own_and_an_approval_covers_the_plan() {
+        let gone = plan(Action::Delete, vec![]);
+        assert_eq!(objections(&[&image("a", "b")], &gone, DriftPolicy::Restore), [Objection::Unseen]);
+        let approved = Reviewed::default().with_approvals([gone.digest]);
+        assert!(approved.objections(&gone, DriftPolicy::Restore).is_empty());
+    }
+}
