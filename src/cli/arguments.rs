@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use super::{Colour, completions, config, kcl, worker};
+use super::Colour;
 
 /// The CI agent of a Konfig monorepo: finds the stacks a change affects, previews them against the real
 /// infrastructure, applies what was reviewed, and watches for drift.
@@ -47,13 +47,15 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write konverge.yaml and the workflow into a repository, never overwriting
+    Init(super::init::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
-    Config(config::Args),
+    Config(super::config::Args),
     /// Print completions for a shell
-    Completions(completions::Args),
+    Completions(super::completions::Args),
     /// Install the official KCL core, and see which versions there are
-    Kcl(kcl::Args),
+    Kcl(super::kcl::Args),
     /// Not for people: a KCL worker, started by the pool
     #[command(name = "__worker", hide = true)]
-    Worker(worker::Args),
+    Worker(super::worker::Args),
 }

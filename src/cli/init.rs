@@ -23,6 +23,8 @@ pub fn run(_: &Args, context: &Context) -> Result<u8, Failure> {
         };
         context.print(&format!("{word}  {path}\n"));
     }
-    context.note("next: set `state.url` and `clusters` in konverge.yaml, commit both files, and open a pull request");
+    context.note(
+        "next: set `state.url` and `clusters` in konverge.yaml, commit both files, and open a pull request",
+    );
     Ok(0)
 }

@@ -4,6 +4,7 @@ mod arguments;
 mod completions;
 mod config;
 mod context;
+mod init;
 mod kcl;
 mod run;
 mod worker;

@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cli, Command, Context, completions, config, kcl, worker};
+use super::{Cli, Command, Context};
 use crate::{
     error::{ErrorDocument, ErrorKind, Failure},
     secrets::{HashKey, Secrets},
@@ -43,7 +43,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     if let Command::Worker(args) = &cli.command {
-        return worker::run(args);
+        return super::worker::run(args);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -78,9 +78,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
-        Command::Config(args) => config::run(&args, context),
-        Command::Completions(args) => Ok(completions::run(&args, context)),
-        Command::Kcl(args) => kcl::run(&args, context).await,
+        Command::Init(args) => super::init::run(&args, context),
+        Command::Config(args) => super::config::run(&args, context),
+        Command::Completions(args) => Ok(super::completions::run(&args, context)),
+        Command::Kcl(args) => super::kcl::run(&args, context).await,
         Command::Worker(_) => unreachable!("handled before anything else was started"),
     }
 }
@@ -88,9 +89,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
 impl Command {
     /// Whether stdout carries JSON, errors included.
     fn wants_json(&self) -> bool {
-        match self {
-            Self::Config(_) | Self::Completions(_) | Self::Kcl(_) | Self::Worker(_) => false,
-        }
+        // Each command that prints JSON answers for itself.
+        false
     }
 }
 

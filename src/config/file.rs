@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
-use crate::model::ClusterName;
+use crate::model::{ClusterName, stack::SettingsOrder};
 
 /// The KCL core used where `kcl.version` is not given.
 pub const DEFAULT_CORE: &str = "0.13.2";
@@ -169,21 +169,6 @@ impl Kcl {
     pub fn core(&self) -> &str {
         self.version.as_deref().unwrap_or(DEFAULT_CORE)
     }
-}
-
-/// Which Kusion's order of settings files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-pub enum SettingsOrder {
-    /// `ci-test/settings.yaml`, then `kcl.yaml`; both must exist.
-    #[serde(rename = "v0.7")]
-    V07,
-    /// `kcl.yaml`, then `ci-test/settings.yaml` if it is there.
-    #[default]
-    #[serde(rename = "v0.9.0")]
-    V090,
-    /// `kcl.yaml` only.
-    #[serde(rename = "v0.9.1")]
-    V091,
 }
 
 /// Whether a kernel that lacks a wall stops the run.

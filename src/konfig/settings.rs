@@ -2,26 +2,12 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::yaml::{self, YamlError};
 
-/// Which files a stack's settings come from: Kusion's default `-Y` list changed between its versions
-/// (`kcl.settings` in `konverge.yaml`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
-pub enum SettingsOrder {
-    /// v0.7, v0.8: `ci-test/settings.yaml`, then `kcl.yaml`; both must exist.
-    #[serde(rename = "v0.7")]
-    V07,
-    /// v0.9.0: `kcl.yaml`, then `ci-test/settings.yaml` if there is one.
-    #[default]
-    #[serde(rename = "v0.9.0")]
-    V090,
-    /// v0.9.1: `kcl.yaml` alone; empty values are always dropped.
-    #[serde(rename = "v0.9.1")]
-    V091,
-}
+pub use crate::model::stack::SettingsOrder;
 
 impl SettingsOrder {
     /// The files in order, relative to the stack's folder, and whether each must exist.

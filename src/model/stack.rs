@@ -5,6 +5,21 @@ use serde_json::Value;
 
 use super::{ClusterName, RepoPath, StackId};
 
+/// Which Kusion's reading of the settings files a repository follows (`kcl.settings` in `konverge.yaml`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+pub enum SettingsOrder {
+    /// v0.7, v0.8: `ci-test/settings.yaml`, then `kcl.yaml`; both must exist.
+    #[serde(rename = "v0.7")]
+    V07,
+    /// v0.9.0: `kcl.yaml`, then `ci-test/settings.yaml` if there is one.
+    #[default]
+    #[serde(rename = "v0.9.0")]
+    V090,
+    /// v0.9.1: `kcl.yaml` alone; empty values are always dropped.
+    #[serde(rename = "v0.9.1")]
+    V091,
+}
+
 /// One stack of one revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {

@@ -5,4 +5,7 @@
 pub mod init;
 mod run;
 
+mod workspace;
+
 pub use run::{Notes, Run};
+pub use workspace::{At, Workspace, repository_root};

@@ -36,7 +36,10 @@ pub struct Run {
 impl Run {
     /// A variable of the environment that is set and not empty.
     pub fn var(&self, name: &str) -> Option<&str> {
-        self.env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.env
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// A folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, else `$HOME/<fallback>/konverge`.
@@ -44,12 +47,17 @@ impl Run {
     /// # Errors
     /// Neither variable is set.
     pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
-        let base = match (self.var(variable).filter(|path| path.starts_with('/')), self.var("HOME")) {
+        let base = match (
+            self.var(variable).filter(|path| path.starts_with('/')),
+            self.var("HOME"),
+        ) {
             (Some(folder), _) => PathBuf::from(folder),
             (None, Some(home)) => PathBuf::from(home).join(fallback),
             (None, None) => {
-                return Err(Failure::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
-                    .hint(format!("set {variable} to a folder that Konverge may write to")));
+                return Err(
+                    Failure::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
+                        .hint(format!("set {variable} to a folder that Konverge may write to")),
+                );
             }
         };
         Ok(base.join("konverge"))
@@ -57,16 +65,31 @@ impl Run {
 
     /// Where this run can be looked at: the job's URL in GitHub Actions, else who and where.
     pub fn url(&self) -> String {
-        match (self.var("GITHUB_SERVER_URL"), self.var("GITHUB_REPOSITORY"), self.var("GITHUB_RUN_ID")) {
-            (Some(server), Some(repository), Some(run)) => format!("{server}/{repository}/actions/runs/{run}"),
-            _ => format!("{}@{} (process {})", self.actor(), self.var("HOSTNAME").unwrap_or("localhost"), std::process::id()),
+        match (
+            self.var("GITHUB_SERVER_URL"),
+            self.var("GITHUB_REPOSITORY"),
+            self.var("GITHUB_RUN_ID"),
+        ) {
+            (Some(server), Some(repository), Some(run)) => {
+                format!("{server}/{repository}/actions/runs/{run}")
+            }
+            _ => format!(
+                "{}@{} (process {})",
+                self.actor(),
+                self.var("HOSTNAME").unwrap_or("localhost"),
+                std::process::id()
+            ),
         }
     }
 
     /// Who started it.
     pub fn actor(&self) -> String {
         let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
-        names.iter().find_map(|name| self.var(name)).unwrap_or("unknown").to_owned()
+        names
+            .iter()
+            .find_map(|name| self.var(name))
+            .unwrap_or("unknown")
+            .to_owned()
     }
 
     /// An error if the run has been asked to stop.
@@ -75,7 +98,8 @@ impl Run {
     /// Interrupted.
     pub fn check_interrupted(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {
-            return Err(Failure::new(ErrorKind::Interrupted, "interrupted").hint("run it again: it goes on from here"));
+            return Err(Failure::new(ErrorKind::Interrupted, "interrupted")
+                .hint("run it again: it goes on from here"));
         }
         Ok(())
     }

@@ -47,7 +47,10 @@ impl Reviewed {
     /// The units of a stack in all records.
     pub fn of<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
         let mut reviewed = Self::default();
-        let stacks = records.into_iter().flat_map(|record| &record.stacks).filter(|reviewed| reviewed.id == *stack);
+        let stacks = records
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack);
         for unit in stacks.flat_map(|reviewed| &reviewed.units) {
             reviewed.digests.insert(unit.digest());
             let place = (unit.resource.clone(), unit.path.clone());
@@ -68,11 +71,19 @@ impl Reviewed {
         if self.approved.contains(&plan.digest) {
             return Vec::new();
         }
-        plan.resources.iter().flat_map(|resource| self.resource_objections(&plan.id, resource, drift)).collect()
+        plan.resources
+            .iter()
+            .flat_map(|resource| self.resource_objections(&plan.id, resource, drift))
+            .collect()
     }
 
     /// The units of one resource's plan that do not pass. Serves plans that become known only during the apply.
-    pub fn resource_objections(&self, stack: &StackId, plan: &ResourcePlan, drift: DriftPolicy) -> Vec<Unreviewed> {
+    pub fn resource_objections(
+        &self,
+        stack: &StackId,
+        plan: &ResourcePlan,
+        drift: DriftPolicy,
+    ) -> Vec<Unreviewed> {
         resource_units(stack, plan)
             .into_iter()
             .filter_map(|unit| {
@@ -102,7 +113,9 @@ impl Reviewed {
         // Only an update has a value that stood there before; a restore goes from anything to our last write.
         let guarded = unit.action == Action::Update && !restores;
         // Any reviewed unit of the place will do: of two merges in a row the second goes from what the first made.
-        let seen_ground = seen.iter().any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
+        let seen_ground = seen
+            .iter()
+            .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
         (guarded && !seen_ground).then_some(Objection::MovedGround)
     }
 }
@@ -125,7 +138,9 @@ fn fits(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
             expected.len() == actual.len()
-                && expected.iter().all(|(key, value)| actual.get(key).is_some_and(|other| fits(value, other)))
+                && expected
+                    .iter()
+                    .all(|(key, value)| actual.get(key).is_some_and(|other| fits(value, other)))
         }
         (Value::Array(expected), Value::Array(actual)) => {
             expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| fits(a, b))
@@ -150,14 +165,24 @@ mod tests {
     use serde_json::json;
 
     fn change(path: &str, from: Value, to: Value, origin: Origin) -> Change {
-        Change { path: path.into(), from: Some(from), to: Some(to), origin }
+        Change {
+            path: path.into(),
+            from: Some(from),
+            to: Some(to),
+            origin,
+        }
     }
 
     fn plan(action: Action, changes: Vec<Change>) -> StackPlan {
         let stack: StackId = "shop/prod".parse().unwrap();
         let id = "apps/v1:Deployment:shop:web".parse().unwrap();
         let resource = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, changes);
-        StackPlan::new("appops/shop/prod".parse_path(), stack, Basis::Live, vec![resource])
+        StackPlan::new(
+            "appops/shop/prod".parse_path(),
+            stack,
+            Basis::Live,
+            vec![resource],
+        )
     }
 
     trait ParsePath {
@@ -190,18 +215,31 @@ mod tests {
     fn objections(reviewed: &[&StackPlan], now: &StackPlan, drift: DriftPolicy) -> Vec<Objection> {
         let records: Vec<_> = reviewed.iter().map(|plan| record(plan)).collect();
         let reviewed = Reviewed::of(&now.id, &records);
-        reviewed.objections(now, drift).into_iter().map(|o| o.objection).collect()
+        reviewed
+            .objections(now, drift)
+            .into_iter()
+            .map(|o| o.objection)
+            .collect()
     }
 
     fn image(from: &str, to: &str) -> StackPlan {
-        plan(Action::Update, vec![change("/image", json!(from), json!(to), Origin::Change)])
+        plan(
+            Action::Update,
+            vec![change("/image", json!(from), json!(to), Origin::Change)],
+        )
     }
 
     #[test]
     fn what_was_seen_passes_and_what_was_not_stops() {
         assert!(objections(&[&image("a", "b")], &image("a", "b"), DriftPolicy::Restore).is_empty());
-        assert_eq!(objections(&[&image("a", "b")], &image("a", "c"), DriftPolicy::Restore), [Objection::Unseen]);
-        assert_eq!(objections(&[], &image("a", "b"), DriftPolicy::Restore), [Objection::Unseen]);
+        assert_eq!(
+            objections(&[&image("a", "b")], &image("a", "c"), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
+        assert_eq!(
+            objections(&[], &image("a", "b"), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
     }
 
     #[test]
@@ -218,35 +256,50 @@ mod tests {
 
     #[test]
     fn drift_is_put_back_or_stops_by_policy() {
-        let drifted = plan(Action::Update, vec![change("/replicas", json!(9), json!(3), Origin::Drift)]);
+        let drifted = plan(
+            Action::Update,
+            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+        );
         assert!(objections(&[], &drifted, DriftPolicy::Restore).is_empty());
         assert_eq!(objections(&[], &drifted, DriftPolicy::Stop), [Objection::Drifted]);
     }
 
     #[test]
     fn known_after_apply_admits_any_value_but_nothing_else() {
-        let unknown = plan(Action::Create, vec![Change {
-            path: String::new(),
-            from: None,
-            to: Some(json!({"data": {"host": value::unknown(), "port": 1}})),
-            origin: Origin::Change,
-        }]);
-        let known = |port: u32| {
-            plan(Action::Create, vec![Change {
+        let unknown = plan(
+            Action::Create,
+            vec![Change {
                 path: String::new(),
                 from: None,
-                to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
+                to: Some(json!({"data": {"host": value::unknown(), "port": 1}})),
                 origin: Origin::Change,
-            }])
+            }],
+        );
+        let known = |port: u32| {
+            plan(
+                Action::Create,
+                vec![Change {
+                    path: String::new(),
+                    from: None,
+                    to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
+                    origin: Origin::Change,
+                }],
+            )
         };
         assert!(objections(&[&unknown], &known(1), DriftPolicy::Restore).is_empty());
-        assert_eq!(objections(&[&unknown], &known(2), DriftPolicy::Restore), [Objection::Unseen]);
+        assert_eq!(
+            objections(&[&unknown], &known(2), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
     }
 
     #[test]
     fn a_delete_needs_a_review_of_its_own_and_an_approval_covers_the_plan() {
         let gone = plan(Action::Delete, vec![]);
-        assert_eq!(objections(&[&image("a", "b")], &gone, DriftPolicy::Restore), [Objection::Unseen]);
+        assert_eq!(
+            objections(&[&image("a", "b")], &gone, DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
         let approved = Reviewed::default().with_approvals([gone.digest]);
         assert!(approved.objections(&gone, DriftPolicy::Restore).is_empty());
     }

@@ -65,7 +65,10 @@ impl Secrets {
     /// The same registry under another key: what is learned by one is masked by both.
     #[must_use]
     pub fn with_key(&self, key: HashKey) -> Self {
-        Self { key, known: Arc::clone(&self.known) }
+        Self {
+            key,
+            known: Arc::clone(&self.known),
+        }
     }
 
     /// The keyed short hash of a secret: 16 hexadecimal digits.

@@ -44,14 +44,20 @@ pub fn run(root: &Path) -> Result<Vec<(&'static str, Written)>, Failure> {
 
 fn write_new(path: &Path, text: &str) -> Result<Written, Failure> {
     let failure = |error: std::io::Error| {
-        Failure::new(ErrorKind::Config, format!("could not write {}: {error}", path.display()))
-            .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
+        Failure::new(
+            ErrorKind::Config,
+            format!("could not write {}: {error}", path.display()),
+        )
+        .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
     };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failure)?;
     }
     match std::fs::File::options().write(true).create_new(true).open(path) {
-        Ok(mut file) => file.write_all(text.as_bytes()).map(|()| Written::Created).map_err(failure),
+        Ok(mut file) => file
+            .write_all(text.as_bytes())
+            .map(|()| Written::Created)
+            .map_err(failure),
         Err(error) if error.kind() == IoKind::AlreadyExists => Ok(Written::Kept),
         Err(error) => Err(failure(error)),
     }
@@ -73,12 +79,17 @@ mod tests {
         std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
         let second = run(folder.path()).unwrap();
         assert!(second.iter().all(|(_, written)| *written == Written::Kept));
-        assert_eq!(std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(), "mine");
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(),
+            "mine"
+        );
     }
 
     #[test]
     fn the_example_carries_the_same_workflow() {
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("konfig-example").join(WORKFLOW_PATH);
+        let example = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("konfig-example")
+            .join(WORKFLOW_PATH);
         assert_eq!(std::fs::read_to_string(example).unwrap(), WORKFLOW);
     }
 }
