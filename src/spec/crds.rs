@@ -1,0 +1,109 @@
+//! `<project>/crd/**`: the project's CustomResourceDefinitions, appended to the Spec of each of its stacks as Kusion
+//! does.
+
+use std::collections::HashMap;
+
+use super::{SpecError, read};
+use crate::{
+    model::{RepoPath, spec::Spec},
+    yaml,
+};
+
+/// Whether a file below `<project>/crd/` counts.
+pub fn is_crd_file(path: &RepoPath) -> bool {
+    let name = path.file_name();
+    [".yaml", ".yml", ".json"]
+        .iter()
+        .any(|suffix| name.ends_with(suffix))
+}
+
+/// Appends the objects in these files, in the order of their paths; files of other kinds are passed over.
+///
+/// # Errors
+/// A file is not YAML, holds something that is no Kubernetes object, or an object that the Spec has already.
+pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> Result<(), SpecError> {
+    let mut files: Vec<_> = files.iter().filter(|(path, _)| is_crd_file(path)).collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut places: HashMap<_, _> = spec
+        .resources
+        .iter()
+        .enumerate()
+        .map(|(index, resource)| (resource.id.clone(), format!("resource {} of the Spec", index + 1)))
+        .collect();
+    for (path, content) in files {
+        let in_file = |line, column, message| SpecError::Text {
+            file: path.as_str().to_owned(),
+            line,
+            column,
+            message,
+        };
+        let text = std::str::from_utf8(content.as_ref())
+            .map_err(|_| in_file(None, None, "is not UTF-8".to_owned()))?;
+        let documents =
+            yaml::documents(text).map_err(|error| in_file(error.line, error.column, error.message))?;
+        for (index, document) in documents.iter().enumerate() {
+            let place = if documents.len() > 1 {
+                format!("{path}, document {}", index + 1)
+            } else {
+                path.to_string()
+            };
+            if document.get("apiVersion").is_none() || document.get("kind").is_none() {
+                return Err(in_file(
+                    None,
+                    None,
+                    "is not a Kubernetes object: it has no `apiVersion` and `kind`".to_owned(),
+                ));
+            }
+            let resource = read::read_resource(document, &place)?;
+            read::add(resource, place, spec, &mut places)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {
+        list.iter()
+            .map(|(path, text)| (RepoPath::normalise(path).unwrap(), text.as_bytes().to_vec()))
+            .collect()
+    }
+
+    fn crd(name: &str) -> String {
+        format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {name}}}\n"
+        )
+    }
+
+    #[test]
+    fn every_document_of_every_file_is_appended_in_order() {
+        let two = format!("{}---\n{}", crd("b.x"), crd("c.x"));
+        let mut spec = Spec::default();
+        let given = files(&[
+            ("p/crd/z.yaml", &crd("z.x")),
+            ("p/crd/a.yml", &two),
+            ("p/crd/README.md", "# no"),
+        ]);
+        append_crds(&mut spec, &given).unwrap();
+        let ids: Vec<_> = spec
+            .resources
+            .iter()
+            .map(|r| r.id.as_str().rsplit(':').next().unwrap())
+            .collect();
+        assert_eq!(ids, ["b.x", "c.x", "z.x"]);
+        let error = append_crds(&mut spec, &given[..1]).unwrap_err();
+        assert!(matches!(error, SpecError::Duplicate { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_object_is_named_by_file() {
+        for text in ["a: 1\n", "- 1\n", "a: [\n"] {
+            let error = append_crds(&mut Spec::default(), &files(&[("p/crd/x.yaml", text)])).unwrap_err();
+            let failure = crate::error::Failure::from(error);
+            assert_eq!(failure.location.unwrap().file, "p/crd/x.yaml");
+        }
+    }
+}

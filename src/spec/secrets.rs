@@ -1,0 +1,105 @@
+//! References into a secret store: a compiled Spec that still holds one is refused, because what would be written is
+//! the reference's text.
+
+use base64::Engine;
+use serde_json::{Map, Value};
+
+use super::SpecError;
+use crate::model::spec::{Resource, RuntimeKind, Spec};
+
+/// How a reference starts: Kusion v0.7 to v0.9, and since.
+const SCHEMES: [&str; 2] = ["ref+vault://", "ref://"];
+
+/// Refuses a Spec with a reference to a secret in any attribute.
+pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
+    for resource in &spec.resources {
+        let found = encoded(resource).or_else(|| in_map(&resource.attributes, &mut Vec::new()));
+        if let Some((path, reference)) = found {
+            return Err(SpecError::Secret {
+                path: format!("{}: attributes{path}", resource.id),
+                reference,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_reference(text: &str) -> bool {
+    SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+}
+
+/// In `data` of a Secret a reference is base64-encoded like everything else.
+fn encoded(resource: &Resource) -> Option<(String, String)> {
+    let kind = resource.attributes.get("kind");
+    if resource.runtime != RuntimeKind::Kubernetes || kind.and_then(Value::as_str) != Some("Secret") {
+        return None;
+    }
+    let data = resource.attributes.get("data")?.as_object()?;
+    data.iter().find_map(|(key, value)| {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(value.as_str()?.trim())
+            .ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        is_reference(&text).then(|| (format!(".data.{key}"), text.trim().to_owned()))
+    })
+}
+
+fn in_map<'a>(map: &'a Map<String, Value>, path: &mut Vec<String>) -> Option<(String, String)> {
+    map.iter().find_map(|(key, value)| {
+        path.push(format!(".{key}"));
+        let found = in_value(value, path);
+        path.pop();
+        found
+    })
+}
+
+fn in_value(value: &Value, path: &mut Vec<String>) -> Option<(String, String)> {
+    match value {
+        Value::String(text) if is_reference(text) => Some((path.concat(), text.clone())),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+            path.push(format!("[{index}]"));
+            let found = in_value(item, path);
+            path.pop();
+            found
+        }),
+        Value::Object(map) => in_map(map, path),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::spec::read_text;
+
+    #[test]
+    fn a_reference_is_an_error_with_its_path() {
+        for (attributes, path) in [
+            (
+                "{x: {y: [a, 'ref+vault://p#/k']}}",
+                "t: attributes.x.y[1]: `ref+vault://p#/k`",
+            ),
+            (
+                "{x: 'ref://name/key?version=1'}",
+                "t: attributes.x: `ref://name/key?version=1`",
+            ),
+        ] {
+            let text = format!("- {{id: t, type: Terraform, attributes: {attributes}}}");
+            let error = read_text(&text, "f").unwrap_err().to_string();
+            assert!(error.starts_with(path), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_reference_is_found() {
+        let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {p: cmVmOi8vbmFtZS9rZXk=}\n";
+        let error = read_text(text, "f").unwrap_err().to_string();
+        assert!(error.contains("attributes.data.p: `ref://name/key`"), "{error}");
+    }
+
+    #[test]
+    fn other_addresses_are_none() {
+        let text = "- {id: t, type: Terraform, attributes: {x: 'href://a', y: 'see ref://a'}}";
+        assert!(read_text(text, "f").is_ok());
+    }
+}
