@@ -96,47 +96,55 @@ async fn deployment_becomes_available() {
 #[tokio::test]
 async fn minio_lets_one_of_many_creators_win() {
     let minio = Minio::shared();
-    one_creator_wins(Arc::new(minio.client(&minio.bucket("parts")))).await;
-}
-
-#[tokio::test]
-async fn moto_lets_one_of_many_creators_win() {
-    let moto = Moto::shared();
-    let bucket = moto.bucket("parts").await;
-    one_creator_wins(Arc::new(minio::client(moto.endpoint(), &bucket))).await;
-}
-
-async fn one_creator_wins(store: Arc<dyn ObjectStore>) {
+    let store: Arc<dyn ObjectStore> = Arc::new(minio.client(&minio.bucket("parts")));
     for round in 0..5 {
         let key = Path::from(format!("state/{round}"));
         let attempts = (0..16).map(|writer| {
             let (store, key) = (store.clone(), key.clone());
-            tokio::spawn(async move {
-                let payload = PutPayload::from(format!("writer {writer}"));
-                let result = store
-                    .put_opts(&key, payload, PutOptions::from(PutMode::Create))
-                    .await;
-                (writer, result)
-            })
+            tokio::spawn(async move { (writer, create(&*store, &key, writer).await) })
         });
         let mut winners = Vec::new();
         for attempt in futures::future::join_all(attempts).await {
-            match attempt.unwrap() {
-                (writer, Ok(_)) => winners.push(writer),
-                (_, Err(object_store::Error::AlreadyExists { .. })) => {}
-                (writer, Err(error)) => panic!("writer {writer}: {error}"),
-            }
+            let (writer, created) = attempt.unwrap();
+            winners.extend(created.then_some(writer));
         }
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
-        let stored = store
-            .get_opts(&key, Default::default())
-            .await
-            .unwrap()
-            .bytes()
-            .await
-            .unwrap();
-        assert_eq!(stored, format!("writer {}", winners[0]));
+        assert_eq!(read(&*store, &key).await, format!("writer {}", winners[0]));
     }
+}
+
+#[tokio::test]
+async fn moto_refuses_to_create_again() {
+    let moto = Moto::shared();
+    let store = minio::client(moto.endpoint(), &moto.bucket("parts").await);
+    let key = Path::from("state/1");
+    assert!(create(&store, &key, 1).await);
+    assert!(!create(&store, &key, 2).await);
+    assert_eq!(read(&store, &key).await, "writer 1");
+}
+
+/// Whether this writer made the key.
+async fn create(store: &dyn ObjectStore, key: &Path, writer: u32) -> bool {
+    let payload = PutPayload::from(format!("writer {writer}"));
+    match store
+        .put_opts(key, payload, PutOptions::from(PutMode::Create))
+        .await
+    {
+        Ok(_) => true,
+        Err(object_store::Error::AlreadyExists { .. }) => false,
+        Err(error) => panic!("writer {writer}: {error}"),
+    }
+}
+
+async fn read(store: &dyn ObjectStore, key: &Path) -> String {
+    let bytes = store
+        .get_opts(key, Default::default())
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
