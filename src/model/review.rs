@@ -22,10 +22,18 @@ pub struct Unit {
     /// The changed path.
     pub path: String,
     /// What it becomes, masked; absent if it goes away.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::plan::present"
+    )]
     pub to: Option<Value>,
     /// What it was, masked: a guard, not part of the digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::plan::present"
+    )]
     pub from: Option<Value>,
 }
 

@@ -1,8 +1,20 @@
 //! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
 //! mean is `state/`'s.
 
+mod memory;
+mod object;
+mod open;
+mod probe;
+mod profile;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+
+pub use memory::Memory;
+pub use open::{StoreOptions, open};
+pub use probe::probe;
+
+use crate::error::{ErrorKind, Failure};
 
 /// A key: `/`-separated components of `[A-Za-z0-9._=@+-]` and percent escapes, never empty, `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +147,28 @@ pub enum StoreError {
         /// What the probe saw.
         why: String,
     },
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let failure = Self::new(ErrorKind::Store, error.to_string());
+        match error {
+            StoreError::Config { .. } => {
+                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tries it");
+                failure.kind = ErrorKind::Config;
+                failure
+            }
+            StoreError::Denied { .. } => failure.hint(
+                "the credentials come from the environment of this run and need get, list, create and delete below the prefix",
+            ),
+            StoreError::Unavailable { .. } => {
+                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong bucket or endpoint looks like this too")
+            }
+            StoreError::Unsafe { .. } => failure.hint(
+                "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",
+            ),
+        }
+    }
 }
 
 /// The four primitives of contracts.

@@ -1,0 +1,35 @@
+//! Time as one process sees it. Decisions use the monotonic clock alone; the wall clock is for people.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Two clocks; tests give a run clocks of its own.
+pub trait Clock: Send + Sync {
+    /// Time since some moment, never going back.
+    fn monotonic(&self) -> Duration;
+
+    /// The time of day, which may be wrong by hours: written down, never compared.
+    fn wall(&self) -> Timestamp;
+}
+
+/// This machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

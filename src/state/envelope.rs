@@ -1,0 +1,310 @@
+//! The three lines around every document: a checksum over the rest, a header, a body.
+//!
+//! ```text
+//! {"konverge":1,"checksum":"<BLAKE3 of everything after this line>"}
+//! {"kind":"state","repository":"…","nonce":"…","writer":{…},"time":"…","sealed":false}
+//! {…}
+//! ```
+//!
+//! The checksum is over bytes, so that reading and writing a number again can not break it. A sealed body is
+//! `{"age":"<base64>"}`.
+
+use base64::Engine as _;
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{RepositoryId, Sealer, StateError, Writer};
+use crate::{
+    model::Digest,
+    store::{Created, Key, Store, StoreError},
+};
+
+/// The format that this version writes.
+const FORMAT: u64 = 1;
+/// How often an unclear create is asked again; the store has retried each already.
+const UNCLEAR_CREATES: u32 = 3;
+
+/// The second line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub kind: String,
+    pub repository: RepositoryId,
+    pub nonce: String,
+    pub writer: Writer,
+    pub time: Timestamp,
+    #[serde(default)]
+    pub sealed: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Seal {
+    konverge: u64,
+    checksum: Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SealedBody {
+    age: String,
+}
+
+/// What all documents of one run have in common.
+#[derive(Clone)]
+pub(super) struct Envelopes {
+    pub repository: RepositoryId,
+    pub writer: Writer,
+    pub sealer: Option<Sealer>,
+    /// Whether whole documents are sealed, not only what a runtime asks for.
+    pub seal_documents: bool,
+}
+
+/// A document ready to be written.
+pub(super) struct Letter {
+    pub nonce: String,
+    pub bytes: Bytes,
+}
+
+/// Whose document stands at a key after a create.
+pub(super) enum Put {
+    /// Ours, by the nonce.
+    Ours,
+    /// Another's.
+    Theirs(Bytes),
+}
+
+impl Envelopes {
+    /// Puts a body into an envelope.
+    pub fn write<T: Serialize>(&self, kind: &str, time: Timestamp, body: &T) -> Result<Letter, StateError> {
+        let nonce = Uuid::new_v4().simple().to_string();
+        // Leases, reviews and the index hold nothing but names, digests and masked values.
+        let sealed =
+            self.seal_documents && self.sealer.is_some() && matches!(kind, "state" | "journal" | "key");
+        let header = Header {
+            kind: kind.to_owned(),
+            repository: self.repository.clone(),
+            nonce: nonce.clone(),
+            writer: self.writer.clone(),
+            time,
+            sealed,
+        };
+        let plain = to_json(body);
+        let body = match (&self.sealer, sealed) {
+            (Some(sealer), true) => to_json(&SealedBody {
+                age: base64::engine::general_purpose::STANDARD.encode(sealer.seal(plain.as_bytes())?),
+            }),
+            _ => plain,
+        };
+        let rest = format!("{}\n{body}\n", to_json(&header));
+        let checksum = Digest::of_bytes(rest.as_bytes());
+        let first = json!({"konverge": FORMAT, "checksum": checksum});
+        Ok(Letter {
+            nonce,
+            bytes: Bytes::from(format!("{first}\n{rest}")),
+        })
+    }
+
+    /// Opens an envelope, after every check.
+    pub fn read<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        key: &Key,
+        bytes: &[u8],
+    ) -> Result<(Header, T), StateError> {
+        let damaged = |why: String| StateError::Damaged {
+            key: key.to_string(),
+            why,
+        };
+        let (header, body) = open(key, bytes)?;
+        if header.kind != kind {
+            return Err(damaged(format!(
+                "it is a document of kind `{}`, not `{kind}`",
+                header.kind.escape_debug()
+            )));
+        }
+        if header.repository != self.repository {
+            return Err(StateError::Foreign {
+                key: key.to_string(),
+                theirs: header.repository.as_str().escape_debug().to_string(),
+                ours: self.repository.as_str().to_owned(),
+            });
+        }
+        let unreadable =
+            |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
+        if !header.sealed {
+            return Ok((header, serde_json::from_slice(body).map_err(unreadable)?));
+        }
+        let sealed_error = |why: &str| StateError::Sealed {
+            what: format!("`{key}` is encrypted"),
+            why: why.to_owned(),
+        };
+        let sealer = self
+            .sealer
+            .as_ref()
+            .ok_or_else(|| sealed_error("there is no key in this run"))?;
+        let sealed: SealedBody = serde_json::from_slice(body).map_err(unreadable)?;
+        let cipher = base64::engine::general_purpose::STANDARD
+            .decode(sealed.age)
+            .map_err(|error| damaged(error.to_string()))?;
+        let plain = sealer
+            .open(&cipher)
+            .map_err(|error| sealed_error(&error.to_string()))?;
+        Ok((header, serde_json::from_slice(&plain).map_err(unreadable)?))
+    }
+}
+
+/// Creates a document, and finds out whose stands there if the answer is unclear: an answer that was lost may have been
+/// a yes, and some stores say *exists* although nobody won.
+pub(super) async fn put(store: &dyn Store, key: &Key, letter: &Letter) -> Result<Put, StateError> {
+    let mut last = None;
+    for _ in 0..UNCLEAR_CREATES {
+        match store.create(key, letter.bytes.clone()).await {
+            Ok(Created::Created) => return Ok(Put::Ours),
+            Ok(Created::Exists) => match store.get(key).await {
+                Ok(Some(there)) if nonce_of(&there).as_deref() == Some(&letter.nonce) => {
+                    return Ok(Put::Ours);
+                }
+                Ok(Some(there)) => return Ok(Put::Theirs(there)),
+                Ok(None) => {}
+                Err(error) => last = Some(error),
+            },
+            Err(error @ StoreError::Unavailable { .. }) => last = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(last
+        .unwrap_or_else(|| StoreError::Unavailable {
+            url: store.url().to_owned(),
+            key: key.to_string(),
+            why: "it is said to exist and can not be read".to_owned(),
+        })
+        .into())
+}
+
+fn nonce_of(bytes: &[u8]) -> Option<String> {
+    let header = bytes.split(|byte| *byte == b'\n').nth(1)?;
+    let header: Header = serde_json::from_slice(header).ok()?;
+    Some(header.nonce)
+}
+
+/// Checks format and checksum, and takes the lines apart.
+fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError> {
+    let damaged = |why: &str| StateError::Damaged {
+        key: key.to_string(),
+        why: why.to_owned(),
+    };
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let first: serde_json::Value = lines
+        .next()
+        .and_then(|line| serde_json::from_slice(line).ok())
+        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+    let version = first
+        .get("konverge")
+        .and_then(serde_json::Value::as_u64)
+        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+    if version > FORMAT {
+        return Err(StateError::Future {
+            key: key.to_string(),
+            version,
+        });
+    }
+    let seal: Seal =
+        serde_json::from_value(first).map_err(|_| damaged("its first line holds no checksum"))?;
+    let rest = lines.next().unwrap_or_default();
+    if Digest::of_bytes(rest) != seal.checksum {
+        return Err(damaged("its checksum does not fit: it was truncated or edited"));
+    }
+    let mut lines = rest.splitn(2, |byte| *byte == b'\n');
+    let header = lines.next().unwrap_or_default();
+    let header = serde_json::from_slice(header).map_err(|_| damaged("its header can not be read"))?;
+    Ok((header, lines.next().unwrap_or_default()))
+}
+
+fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("our documents have string keys and no failing serialisers")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::Value;
+
+    fn envelopes(repository: &str) -> Envelopes {
+        Envelopes {
+            repository: RepositoryId::new(repository),
+            writer: Writer {
+                run: "https://ci/1".into(),
+                actor: "me".into(),
+            },
+            sealer: None,
+            seal_documents: false,
+        }
+    }
+
+    fn letter(body: &Value) -> Vec<u8> {
+        envelopes("r")
+            .write("state", Timestamp::UNIX_EPOCH, body)
+            .unwrap()
+            .bytes
+            .to_vec()
+    }
+
+    fn read(repository: &str, bytes: &[u8]) -> Result<Value, StateError> {
+        let key = Key::of(&["stacks", "a/b", "state", "1"]);
+        envelopes(repository)
+            .read("state", &key, bytes)
+            .map(|(_, body)| body)
+    }
+
+    #[test]
+    fn comes_back_as_it_was() {
+        let body = json!({"a": 0.1, "b": [1, 2]});
+        assert_eq!(read("r", &letter(&body)).unwrap(), body);
+    }
+
+    #[test]
+    fn every_truncation_and_every_changed_byte_is_refused() {
+        let bytes = letter(&json!({"replicas": 3}));
+        for length in 0..bytes.len() {
+            assert!(read("r", &bytes[..length]).is_err(), "cut at {length}");
+        }
+        for at in 0..bytes.len() {
+            let mut edited = bytes.clone();
+            edited[at] ^= 1;
+            assert!(read("r", &edited).is_err(), "changed at {at}");
+        }
+    }
+
+    #[test]
+    fn foreign_and_future_documents_are_refused_by_name() {
+        let bytes = letter(&json!({}));
+        assert!(matches!(read("other", &bytes), Err(StateError::Foreign { .. })));
+        let future = String::from_utf8(bytes)
+            .unwrap()
+            .replacen("\"konverge\":1", "\"konverge\":2", 1);
+        assert!(matches!(
+            read("r", future.as_bytes()),
+            Err(StateError::Future { version: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn a_sealed_body_shows_nothing_and_needs_the_key() {
+        let mut sealing = envelopes("r");
+        sealing.sealer = Some(Sealer::generate());
+        sealing.seal_documents = true;
+        let letter = sealing
+            .write("state", Timestamp::UNIX_EPOCH, &json!({"word": "hunter222"}))
+            .unwrap();
+        assert!(!String::from_utf8_lossy(&letter.bytes).contains("hunter222"));
+        let key = Key::of(&["k"]);
+        let (_, back): (_, Value) = sealing.read("state", &key, &letter.bytes).unwrap();
+        assert_eq!(back["word"], "hunter222");
+        assert!(matches!(
+            envelopes("r").read::<Value>("state", &key, &letter.bytes),
+            Err(StateError::Sealed { .. })
+        ));
+    }
+}

@@ -1,0 +1,116 @@
+//! What can go wrong with the state, and the way back.
+
+use super::Holder;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::StackId,
+    store::StoreError,
+};
+
+/// The state can not be read, written or held.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A document is truncated, edited or not one of ours.
+    #[error("`{key}` is damaged: {why}")]
+    Damaged {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A newer Konverge wrote it.
+    #[error("`{key}` is of format {version}, which this Konverge does not know")]
+    Future {
+        /// The key.
+        key: String,
+        /// Its format's number.
+        version: u64,
+    },
+    /// It belongs to another repository.
+    #[error("`{key}` belongs to repository `{theirs}`, not to `{ours}`")]
+    Foreign {
+        /// The key.
+        key: String,
+        /// Whose it is.
+        theirs: String,
+        /// Who asked.
+        ours: String,
+    },
+    /// It is encrypted and can not be opened, or must be encrypted and there is no key.
+    #[error("{what}: {why}")]
+    Sealed {
+        /// The key in the store, or what was to be encrypted.
+        what: String,
+        /// The reason.
+        why: String,
+    },
+    /// Somebody else holds the lease and did not let go in time.
+    #[error(
+        "stack `{stack}` is being applied by {} ({}), lease {} last renewed {} s ago",
+        holder.writer.run, holder.writer.actor, holder.id, holder.quiet.as_secs()
+    )]
+    Held {
+        /// The stack.
+        stack: StackId,
+        /// Who.
+        holder: Box<Holder>,
+    },
+    /// We held the lease and do not any more.
+    #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
+    Lost {
+        /// The stack.
+        stack: StackId,
+        /// How it was noticed.
+        why: String,
+    },
+    /// A serial, lease id or stack that is not there.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        let text = error.to_string();
+        match error {
+            StateError::Store(error) => error.into(),
+            StateError::Damaged { key, .. } => {
+                let failure = Failure::new(ErrorKind::State, text);
+                match stack_of(&key) {
+                    Some(stack) => failure
+                        .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
+                        .hint(format!(
+                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` puts one of them back"
+                        )),
+                    None => failure.hint("`konverge state doctor` says which documents are damaged"),
+                }
+            }
+            StateError::Future { .. } => {
+                Failure::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
+            }
+            StateError::Foreign { .. } => Failure::new(ErrorKind::State, text)
+                .hint("give this repository a store or prefix of its own: `state.url` in konverge.yaml")
+                .hint("if it is the same repository under a new URL, set `state.id` in konverge.yaml to the id above"),
+            StateError::Sealed { .. } => Failure::new(ErrorKind::State, text)
+                .hint("set KONVERGE_STATE_KEY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
+            StateError::Held { stack, holder } => Failure::new(ErrorKind::LeaseHeld, text)
+                .hint("wait for that run, or apply again later: nothing was touched")
+                .hint(format!(
+                    "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
+                    holder.id
+                )),
+            StateError::Lost { stack, .. } => Failure::new(ErrorKind::State, text)
+                .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
+            StateError::Missing(_) => Failure::new(ErrorKind::State, text),
+        }
+    }
+}
+
+/// The stack that a key belongs to.
+fn stack_of(key: &str) -> Option<String> {
+    let rest = key.strip_prefix("stacks/")?;
+    let component = rest.split('/').next()?;
+    Some(crate::store::Key::from_listing(component).last())
+}

@@ -1,0 +1,445 @@
+//! The index: what is recorded of each stack in a few words, so that deciding what to apply reads no state.
+//!
+//! It holds entries that only ever grow: of two entries of one stack the one of the later lease wins, and within a lease
+//! the end wins over the beginning. So deltas may be read in any order and twice, several runs may write at once, and a
+//! compaction can lose nothing. A stack is *open* from before its first write to the outside until its state says how
+//! that ended; an open stack is looked up in its state. The index is never the truth: deleted, it is made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    StateError, States,
+    document::StateDocument,
+    envelope::put,
+    rows::{self, Rows},
+    states::IN_FLIGHT,
+};
+use crate::{
+    model::{CommitId, Digest, RepoPath, StackId},
+    store::Key,
+};
+
+/// More deltas than this beside a compaction are compacted by the next run that may write.
+const DELTAS_KEPT: usize = 8;
+/// Applies of fewer resources leave their entry open: looking it up is cheaper than another write.
+const WORTH_A_DELTA: usize = 20;
+/// A listing that was outrun by a compaction is taken again this often.
+const STALE_LISTINGS: u32 = 5;
+
+/// What the index says of one stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// The lease under which it was written.
+    pub epoch: u64,
+    /// The state's serial.
+    pub serial: u64,
+    /// A run is working on it, or died doing so: the digest below is not to be trusted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
+    /// Destroyed, moved away or forgotten.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retired: bool,
+    /// How many resources are recorded.
+    #[serde(default)]
+    pub resources: usize,
+    /// The input digest of the last apply that ended well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_digest: Option<Digest>,
+    /// The Spec's digest of that apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<Digest>,
+    /// The folder it was last applied from.
+    #[serde(default)]
+    pub folder: RepoPath,
+    /// The commit of the last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+}
+
+impl Entry {
+    pub(super) fn of(document: &StateDocument) -> Self {
+        Self {
+            epoch: document.epoch,
+            serial: document.serial,
+            open: !document.closes_lease,
+            retired: document.retired,
+            resources: document.state.resources.len(),
+            input_digest: document.state.input_digest,
+            spec_digest: document.state.spec_digest,
+            folder: document.state.folder.clone(),
+            commit: document.state.commit.clone(),
+        }
+    }
+
+    /// Work that began under a lease and has not ended.
+    fn opened(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
+        Self {
+            epoch,
+            serial,
+            open: true,
+            retired: false,
+            resources: before.map_or(0, |entry| entry.resources),
+            input_digest: None,
+            spec_digest: None,
+            folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
+            commit: before.and_then(|entry| entry.commit.clone()),
+        }
+    }
+
+    /// Whether anything of the stack may still be out there.
+    pub fn is_known(&self) -> bool {
+        !self.retired && (self.open || self.resources > 0 || self.input_digest.is_some())
+    }
+
+    /// The recorded input digest, if it can be trusted: a stack whose head digest equals it has nothing to apply.
+    pub fn settled_digest(&self) -> Option<Digest> {
+        self.input_digest.filter(|_| !self.open)
+    }
+
+    fn rank(&self) -> (u64, bool, u64) {
+        (self.epoch, !self.open, self.serial)
+    }
+}
+
+/// What is recorded of all stacks.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// By stack, retired ones included.
+    pub entries: BTreeMap<StackId, Entry>,
+    /// Entries that were found closed in their state, or made again from states.
+    found: BTreeMap<StackId, Entry>,
+    compaction: u64,
+    rebuilt: bool,
+    unmerged: BTreeSet<String>,
+    merged: BTreeSet<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Delta {
+    entries: BTreeMap<StackId, Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Compaction {
+    entries: BTreeMap<StackId, Entry>,
+    /// Names of the deltas that are in it; they are deleted by the next compaction, not by this one, so that nobody
+    /// who listed before it misses them.
+    merged: BTreeSet<String>,
+}
+
+fn index() -> Key {
+    Key::of(&["index"])
+}
+
+fn compaction_key(number: u64) -> Key {
+    index().child("compaction").child(&rows::number(number))
+}
+
+fn delta_key(name: &str) -> Key {
+    index().child("delta").child(name)
+}
+
+fn join(entries: &mut BTreeMap<StackId, Entry>, more: impl IntoIterator<Item = (StackId, Entry)>) {
+    for (stack, entry) in more {
+        match entries.get(&stack) {
+            Some(there) if there.rank() >= entry.rank() => {}
+            _ => {
+                entries.insert(stack, entry);
+            }
+        }
+    }
+}
+
+impl States {
+    /// What is recorded of all stacks: one LIST, one compaction and the deltas since; two requests more for each stack
+    /// that an apply left open. Writes nothing.
+    ///
+    /// # Errors
+    /// The store's. A damaged index document is passed over and the index made again from the states.
+    pub async fn known(&self) -> Result<Known, StateError> {
+        for _ in 0..STALE_LISTINGS {
+            match self.read_index().await {
+                Ok(Some(mut known)) => {
+                    self.look_up_open(&mut known).await?;
+                    return Ok(known);
+                }
+                Ok(None) => {}
+                Err(StateError::Damaged { key, why }) => {
+                    tracing::warn!(key, why, "the index is made again from the states");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.rebuild_index().await
+    }
+
+    /// Writes down what [`States::known`] found out, if it is worth it: for runs that may write, once at their start.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn maintain_index(&self, known: &Known) -> Result<(), StateError> {
+        if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
+            self.compact(known).await
+        } else if !known.found.is_empty() {
+            self.write_delta(known.compaction, known.found.clone()).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Says in one write that this run is about to work on these stacks. Optional: what is not announced here is
+    /// announced stack by stack, at the first journal entry.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn announce_run(&self, known: &Known, stacks: &[StackId]) -> Result<(), StateError> {
+        let opened = |stack: &StackId| {
+            let before = known.entries.get(stack);
+            let (epoch, serial) = before.map_or((0, 0), |entry| (entry.epoch, entry.serial));
+            (stack.clone(), Entry::opened(epoch + 1, serial, before))
+        };
+        let entries: BTreeMap<_, _> = stacks.iter().map(opened).collect();
+        if entries.len() < 2 {
+            return Ok(());
+        }
+        self.write_delta(known.compaction, entries.clone()).await?;
+        let mut finished = self.finished.lock().expect("no panic while the lock is held");
+        finished
+            .announced
+            .extend(entries.into_iter().map(|(stack, entry)| (stack, entry.epoch)));
+        Ok(())
+    }
+
+    /// Tells the index how the applies of this run ended, in one write, at the run's end. Optional: an entry that is
+    /// not told stays open and is looked up.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn settle(&self) -> Result<(), StateError> {
+        let (entries, resources, deltas) = {
+            let mut finished = self.finished.lock().expect("no panic while the lock is held");
+            let entries = std::mem::take(&mut finished.entries);
+            (
+                entries,
+                std::mem::take(&mut finished.resources),
+                std::mem::take(&mut finished.deltas),
+            )
+        };
+        if entries.is_empty() || (entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources)) {
+            return Ok(());
+        }
+        self.write_delta(0, entries).await?;
+        if deltas > DELTAS_KEPT {
+            let known = self.known().await?;
+            self.maintain_index(&known).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads every state and makes the index again, whatever it says now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn rebuild_index(&self) -> Result<Known, StateError> {
+        let keys = self.store.list(&rows::stacks()).await?;
+        let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
+        for key in keys {
+            if let Some(stack) = rows::stack_of(&key) {
+                by_stack.entry(stack).or_default().push(key);
+            }
+        }
+        let entries = stream::iter(by_stack)
+            .map(|(stack, keys)| async move {
+                let entry = self.entry_from_rows(&stack, Rows::of(&keys)).await?;
+                Ok::<_, StateError>((stack, entry))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect::<Vec<_>>()
+            .await?;
+        let (compactions, deltas) = names(&self.store.list(&index()).await?);
+        let mut known = Known {
+            compaction: compactions.last().copied().unwrap_or(0),
+            rebuilt: true,
+            unmerged: deltas,
+            ..Known::default()
+        };
+        join(
+            &mut known.entries,
+            entries
+                .into_iter()
+                .filter_map(|(stack, entry)| Some((stack, entry?))),
+        );
+        // Work that was announced and has not reached its stack yet is in the deltas alone.
+        for delta in self.deltas(&known.unmerged).await? {
+            match delta {
+                Some(Ok(delta)) => join(&mut known.entries, delta.entries),
+                Some(Err(error)) => tracing::warn!(%error, "a damaged delta is passed over"),
+                None => {}
+            }
+        }
+        Ok(known)
+    }
+
+    /// Says that a stack is being worked on under a lease.
+    pub(super) async fn announce(&self, stack: &StackId, epoch: u64, serial: u64) -> Result<(), StateError> {
+        {
+            let mut finished = self.finished.lock().expect("no panic while the lock is held");
+            if finished.announced.get(stack) == Some(&epoch) {
+                return Ok(());
+            }
+            finished.deltas += 1;
+        }
+        let entry = Entry::opened(epoch, serial, None);
+        self.write_delta(0, BTreeMap::from([(stack.clone(), entry)]))
+            .await
+    }
+
+    async fn read_index(&self) -> Result<Option<Known>, StateError> {
+        let listed = self.store.list(&index()).await?;
+        let (compactions, deltas) = names(&listed);
+        let Some(newest) = compactions.last().copied() else {
+            return self.rebuild_index().await.map(Some);
+        };
+        let key = compaction_key(newest);
+        let Some(bytes) = self.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (_, compaction): (_, Compaction) = self.envelopes.read("index", &key, &bytes)?;
+        let mut known = Known {
+            entries: compaction.entries,
+            compaction: newest,
+            unmerged: deltas.difference(&compaction.merged).cloned().collect(),
+            merged: deltas.intersection(&compaction.merged).cloned().collect(),
+            ..Known::default()
+        };
+        for delta in self.deltas(&known.unmerged).await? {
+            match delta {
+                Some(delta) => join(&mut known.entries, delta?.entries),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(known))
+    }
+
+    /// Deltas by name: `None` for one that is not there any more, an error for one that can not be read.
+    async fn deltas(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> Result<Vec<Option<Result<Delta, StateError>>>, StateError> {
+        stream::iter(names)
+            .map(|name| async move {
+                let key = delta_key(name);
+                let bytes = self.store.get(&key).await?;
+                Ok(bytes.map(|bytes| self.envelopes.read("index", &key, &bytes).map(|(_, delta)| delta)))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await
+    }
+
+    async fn look_up_open(&self, known: &mut Known) -> Result<(), StateError> {
+        let open: Vec<_> = known
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.open)
+            .map(|(stack, _)| stack.clone())
+            .collect();
+        let looked_up: Vec<_> = stream::iter(&open)
+            .map(|stack| async move {
+                let rows = Rows::of(&self.store.list(&rows::stack(stack)).await?);
+                Ok::<_, StateError>((stack, self.entry_from_rows(stack, rows).await?))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await?;
+        for (stack, entry) in looked_up {
+            if let Some(entry) = entry.filter(|entry| !entry.open)
+                && known
+                    .entries
+                    .get(stack)
+                    .is_some_and(|there| there.rank() < entry.rank())
+            {
+                known.entries.insert(stack.clone(), entry.clone());
+                known.found.insert(stack.clone(), entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a stack's rows say; open if a journal is not in the state, or if the state can not be read.
+    async fn entry_from_rows(&self, stack: &StackId, rows: Rows) -> Result<Option<Entry>, StateError> {
+        let newest_lease = rows.lease().map_or(0, |(epoch, _)| epoch);
+        let serial = rows.serial();
+        let reading = match self.read_rows(stack, rows).await {
+            Ok(Some(reading)) => reading,
+            Ok(None)
+            | Err(StateError::Damaged { .. } | StateError::Foreign { .. } | StateError::Future { .. }) => {
+                return Ok(Some(Entry::opened(newest_lease, serial.unwrap_or(0), None)));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some((_, document)) = &reading.document else {
+            let journaled = !reading.entries.is_empty();
+            return Ok(journaled.then(|| Entry::opened(newest_lease, 0, None)));
+        };
+        let mut entry = Entry::of(document);
+        if !reading.entries.is_empty() {
+            entry = Entry::opened(newest_lease.max(entry.epoch), entry.serial, Some(&entry));
+        }
+        Ok(Some(entry))
+    }
+
+    async fn write_delta(
+        &self,
+        compaction: u64,
+        entries: BTreeMap<StackId, Entry>,
+    ) -> Result<(), StateError> {
+        let letter = self.letter("index", &Delta { entries })?;
+        let name = format!("{}-{}", rows::number(compaction), Uuid::new_v4().simple());
+        put(&*self.store, &delta_key(&name), &letter).await?;
+        Ok(())
+    }
+
+    /// Writes the next compaction, and deletes what the one before it had merged. Losing the race is no loss: the
+    /// deltas are still there.
+    async fn compact(&self, known: &Known) -> Result<(), StateError> {
+        let compaction = Compaction {
+            entries: known.entries.clone(),
+            merged: known.unmerged.union(&known.merged).cloned().collect(),
+        };
+        let letter = self.letter("index", &compaction)?;
+        let number = known.compaction + 1;
+        if let super::envelope::Put::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
+            return Ok(());
+        }
+        let deltas = known.merged.iter().map(|name| delta_key(name));
+        let old = (number > 3).then(|| compaction_key(number - 3));
+        let keys: Vec<_> = deltas.chain(old).collect();
+        for result in futures::future::join_all(keys.iter().map(|key| self.store.delete(key))).await {
+            if let Err(error) = result {
+                tracing::debug!(%error, "the index kept an old document");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The compactions' numbers and the deltas' names in a listing.
+fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
+    let (mut compactions, mut deltas) = (Vec::new(), BTreeSet::new());
+    for key in listed {
+        if let Some(number) = key.as_str().strip_prefix("index/compaction/") {
+            compactions.extend(number.parse::<u64>());
+        } else if let Some(name) = key.as_str().strip_prefix("index/delta/") {
+            deltas.insert(name.to_owned());
+        }
+    }
+    compactions.sort_unstable();
+    (compactions, deltas)
+}

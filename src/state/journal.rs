@@ -1,0 +1,165 @@
+//! The journal: what may have happened outside since the state was written.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    ResourceId,
+    plan::Action,
+    state::{JournalEntry, Recorded, StackState},
+};
+
+/// The body of `stacks/<identity>/journal/<epoch>/<entry>`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum JournalDocument {
+    /// Entries in the order they happened.
+    Entries(Vec<JournalEntry>),
+    /// The row ends here: the lease was taken over by this epoch. The old holder's next entry collides with it.
+    ClosedBy(u64),
+}
+
+/// Intents that have no result yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct OpenIntents(BTreeMap<ResourceId, (Recorded, Action)>);
+
+impl OpenIntents {
+    /// Follows one entry.
+    pub fn follow(&mut self, entry: &JournalEntry) {
+        match entry {
+            JournalEntry::Intent { recorded, action } => {
+                self.0.insert(recorded.id.clone(), (recorded.clone(), *action));
+            }
+            JournalEntry::Done { recorded } => {
+                self.0.remove(&recorded.id);
+            }
+            JournalEntry::Gone { id } | JournalEntry::Failed { id } => {
+                self.0.remove(id);
+            }
+            JournalEntry::Runtime { .. } => {}
+        }
+    }
+
+    /// The resources, sorted.
+    pub fn ids(&self) -> Vec<ResourceId> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// Puts those that the state lacks into it, so that nothing that may exist is forgotten; whether there are any at all.
+    pub fn keep_in(&self, state: &mut StackState) -> bool {
+        for (recorded, _) in self.0.values() {
+            keep(state, recorded);
+        }
+        !self.0.is_empty()
+    }
+}
+
+/// Merges entries into the state they follow, so that whatever may exist outside is in it:
+///
+/// - an intent to make something puts it in, marked by nothing but being there: the next plan looks at it;
+/// - an intent on what is recorded already keeps the record, because either may be what is outside;
+/// - a failure keeps what its intent put in: *failed* may still have made it;
+/// - results replace or remove.
+///
+/// Any entry at all takes the input digest away, so that the stack is taken up again.
+pub(super) fn merge(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
+    let mut open = OpenIntents::default();
+    for entry in entries {
+        open.follow(entry);
+        match entry {
+            JournalEntry::Intent { recorded, .. } => keep(state, recorded),
+            JournalEntry::Done { recorded } => state.put(recorded.clone()),
+            JournalEntry::Gone { id } => state.remove(id),
+            JournalEntry::Failed { .. } => {}
+            JournalEntry::Runtime { key, value } => {
+                state.runtime.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    if !entries.is_empty() {
+        state.input_digest = None;
+    }
+    open
+}
+
+fn keep(state: &mut StackState, recorded: &Recorded) {
+    if state.resource(&recorded.id).is_none() {
+        state.put(recorded.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{Digest, RepoPath, spec::RuntimeKind};
+    use serde_json::{Value, json};
+
+    fn recorded(id: &str, word: &str) -> Recorded {
+        Recorded {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            cluster: None,
+            attributes: json!({"word": word}).as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: serde_json::Map::new(),
+            private: Value::Null,
+        }
+    }
+
+    fn intent(id: &str, action: Action) -> JournalEntry {
+        JournalEntry::Intent {
+            recorded: recorded(id, "new"),
+            action,
+        }
+    }
+
+    #[test]
+    fn what_may_exist_is_in_the_prior() {
+        let mut state = StackState::empty("a/b".parse().unwrap(), RepoPath::root());
+        state.input_digest = Some(Digest::of_bytes(b"x"));
+        state.put(recorded("v1:A:kept", "old"));
+        state.put(recorded("v1:A:gone", "old"));
+        let open = merge(
+            &mut state,
+            &[
+                intent("v1:A:made", Action::Create),
+                intent("v1:A:kept", Action::Update),
+                intent("v1:A:gone", Action::Delete),
+                intent("v1:A:failed", Action::Create),
+                JournalEntry::Gone {
+                    id: "v1:A:gone".parse().unwrap(),
+                },
+                JournalEntry::Failed {
+                    id: "v1:A:failed".parse().unwrap(),
+                },
+            ],
+        );
+        let ids: Vec<_> = state.resources.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["v1:A:failed", "v1:A:kept", "v1:A:made"]);
+        let kept = state.resource(&"v1:A:kept".parse().unwrap()).unwrap();
+        assert_eq!(kept.attributes["word"], "old");
+        let open: Vec<_> = open.ids().iter().map(ToString::to_string).collect();
+        assert_eq!(open, ["v1:A:kept", "v1:A:made"]);
+        assert_eq!(state.input_digest, None);
+    }
+
+    #[test]
+    fn entries_survive_being_written() {
+        let document = JournalDocument::Entries(vec![
+            intent("v1:A:x", Action::Create),
+            JournalEntry::Runtime {
+                key: "tf".into(),
+                value: json!({"$age": "x"}),
+            },
+        ]);
+        let text = serde_json::to_string(&document).unwrap();
+        assert_eq!(serde_json::from_str::<JournalDocument>(&text).unwrap(), document);
+        let closed = serde_json::to_string(&JournalDocument::ClosedBy(3)).unwrap();
+        assert_eq!(
+            serde_json::from_str::<JournalDocument>(&closed).unwrap(),
+            JournalDocument::ClosedBy(3)
+        );
+    }
+}

@@ -1,0 +1,414 @@
+//! Holding the lease: renewing it, journaling, committing, giving it back.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::task::JoinHandle;
+
+use super::{
+    Entry, Reason, StateError, States, Versioned,
+    acquire::{Grant, LeaseDocument},
+    document::{JournalPlace, StateDocument, remember_reviews},
+    envelope::{Put, put},
+    journal::{JournalDocument, OpenIntents},
+    rows::{self, Rows},
+};
+use crate::model::state::{JournalEntry, StackState};
+
+/// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
+/// writes at most 4 + N/20 objects.
+const RESULTS_TOGETHER: usize = 20;
+/// Rows of epochs older than this many are cleaned up wholly, the ends of taken-over ones included.
+const EPOCHS_KEPT: u64 = 100;
+
+/// A held lease. Dropping it without [`Lease::commit`] or [`Lease::release`] leaves it to expire, as a kill does.
+pub struct Lease {
+    inner: Arc<Inner>,
+    renewals: JoinHandle<()>,
+    prior: Option<Versioned>,
+    rows: Rows,
+}
+
+struct Inner {
+    states: States,
+    grant: Grant,
+    standing: Mutex<Standing>,
+    journal: tokio::sync::Mutex<Journal>,
+}
+
+struct Standing {
+    /// When the last renewal that the store confirmed was asked for, by our clock.
+    confirmed: Duration,
+    /// The next place in the row of renewals.
+    next: u64,
+    /// Why it is lost.
+    lost: Option<String>,
+    /// Given back.
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Journal {
+    next: u64,
+    waiting: Vec<JournalEntry>,
+    open: OpenIntents,
+    intents: usize,
+    announced: bool,
+}
+
+impl Lease {
+    pub(super) fn hold(states: States, grant: Grant, prior: Option<Versioned>, rows: Rows) -> Self {
+        let inner = Arc::new(Inner {
+            states,
+            standing: Mutex::new(Standing {
+                confirmed: grant.asked,
+                next: 1,
+                lost: None,
+                ended: false,
+            }),
+            grant,
+            journal: tokio::sync::Mutex::default(),
+        });
+        let renewing = Arc::clone(&inner);
+        Self {
+            renewals: tokio::spawn(async move { renewing.keep_renewing().await }),
+            inner,
+            prior,
+            rows,
+        }
+    }
+
+    /// The state as it was when the lease was taken, a dead run's journal merged in.
+    pub fn prior(&self) -> Option<&Versioned> {
+        self.prior.as_ref()
+    }
+
+    /// The fencing token.
+    pub fn epoch(&self) -> u64 {
+        self.inner.grant.epoch
+    }
+
+    /// The id that `konverge state unlock` wants.
+    pub fn id(&self) -> &str {
+        &self.inner.grant.id
+    }
+
+    /// Asks whether the lease still holds, without a request: to be called before every write to the outside.
+    ///
+    /// # Errors
+    /// [`StateError::Lost`].
+    pub fn check(&self) -> Result<(), StateError> {
+        self.inner.check()
+    }
+
+    /// Writes down what is about to happen or has happened. When it returns, intents and runtime data are in the store;
+    /// results may wait for company, because an intent without its result is looked at anyway.
+    ///
+    /// # Errors
+    /// [`StateError::Lost`]; the store's. After an error nothing may be written outside.
+    pub async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
+        self.inner.journal(entries).await
+    }
+
+    /// Records the outcome as the state's next serial and gives the lease back, in one write.
+    ///
+    /// `reviews` are the pull requests whose reviews were used up. A resource whose intent has no result is kept in the
+    /// state, and the input digest left out, whatever the caller says.
+    ///
+    /// # Errors
+    /// [`StateError::Lost`]; the store's. The lease then stands until it expires.
+    pub async fn commit(&self, state: StackState, reviews: &[u64]) -> Result<u64, StateError> {
+        self.write(Reason::Apply, state, reviews, None).await
+    }
+
+    /// As [`Lease::commit`], for another reason than an apply.
+    ///
+    /// # Errors
+    /// As [`Lease::commit`].
+    pub async fn record(
+        &self,
+        reason: Reason,
+        state: StackState,
+        note: Option<String>,
+    ) -> Result<u64, StateError> {
+        self.write(reason, state, &[], note).await
+    }
+
+    async fn write(
+        &self,
+        reason: Reason,
+        mut state: StackState,
+        reviews: &[u64],
+        note: Option<String>,
+    ) -> Result<u64, StateError> {
+        let inner = &*self.inner;
+        self.renewals.abort();
+        let journal = inner.journal.lock().await;
+        if journal.open.keep_in(&mut state) {
+            state.input_digest = None;
+        }
+        inner.check()?;
+        if reason != Reason::Apply {
+            inner
+                .states
+                .announce(&inner.grant.stack, inner.grant.epoch, inner.grant.serial)
+                .await?;
+        }
+        let serial = inner.grant.serial + 1;
+        let mut applied_reviews = self
+            .prior
+            .as_ref()
+            .map(|prior| prior.applied_reviews.clone())
+            .unwrap_or_default();
+        remember_reviews(&mut applied_reviews, reviews.iter().copied());
+        let document = StateDocument {
+            serial,
+            reason,
+            epoch: inner.grant.epoch,
+            closes_lease: true,
+            journal: JournalPlace {
+                epoch: inner.grant.epoch,
+                entry: journal.next,
+            },
+            retired: matches!(reason, Reason::Forget | Reason::Move) && state.resources.is_empty(),
+            applied_reviews,
+            note,
+            state,
+        };
+        let letter = inner.states.letter("state", &document)?;
+        match put(
+            &*inner.states.store,
+            &rows::state(&inner.grant.stack, serial),
+            &letter,
+        )
+        .await?
+        {
+            Put::Ours => {}
+            Put::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
+        }
+        inner.standing().ended = true;
+        let entry = Entry::of(&document);
+        let mut finished = inner
+            .states
+            .finished
+            .lock()
+            .expect("no panic while the lock is held");
+        finished.entries.insert(inner.grant.stack.clone(), entry);
+        finished.resources += journal.intents;
+        drop(finished);
+        self.clean_up(serial, journal.next).await;
+        Ok(serial)
+    }
+
+    /// Gives the lease back without a new state; what was journaled stays for the next run.
+    ///
+    /// # Errors
+    /// The store's. The lease then stands until it expires.
+    pub async fn release(&self) -> Result<(), StateError> {
+        self.renewals.abort();
+        let inner = &*self.inner;
+        if inner.standing().ended {
+            return Ok(());
+        }
+        inner.check()?;
+        inner.flush(&mut *inner.journal.lock().await).await?;
+        let letter = inner.states.letter("lease", &LeaseDocument::Released)?;
+        let mut renewal = inner.standing().next;
+        // A renewal that was under way when they were stopped may have landed.
+        loop {
+            match put(
+                &*inner.states.store,
+                &rows::lease(&inner.grant.stack, inner.grant.epoch, renewal),
+                &letter,
+            )
+            .await?
+            {
+                Put::Ours => break,
+                Put::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
+                Put::Theirs(_) => return Err(inner.lose("another run took over")),
+            }
+        }
+        inner.standing().ended = true;
+        Ok(())
+    }
+
+    /// Deletes what no reader needs any more. Best effort: what stays is found again by the next run.
+    async fn clean_up(&self, serial: u64, journaled: u64) {
+        let inner = &*self.inner;
+        let stack = &inner.grant.stack;
+        let mut keys = Vec::new();
+        let keep_from = serial.saturating_sub(inner.states.retention) + 1;
+        keys.extend(
+            self.rows
+                .states
+                .iter()
+                .filter(|old| **old < keep_from)
+                .map(|old| rows::state(stack, *old)),
+        );
+        keys.extend((1..inner.standing().next).map(|renewal| rows::lease(stack, inner.grant.epoch, renewal)));
+        keys.extend((0..journaled).map(|entry| rows::journal(stack, inner.grant.epoch, entry)));
+        // Of earlier epochs the last place stays if it is the end that a takeover put there: it is what an old holder
+        // collides with. A row of one place was ended by its own state document.
+        let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
+        for (epoch, row) in self.rows.leases.range(..inner.grant.epoch) {
+            let last = row.last().copied().unwrap_or(0);
+            let doomed = row.iter().filter(|n| *epoch < ancient || last == 0 || **n < last);
+            keys.extend(doomed.map(|n| rows::lease(stack, *epoch, *n)));
+        }
+        for (epoch, row) in self.rows.journals.range(..inner.grant.epoch) {
+            let last = row.last().copied().unwrap_or(0);
+            keys.extend(
+                row.iter()
+                    .filter(|n| *epoch < ancient || **n < last)
+                    .map(|n| rows::journal(stack, *epoch, *n)),
+            );
+        }
+        let deletes = keys.iter().map(|key| inner.states.store.delete(key));
+        for result in futures::future::join_all(deletes).await {
+            if let Err(error) = result {
+                tracing::debug!(%error, "clean-up left a document behind");
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewals.abort();
+    }
+}
+
+impl Inner {
+    fn standing(&self) -> std::sync::MutexGuard<'_, Standing> {
+        self.standing.lock().expect("no panic while the lock is held")
+    }
+
+    fn lose(&self, why: &str) -> StateError {
+        let mut standing = self.standing();
+        let why = standing.lost.get_or_insert_with(|| why.to_owned()).clone();
+        StateError::Lost {
+            stack: self.grant.stack.clone(),
+            why,
+        }
+    }
+
+    fn check(&self) -> Result<(), StateError> {
+        let quiet = {
+            let standing = self.standing();
+            if let Some(why) = &standing.lost {
+                return Err(StateError::Lost {
+                    stack: self.grant.stack.clone(),
+                    why: why.clone(),
+                });
+            }
+            if standing.ended {
+                return Err(StateError::Lost {
+                    stack: self.grant.stack.clone(),
+                    why: "it was given back".to_owned(),
+                });
+            }
+            self.states.clock.monotonic().saturating_sub(standing.confirmed)
+        };
+        // A third of the term is left for a write that is under way when another may take over.
+        if quiet >= self.grant.term * 2 / 3 {
+            return Err(self.lose(&format!("it could not be renewed for {} s", quiet.as_secs())));
+        }
+        Ok(())
+    }
+
+    async fn keep_renewing(&self) {
+        let third = self.grant.term / 3;
+        let mut pause = third;
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.renew().await {
+                Ok(()) => pause = third,
+                Err(StateError::Lost { .. }) => return,
+                Err(error) => {
+                    tracing::warn!(stack = %self.grant.stack, %error, "the lease could not be renewed yet");
+                    pause = self.grant.term / 12;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<(), StateError> {
+        loop {
+            let asked = self.states.clock.monotonic();
+            let place = self.standing().next;
+            let letter = self.states.letter("lease", &self.grant.document)?;
+            let key = rows::lease(&self.grant.stack, self.grant.epoch, place);
+            match put(&*self.states.store, &key, &letter).await? {
+                Put::Ours => {
+                    let mut standing = self.standing();
+                    standing.confirmed = asked;
+                    standing.next = place + 1;
+                    return Ok(());
+                }
+                // An earlier try whose answer was lost: it renewed then, not now.
+                Put::Theirs(bytes) if self.is_our_renewal(place, &bytes) => self.standing().next = place + 1,
+                Put::Theirs(_) => return Err(self.lose("another run took over")),
+            }
+        }
+    }
+
+    fn is_our_renewal(&self, place: u64, bytes: &[u8]) -> bool {
+        let key = rows::lease(&self.grant.stack, self.grant.epoch, place);
+        let there = self.states.envelopes.read::<LeaseDocument>("lease", &key, bytes);
+        matches!(there, Ok((_, document)) if document == self.grant.document)
+    }
+
+    async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
+        self.check()?;
+        let mut journal = self.journal.lock().await;
+        let mut urgent = false;
+        for entry in entries {
+            urgent |= matches!(entry, JournalEntry::Intent { .. } | JournalEntry::Runtime { .. });
+            journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
+            journal.open.follow(&entry);
+            journal.waiting.push(entry);
+        }
+        if urgent || journal.waiting.len() >= RESULTS_TOGETHER {
+            self.flush(&mut journal).await?;
+        }
+        self.check()
+    }
+
+    async fn flush(&self, journal: &mut Journal) -> Result<(), StateError> {
+        if journal.waiting.is_empty() {
+            return Ok(());
+        }
+        let document = JournalDocument::Entries(journal.waiting.clone());
+        let letter = self.states.letter("journal", &document)?;
+        let Grant {
+            stack, epoch, serial, ..
+        } = &self.grant;
+        loop {
+            let key = rows::journal(stack, *epoch, journal.next);
+            let write = put(&*self.states.store, &key, &letter);
+            let landed = if journal.announced {
+                write.await?
+            } else {
+                // The index says that the stack is being worked on before anything of it is.
+                let (landed, ()) = futures::try_join!(write, self.states.announce(stack, *epoch, *serial))?;
+                journal.announced = true;
+                landed
+            };
+            match landed {
+                Put::Ours => break,
+                Put::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
+                    // Nobody else writes entries into our row: an earlier try whose answer was lost.
+                    (_, JournalDocument::Entries(_)) => journal.next += 1,
+                    (_, JournalDocument::ClosedBy(_)) => {
+                        return Err(self.lose("another run closed the journal"));
+                    }
+                },
+            }
+        }
+        journal.waiting.clear();
+        journal.next += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Review records beside the states: what a preview leaves, and what an apply may rest on.
+
+use serde::Serialize;
+
+use super::{
+    StateError, States, Versioned,
+    envelope::{Put, put},
+};
+use crate::{
+    model::{CommitId, review::ReviewRecord},
+    store::Key,
+};
+
+/// Where a review record stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ReviewKey {
+    /// The pull request.
+    pub pull_request: u64,
+    /// The head that was previewed.
+    pub head: CommitId,
+    /// The run's number, by which later runs are told from earlier ones.
+    pub run: u64,
+    /// The run's attempt.
+    pub attempt: u32,
+}
+
+impl ReviewKey {
+    fn place(&self) -> Key {
+        pull_request(self.pull_request)
+            .child(self.head.as_str())
+            .child(&format!("{}-{}", self.run, self.attempt))
+    }
+
+    fn parse(key: &Key) -> Option<Self> {
+        let mut parts = key.as_str().strip_prefix("reviews/")?.split('/');
+        let pull_request = parts.next()?.parse().ok()?;
+        let head = parts.next()?.parse().ok()?;
+        let (run, attempt) = parts.next()?.split_once('-')?;
+        Some(Self {
+            pull_request,
+            head,
+            run: run.parse().ok()?,
+            attempt: attempt.parse().ok()?,
+        })
+    }
+}
+
+fn pull_request(number: u64) -> Key {
+    Key::of(&["reviews", &number.to_string()])
+}
+
+/// The review records of a repository.
+pub struct Reviews<'a> {
+    pub(super) states: &'a States,
+}
+
+impl Reviews<'_> {
+    /// Saves a record. Whether it is new: the same run and attempt saved one before otherwise, and that one stays.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn save(&self, record: &ReviewRecord, run: u64, attempt: u32) -> Result<bool, StateError> {
+        let key = ReviewKey {
+            pull_request: record.pull_request,
+            head: record.head.clone(),
+            run,
+            attempt,
+        };
+        let letter = self.states.letter("review", record)?;
+        Ok(matches!(
+            put(&*self.states.store, &key.place(), &letter).await?,
+            Put::Ours
+        ))
+    }
+
+    /// Every record's place, by pull request, head, run and attempt.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(&self) -> Result<Vec<ReviewKey>, StateError> {
+        self.listed(&Key::of(&["reviews"])).await
+    }
+
+    /// The places of one pull request's records.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn of_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
+        self.listed(&pull_request(number)).await
+    }
+
+    /// The last record of a pull request for a head: that of the highest run and attempt.
+    ///
+    /// # Errors
+    /// The store's; a damaged or foreign record.
+    pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Option<ReviewRecord>, StateError> {
+        let keys = self.of_pull_request(number).await?;
+        match keys.into_iter().rfind(|key| key.head == *head) {
+            Some(key) => self.load(&key).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A record by its place.
+    ///
+    /// # Errors
+    /// The store's; a damaged or foreign record, or one that stands where it does not belong.
+    pub async fn load(&self, place: &ReviewKey) -> Result<Option<ReviewRecord>, StateError> {
+        let key = place.place();
+        let Some(bytes) = self.states.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (_, record): (_, ReviewRecord) = self.states.envelopes.read("review", &key, &bytes)?;
+        if record.pull_request != place.pull_request || record.head != place.head {
+            return Err(StateError::Damaged {
+                key: key.to_string(),
+                why: format!(
+                    "it is a review of pull request {} at {}",
+                    record.pull_request, record.head
+                ),
+            });
+        }
+        Ok(Some(record))
+    }
+
+    /// Deletes the records of a pull request: when it was closed unmerged, or applied to every stack in them.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn forget(&self, number: u64) -> Result<(), StateError> {
+        for key in self.states.store.list(&pull_request(number)).await? {
+            self.states.store.delete(&key).await?;
+        }
+        Ok(())
+    }
+
+    async fn listed(&self, folder: &Key) -> Result<Vec<ReviewKey>, StateError> {
+        let keys = self.states.store.list(folder).await?;
+        let mut places: Vec<_> = keys.iter().filter_map(ReviewKey::parse).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+}
+
+impl Versioned {
+    /// Of these merged pull requests those whose reviews were not used up on this stack yet.
+    pub fn unapplied<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
+        merged
+            .iter()
+            .copied()
+            .filter(|number| !self.applied_reviews.contains(number))
+    }
+}

@@ -1,0 +1,60 @@
+//! A store in memory: for trials, and for tests that inject faults around it.
+
+use std::{collections::BTreeMap, sync::Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Created, Key, Store, StoreError};
+
+/// Keeps everything in this process and forgets it at its end.
+#[derive(Debug, Default)]
+pub struct Memory {
+    objects: Mutex<BTreeMap<Key, Bytes>>,
+}
+
+impl Memory {
+    fn objects(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Bytes>> {
+        self.objects.lock().expect("no panic while the lock is held")
+    }
+
+    /// Replaces a document behind everybody's back, as an editor of the bucket would.
+    pub fn overwrite(&self, key: &Key, content: Bytes) {
+        self.objects().insert(key.clone(), content);
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn url(&self) -> &str {
+        "memory:"
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.objects().get(key).cloned())
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        let below = format!("{prefix}/");
+        Ok(self
+            .objects()
+            .keys()
+            .filter(|key| prefix.as_str().is_empty() || key.as_str().starts_with(&below))
+            .cloned()
+            .collect())
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let mut objects = self.objects();
+        if objects.contains_key(key) {
+            return Ok(Created::Exists);
+        }
+        objects.insert(key.clone(), content);
+        Ok(Created::Created)
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        self.objects().remove(key);
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The start-up probe: whether a store keeps the one promise that everything else rests on.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::{Created, Key, Store, StoreError};
+
+/// Creates one key twice, lists it, reads it back and deletes it. Five requests, once per run that writes.
+///
+/// # Errors
+/// [`StoreError::Unsafe`] if both creates won, or if the key does not show in a listing or reads back otherwise;
+/// whatever else the store refused.
+pub async fn probe(store: &dyn Store) -> Result<(), StoreError> {
+    let folder = Key::of(&["probe"]);
+    let key = folder.child(&Uuid::new_v4().simple().to_string());
+    let result = tries(store, &folder, &key).await;
+    let deleted = store.delete(&key).await;
+    result?;
+    deleted
+}
+
+async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreError> {
+    let not_safe = |why: &str| StoreError::Unsafe {
+        url: store.url().to_owned(),
+        why: why.to_owned(),
+    };
+    let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
+    // An answer that was lost and asked for again says `Exists` of our own write: the content decides.
+    store.create(key, first.clone()).await?;
+    if store.create(key, second).await? == Created::Created {
+        return Err(not_safe("it let two writers create the same key"));
+    }
+    match store.get(key).await? {
+        Some(content) if content == first => {}
+        Some(_) => return Err(not_safe("a refused create changed the content")),
+        None => return Err(not_safe("a key that was created can not be read")),
+    }
+    if !store.list(folder).await?.contains(key) {
+        return Err(not_safe("its listing does not show a key that was created"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{super::Memory, *};
+    use async_trait::async_trait;
+
+    /// Ignores the condition, as some S3 look-alikes do.
+    struct Careless(Memory);
+
+    #[async_trait]
+    impl Store for Careless {
+        fn url(&self) -> &str {
+            "careless:"
+        }
+        async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+            self.0.get(key).await
+        }
+        async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+            self.0.list(prefix).await
+        }
+        async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+            self.0.overwrite(key, content);
+            Ok(Created::Created)
+        }
+        async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+            self.0.delete(key).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_careless_store_is_refused_and_a_good_one_left_clean() {
+        let refusal = probe(&Careless(Memory::default())).await.unwrap_err();
+        assert!(matches!(refusal, StoreError::Unsafe { .. }), "{refusal}");
+        let good = Memory::default();
+        probe(&good).await.unwrap();
+        assert!(good.list(&Key::of(&[])).await.unwrap().is_empty());
+    }
+}
