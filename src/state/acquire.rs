@@ -280,12 +280,13 @@ impl States {
             return Err(held());
         }
         let look_again = (term / 12).clamp(Duration::from_millis(100), Duration::from_secs(5));
-        tokio::time::sleep(
-            look_again
-                .min(options.wait - waited)
-                .max(Duration::from_millis(1)),
-        )
-        .await;
+        self.clock
+            .sleep(
+                look_again
+                    .min(options.wait - waited)
+                    .max(Duration::from_millis(1)),
+            )
+            .await;
         Ok(false)
     }
 

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Two clocks; tests give a run clocks of its own.
+/// Two clocks and a way to wait; tests give a run clocks of its own.
+#[async_trait]
 pub trait Clock: Send + Sync {
     /// Time since some moment, never going back.
     fn monotonic(&self) -> Duration;
 
     /// The time of day, which may be wrong by hours: written down, never compared.
     fn wall(&self) -> Timestamp;
+
+    /// Waits, by the monotonic clock.
+    async fn sleep(&self, time: Duration);
 }
 
 /// This machine's clocks.
@@ -24,6 +29,7 @@ impl Default for SystemClock {
     }
 }
 
+#[async_trait]
 impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         self.0.elapsed()
@@ -31,5 +37,9 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 }

@@ -94,7 +94,7 @@ impl From<StateError> for Failure {
                 .hint("give this repository a store or prefix of its own: `state.url` in konverge.yaml")
                 .hint("if it is the same repository under a new URL, set `state.id` in konverge.yaml to the id above"),
             StateError::Sealed { .. } => Failure::new(ErrorKind::State, text)
-                .hint("set KONVERGE_STATE_KEY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
+                .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::Held { stack, holder } => Failure::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was touched")
                 .hint(format!(

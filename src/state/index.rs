@@ -146,12 +146,22 @@ fn delta_key(name: &str) -> Key {
 
 fn join(entries: &mut BTreeMap<StackId, Entry>, more: impl IntoIterator<Item = (StackId, Entry)>) {
     for (stack, entry) in more {
-        match entries.get(&stack) {
-            Some(there) if there.rank() >= entry.rank() => {}
-            _ => {
-                entries.insert(stack, entry);
-            }
+        let Some(there) = entries.remove(&stack) else {
+            entries.insert(stack, entry);
+            continue;
+        };
+        let (older, mut newer) = if there.rank() >= entry.rank() {
+            (entry, there)
+        } else {
+            (there, entry)
+        };
+        // An opening knows nothing of the stack but that it is being worked on.
+        if newer.open && newer.resources == 0 {
+            newer.resources = older.resources;
+            newer.folder = older.folder;
+            newer.commit = older.commit;
         }
+        entries.insert(stack, newer);
     }
 }
 

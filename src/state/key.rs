@@ -16,50 +16,70 @@ use crate::{secrets::HashKey, store::Key};
 /// Work factor of a passphrase (2^n): about a tenth of a second, paid once per sealed document.
 const SCRYPT_LOG_N: u8 = 15;
 
-/// Seals and opens with one age identity or passphrase.
+/// The environment variable with what opens sealed documents.
+pub const IDENTITY_VARIABLE: &str = "KONVERGE_AGE_IDENTITY";
+
+/// Seals to age recipients, and opens with an age identity or a passphrase.
 #[derive(Clone)]
-pub struct Sealer(Arc<Secret>);
+pub struct Sealer(Arc<Inner>);
+
+struct Inner {
+    recipients: Vec<age::x25519::Recipient>,
+    secret: Option<Secret>,
+}
 
 enum Secret {
-    Identity(age::x25519::Identity),
+    Identity(Box<age::x25519::Identity>),
     Passphrase(SecretString),
 }
 
 impl Sealer {
-    /// From the text of `KONVERGE_STATE_KEY`: an age identity (`AGE-SECRET-KEY-1…`), else a passphrase.
+    /// From `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age identity
+    /// (`AGE-SECRET-KEY-1…`), else a passphrase. Without recipients what is sealed is sealed to the identity or
+    /// passphrase itself; without an identity nothing can be opened. `None` if there is neither.
     ///
     /// # Errors
-    /// A damaged identity, or a passphrase of fewer than 12 characters.
-    pub fn from_text(text: &str) -> Result<Self, StateError> {
-        let text = text.trim();
-        if text.to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") {
-            let identity = text
-                .parse()
-                .map_err(|why: &str| failed("KONVERGE_STATE_KEY", why))?;
-            return Ok(Self(Arc::new(Secret::Identity(identity))));
+    /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
+    pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
+        let recipients = recipients
+            .iter()
+            .map(|text| text.trim().parse())
+            .collect::<Result<Vec<_>, &str>>()
+            .map_err(|why| failed("state.encrypt_to", why))?;
+        let secret = match identity.map(str::trim).filter(|text| !text.is_empty()) {
+            None => None,
+            Some(text) if text.to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") => {
+                let identity = text.parse().map_err(|why: &str| failed(IDENTITY_VARIABLE, why))?;
+                Some(Secret::Identity(Box::new(identity)))
+            }
+            Some(text) if text.chars().count() < 12 => {
+                return Err(failed(
+                    IDENTITY_VARIABLE,
+                    "it is no age identity (AGE-SECRET-KEY-1…), and a passphrase needs at least 12 characters",
+                ));
+            }
+            Some(text) => Some(Secret::Passphrase(SecretString::from(text.to_owned()))),
+        };
+        if recipients.is_empty() && secret.is_none() {
+            return Ok(None);
         }
-        if text.chars().count() < 12 {
-            return Err(failed(
-                "KONVERGE_STATE_KEY",
-                "a passphrase needs at least 12 characters",
-            ));
-        }
-        Ok(Self(Arc::new(Secret::Passphrase(SecretString::from(
-            text.to_owned(),
-        )))))
+        Ok(Some(Self(Arc::new(Inner { recipients, secret }))))
     }
 
     /// A new random identity.
     pub fn generate() -> Self {
-        Self(Arc::new(Secret::Identity(age::x25519::Identity::generate())))
+        Self(Arc::new(Inner {
+            recipients: Vec::new(),
+            secret: Some(Secret::Identity(Box::new(age::x25519::Identity::generate()))),
+        }))
     }
 
-    /// The text that [`Sealer::from_text`] reads.
-    pub fn to_text(&self) -> String {
-        match &*self.0 {
+    /// The identity's or passphrase's text, if there is one.
+    pub fn identity(&self) -> Option<String> {
+        self.0.secret.as_ref().map(|secret| match secret {
             Secret::Identity(identity) => identity.to_string().expose_secret().to_owned(),
             Secret::Passphrase(passphrase) => passphrase.expose_secret().to_owned(),
-        }
+        })
     }
 
     /// Seals bytes.
@@ -67,45 +87,46 @@ impl Sealer {
     /// # Errors
     /// [`StateError::Sealed`] if the cipher fails, which it does not with a sound key.
     pub fn seal(&self, plain: &[u8]) -> Result<Vec<u8>, StateError> {
-        let seal = |recipient: &dyn age::Recipient| -> Result<Vec<u8>, String> {
-            let encryptor = age::Encryptor::with_recipients(std::iter::once(recipient))
-                .map_err(|error| error.to_string())?;
-            let mut cipher = Vec::new();
-            let mut writer = encryptor
-                .wrap_output(&mut cipher)
-                .map_err(|error| error.to_string())?;
-            writer.write_all(plain).map_err(|error| error.to_string())?;
-            writer.finish().map_err(|error| error.to_string())?;
-            Ok(cipher)
-        };
-        let cipher = match &*self.0 {
-            Secret::Identity(identity) => seal(&identity.to_public()),
-            Secret::Passphrase(passphrase) => {
+        let mut recipients: Vec<Box<dyn age::Recipient>> = Vec::new();
+        for recipient in &self.0.recipients {
+            recipients.push(Box::new(recipient.clone()));
+        }
+        match &self.0.secret {
+            _ if !recipients.is_empty() => {}
+            Some(Secret::Identity(identity)) => recipients.push(Box::new(identity.to_public())),
+            Some(Secret::Passphrase(passphrase)) => {
                 let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
                 recipient.set_work_factor(SCRYPT_LOG_N);
-                seal(&recipient)
+                recipients.push(Box::new(recipient));
             }
+            None => {}
+        }
+        let seal = || -> std::io::Result<Vec<u8>> {
+            let encryptor = age::Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
+                .map_err(std::io::Error::other)?;
+            let mut cipher = Vec::new();
+            let mut writer = encryptor.wrap_output(&mut cipher)?;
+            writer.write_all(plain)?;
+            writer.finish()?;
+            Ok(cipher)
         };
-        cipher.map_err(|why| failed("encrypting", &why))
+        seal().map_err(|error| failed("encrypting", &error.to_string()))
     }
 
     /// Opens what [`Sealer::seal`] made.
     ///
     /// # Errors
-    /// [`StateError::Sealed`]: another key, or damaged.
+    /// [`StateError::Sealed`]: no key, another key, or damaged.
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
         let wrong = |error: &dyn std::fmt::Display| failed("decrypting", &error.to_string());
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
-        let passphrase;
-        let identity: &dyn age::Identity = match &*self.0 {
-            Secret::Identity(identity) => identity,
-            Secret::Passphrase(text) => {
-                passphrase = age::scrypt::Identity::new(text.clone());
-                &passphrase
-            }
+        let identity: Box<dyn age::Identity> = match &self.0.secret {
+            Some(Secret::Identity(identity)) => identity.clone(),
+            Some(Secret::Passphrase(text)) => Box::new(age::scrypt::Identity::new(text.clone())),
+            None => return Err(failed("decrypting", "there is no identity in this run")),
         };
         let mut reader = decryptor
-            .decrypt(std::iter::once(identity))
+            .decrypt(std::iter::once(&*identity))
             .map_err(|error| wrong(&error))?;
         let mut plain = Vec::new();
         reader.read_to_end(&mut plain).map_err(|error| wrong(&error))?;
@@ -213,14 +234,32 @@ mod tests {
         let value = json!({"password": "hunter222"});
         let sealed = ours.seal_value(&value).unwrap();
         assert!(!sealed.to_string().contains("hunter222"));
-        let again = Sealer::from_text(&ours.to_text()).unwrap();
+        let again = Sealer::new(&[], ours.identity().as_deref()).unwrap().unwrap();
         assert_eq!(again.open_value(&sealed).unwrap(), value);
         assert!(Sealer::generate().open_value(&sealed).is_err());
     }
 
     #[test]
-    fn short_passphrases_are_refused() {
-        assert!(Sealer::from_text("short").is_err());
-        assert!(Sealer::from_text("AGE-SECRET-KEY-1XYZ").is_err());
+    fn a_run_that_knows_recipients_alone_seals_and_does_not_open() {
+        let reader = age::x25519::Identity::generate();
+        let writer = Sealer::new(&[reader.to_public().to_string()], None)
+            .unwrap()
+            .unwrap();
+        let sealed = writer.seal_value(&json!(1)).unwrap();
+        assert!(writer.open_value(&sealed).is_err());
+        let reader = Sealer::new(&[], Some(reader.to_string().expose_secret()))
+            .unwrap()
+            .unwrap();
+        assert_eq!(reader.open_value(&sealed).unwrap(), json!(1));
+    }
+
+    #[test]
+    fn a_passphrase_works_and_a_short_one_is_refused() {
+        let sealer = Sealer::new(&[], Some("correct horse battery")).unwrap().unwrap();
+        assert_eq!(sealer.open(&sealer.seal(b"x").unwrap()).unwrap(), b"x");
+        assert!(Sealer::new(&[], Some("short")).is_err());
+        assert!(Sealer::new(&[], Some("AGE-SECRET-KEY-1XYZ")).is_err());
+        assert!(Sealer::new(&["age1nonsense".to_owned()], None).is_err());
+        assert!(Sealer::new(&[], None).unwrap().is_none());
     }
 }

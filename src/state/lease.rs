@@ -19,7 +19,7 @@ use crate::model::state::{JournalEntry, StackState};
 
 /// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
 /// writes at most 4 + N/20 objects.
-const RESULTS_TOGETHER: usize = 20;
+const RESULTS_TOGETHER: usize = 40;
 /// Rows of epochs older than this many are cleaned up wholly, the ends of taken-over ones included.
 const EPOCHS_KEPT: u64 = 100;
 
@@ -322,7 +322,7 @@ impl Inner {
         let third = self.grant.term / 3;
         let mut pause = third;
         loop {
-            tokio::time::sleep(pause).await;
+            self.states.clock.sleep(pause).await;
             match self.renew().await {
                 Ok(()) => pause = third,
                 Err(StateError::Lost { .. }) => return,

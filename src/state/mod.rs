@@ -34,10 +34,10 @@ pub use clock::{Clock, SystemClock};
 pub use document::{Reason, Versioned};
 pub use error::StateError;
 pub use index::{Entry, Known};
-pub use key::Sealer;
+pub use key::{IDENTITY_VARIABLE, Sealer};
 pub use lease::Lease;
 pub use reviews::{ReviewKey, Reviews};
-pub use states::{HistoryLine, States};
+pub use states::{HistoryEntry, HistoryLine, States};
 
 /// Whose states these are: `state.id` of `konverge.yaml`, else the normalised URL of `origin`. A document of another
 /// repository is refused.

@@ -42,8 +42,31 @@ impl Default for StoreOptions {
     }
 }
 
+impl StoreOptions {
+    /// Sets an option by the name that it has in `state.options` and in a URL's query.
+    ///
+    /// # Errors
+    /// The names that are known, if it is none of them.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "endpoint" => self.endpoint = Some(value.to_owned()),
+            "region" => self.region = Some(value.to_owned()),
+            "path_style" => self.path_style = Some(value == "true"),
+            "allow_http" => self.allow_http = value == "true",
+            "ca_file" => self.ca_file = Some(value.to_owned()),
+            other => {
+                return Err(format!(
+                    "unknown option `{}`; known are endpoint, region, path_style, allow_http, ca_file",
+                    other.escape_debug()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Opens the store of a URL: a plain path or `file://`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX`. The query may set `endpoint`, `region`, `path_style`, `allow_http` and `ca`.
+/// `az://CONTAINER/PREFIX`. The query may set `endpoint`, `region`, `path_style`, `allow_http` and `ca_file`.
 ///
 /// Nothing is asked of the store yet; [`super::probe`] does.
 ///
@@ -88,6 +111,7 @@ pub(super) struct Place {
     /// Without query and credentials, for messages.
     pub shown: String,
     /// The URL itself, query removed.
+    #[allow(dead_code)] // wip
     pub url: Url,
     /// Bucket, container or host.
     pub host: String,
@@ -123,19 +147,7 @@ impl Place {
         }
         let mut options = options.clone();
         for (key, value) in url.query_pairs() {
-            match key.as_ref() {
-                "endpoint" => options.endpoint = Some(value.into_owned()),
-                "region" => options.region = Some(value.into_owned()),
-                "path_style" => options.path_style = Some(value == "true"),
-                "allow_http" => options.allow_http = value == "true",
-                "ca" => options.ca_file = Some(value.into_owned()),
-                other => {
-                    return Err(config(format!(
-                        "unknown query key `{}`; known are endpoint, region, path_style, allow_http, ca",
-                        other.escape_debug()
-                    )));
-                }
-            }
+            options.set(&key, &value).map_err(&config)?;
         }
         url.set_query(None);
         url.set_fragment(None);

@@ -9,3 +9,4 @@ mod kcl;
 mod parts;
 mod rooms;
 mod sandbox;
+mod state;

@@ -7,6 +7,7 @@
 
 pub mod cluster;
 pub mod compiler;
+pub mod counted;
 pub mod git;
 pub mod kcl;
 pub mod minio;
@@ -14,6 +15,7 @@ pub mod moto;
 pub mod process;
 pub mod service;
 pub mod terraform;
+pub mod timeline;
 
 use std::path::PathBuf;
 
