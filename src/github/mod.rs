@@ -1,1 +1,29 @@
-//! TODO-DOC
+//! GitHub: what the runner says, what the API is told and asked. Knows nothing of what stands in a plan.
+//!
+//! - [`Runner`] and [`Event`]: which run this is and what started it
+//! - [`Client`]: the comment, statuses, check runs, pull requests, issues, deployments
+//! - [`workflow`]: outputs, annotations, text that the runner must not obey
+
+mod checks;
+mod client;
+mod comments;
+mod deployments;
+mod error;
+mod event;
+mod issues;
+mod limits;
+mod pulls;
+mod runner;
+mod statuses;
+pub mod workflow;
+
+pub use checks::MOST as MOST_CHECKS;
+pub use client::{Client, User};
+pub use comments::{BUDGETS, Upsert};
+pub use deployments::DeploymentState;
+pub use error::GithubError;
+pub use event::{Event, PullRequestEvent, PushEvent, WorkflowRunEvent};
+pub use issues::{Issue, IssueChange};
+pub use pulls::{Approval, Permission, PullRequest};
+pub use runner::Runner;
+pub use statuses::{APPLY, PREVIEW, StatusState};

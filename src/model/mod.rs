@@ -4,6 +4,7 @@
 //! [`review`] → [`state`] → [`outcome`].
 
 pub mod affected;
+pub mod check;
 pub mod diff;
 pub mod digest;
 pub mod event;

@@ -1,0 +1,129 @@
+//! Check runs, within their limits: 65,535 bytes a text, 50 annotations a request.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, Need, PAGE},
+    error::GithubError,
+    pulls::encoded,
+};
+use crate::model::{
+    CommitId,
+    check::{Annotation, Check, Level},
+};
+
+const NEED: Need = Need("checks: write");
+
+/// Check runs made in one run at most; what is beyond is told in one more.
+pub const MOST: usize = 50;
+
+/// The documented 65,535 are counted in bytes.
+const TEXT: usize = 65_000;
+
+/// Annotations per request.
+const BATCH: usize = 50;
+
+/// Annotations of one check in all: beyond this nobody reads.
+const ANNOTATIONS: usize = 200;
+
+#[derive(Deserialize)]
+struct Made {
+    id: u64,
+    #[serde(default)]
+    html_url: Option<String>,
+    #[serde(default)]
+    external_id: Option<String>,
+}
+
+impl Client {
+    /// Makes a completed check run and answers its page. `external_id` tells this run's apart from others of the same
+    /// name, so that one whose answer was lost is found again.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn create_check(
+        &self,
+        head: &CommitId,
+        check: &Check,
+        external_id: &str,
+        details_url: Option<&str>,
+    ) -> Result<Option<String>, GithubError> {
+        let annotations: Vec<Value> = check
+            .annotations
+            .iter()
+            .take(ANNOTATIONS)
+            .filter_map(annotation)
+            .collect();
+        let mut batches = annotations.chunks(BATCH);
+        let mut body = json!({
+            "name": check.name,
+            "head_sha": head,
+            "status": "completed",
+            "conclusion": check.conclusion,
+            "external_id": external_id,
+            "output": output(check, batches.next().unwrap_or_default()),
+        });
+        if let Some(url) = details_url {
+            body["details_url"] = json!(url);
+        }
+        let name = encoded(&check.name);
+        let list = self.path(&format!(
+            "/commits/{head}/check-runs?check_name={name}&filter=all&per_page={PAGE}"
+        ));
+        let made: Made = self
+            .create(&self.path("/check-runs"), &body, NEED, || async {
+                let runs: Vec<Made> = self
+                    .list_in(&list, NEED, |mut page| page["check_runs"].take())
+                    .await?;
+                Ok(runs
+                    .into_iter()
+                    .find(|run| run.external_id.as_deref() == Some(external_id)))
+            })
+            .await?;
+        for batch in batches {
+            // Annotations are added, not replaced: a repeated request could show them twice. Fewer are better.
+            let path = self.path(&format!("/check-runs/{}", made.id));
+            let body = json!({"output": output(check, batch)});
+            self.at_most_once(Method::PATCH, &path, &body, NEED).await?;
+        }
+        Ok(made.html_url)
+    }
+}
+
+fn output(check: &Check, annotations: &[Value]) -> Value {
+    json!({
+        "title": cut(&check.title, 255),
+        "summary": cut(&check.summary, TEXT),
+        "text": cut(&check.text, TEXT),
+        "annotations": annotations,
+    })
+}
+
+/// GitHub takes annotations at lines only.
+fn annotation(note: &Annotation) -> Option<Value> {
+    let line = note.line.unwrap_or(1);
+    let mut value = json!({
+        "path": note.file,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": match note.level {
+            Level::Error => "failure",
+            Level::Warning => "warning",
+            Level::Notice => "notice",
+        },
+        "title": cut(&note.title, 255),
+        "message": cut(&note.message, 60_000),
+    });
+    if let Some(column) = note.column {
+        value["start_column"] = json!(column);
+        value["end_column"] = json!(column);
+    }
+    (!note.file.is_empty() && !note.message.is_empty()).then_some(value)
+}
+
+/// At most so many bytes, ending at a character.
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}

@@ -1,0 +1,422 @@
+//! The client: one request at a time through octocrab, our retry policy around it, every call with a deadline.
+//!
+//! octocrab is the transport only (addresses, token, proxy). Its retries repeat a POST at once on any 5xx, and its
+//! types break on values they do not know, so neither is used; answers are read into small structs of ours.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderMap, Method, StatusCode, header};
+use octocrab::Octocrab;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{error::GithubError, limits};
+use crate::{retry::Policy, secrets::Secrets};
+
+/// A call takes no longer than this, its retries not counted.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Items per page; the server gives no more.
+pub(super) const PAGE: usize = 100;
+
+/// Pages that are followed before something is taken to be wrong.
+const MOST_PAGES: usize = 100;
+
+/// A GitHub repository's API with a token. Cheap to clone; clones share the count of requests and the known answers.
+#[derive(Clone)]
+pub struct Client {
+    octocrab: Octocrab,
+    repository: String,
+    base_path: String,
+    secrets: Secrets,
+    patience: Policy,
+    deadline: Duration,
+    author: Option<String>,
+    installation_token: bool,
+    requests: Arc<AtomicUsize>,
+    known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
+}
+
+/// A good answer.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+/// What a call is for, which its errors say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need(pub &'static str);
+
+impl Client {
+    /// A client for `owner/name` at an API's base address (`https://api.github.com`, `https://HOST/api/v3`). The token
+    /// is learned by `secrets`, so that nothing prints it.
+    ///
+    /// # Errors
+    /// An address or a token that can not be used.
+    pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, GithubError> {
+        let unusable = |message: String| GithubError::Runner {
+            message,
+            hint: "GITHUB_API_URL is set by the runner; GITHUB_TOKEN by the step's `env:`".to_owned(),
+        };
+        secrets.learn(token);
+        let base: http::Uri = api_url
+            .trim_end_matches('/')
+            .parse()
+            .map_err(|_| unusable(format!("`{}` is no address of an API", api_url.escape_debug())))?;
+        if base.scheme().is_none() || base.authority().is_none() {
+            return Err(unusable(format!(
+                "`{}` is no address of an API",
+                api_url.escape_debug()
+            )));
+        }
+        if token.is_empty() || token.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            return Err(unusable("the token is empty or holds white space".to_owned()));
+        }
+        let transport = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .build()
+            .map_err(|error| unusable(format!("no HTTP client: {error}")))?;
+        let octocrab = Octocrab::builder()
+            .base_uri(base.clone())
+            .map_err(|error| unusable(error.to_string()))?
+            .personal_token(token.to_owned())
+            .build_with_reqwest(transport)
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self {
+            octocrab,
+            repository: repository.to_owned(),
+            base_path: base.path().trim_end_matches('/').to_owned(),
+            secrets,
+            patience: Policy {
+                total: Duration::from_secs(120),
+                ..Policy::default()
+            },
+            deadline: DEADLINE,
+            author: None,
+            installation_token: token.starts_with("ghs_"),
+            requests: Arc::default(),
+            known: Arc::default(),
+        })
+    }
+
+    /// With another patience, such as a short one for feedback that may be left out.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Policy) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// With another deadline per call.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// With the login under which the token writes, where it is known: an App's `name[bot]`.
+    #[must_use]
+    pub fn with_author(mut self, login: impl Into<String>) -> Self {
+        self.author = Some(login.into());
+        self
+    }
+
+    /// Requests made so far, retries included.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The login under which the token writes: what was configured; else `GET /user`; else, since GITHUB_TOKEN can not
+    /// ask that, `github-actions[bot]`.
+    ///
+    /// # Errors
+    /// Anything but a refusal to say.
+    pub async fn author(&self) -> Result<String, GithubError> {
+        const ACTIONS: &str = "github-actions[bot]";
+        if let Some(login) = &self.author {
+            return Ok(login.clone());
+        }
+        if self.installation_token {
+            return Ok(ACTIONS.to_owned());
+        }
+        match self.get::<User>("/user", Need("metadata: read")).await {
+            Ok(user) => Ok(user.login),
+            Err(
+                GithubError::Forbidden { .. } | GithubError::NotFound { .. } | GithubError::Refused { .. },
+            ) => Ok(ACTIONS.to_owned()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `/repos/owner/name` and what follows.
+    pub(super) fn path(&self, rest: &str) -> String {
+        format!("/repos/{}{rest}", self.repository)
+    }
+
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str, need: Need) -> Result<T, GithubError> {
+        let answer = self.repeatable(Method::GET, path, None, need).await?;
+        read(&format!("GET {path}"), &answer)
+    }
+
+    /// All items of all pages.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: Need,
+    ) -> Result<Vec<T>, GithubError> {
+        self.list_in(path, need, |value| value).await
+    }
+
+    /// All items of all pages, where each page is an object that holds them.
+    pub(super) async fn list_in<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: Need,
+        items: impl Fn(Value) -> Value,
+    ) -> Result<Vec<T>, GithubError> {
+        let mut all = Vec::new();
+        let mut next = Some(path.to_owned());
+        for _ in 0..MOST_PAGES {
+            let Some(path) = next.take() else { return Ok(all) };
+            let answer = self.repeatable(Method::GET, &path, None, need).await?;
+            let page = items(read(&format!("GET {path}"), &answer)?);
+            let page: Vec<T> = serde_json::from_value(page).map_err(|error| GithubError::Malformed {
+                operation: format!("GET {path}"),
+                cause: error.to_string(),
+            })?;
+            all.extend(page);
+            next = limits::next_page(&answer.headers, &self.base_path);
+        }
+        Err(GithubError::Malformed {
+            operation: format!("GET {path}"),
+            cause: format!("more than {MOST_PAGES} pages"),
+        })
+    }
+
+    /// A request that may be made twice: reading, setting.
+    pub(super) async fn repeatable(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: Need,
+    ) -> Result<Answer, GithubError> {
+        self.patience
+            .run(GithubError::verdict, || {
+                self.once(method.clone(), path, body, need)
+            })
+            .await
+    }
+
+    /// A PATCH, PUT or POST that sets something to a value, so that making it twice is the same.
+    pub(super) async fn set<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+        need: Need,
+    ) -> Result<T, GithubError> {
+        let body = to_json(body);
+        let operation = format!("{method} {path}");
+        let answer = self.repeatable(method, path, Some(&body), need).await?;
+        read(&operation, &answer)
+    }
+
+    /// A request that must not be made twice and whose effect can be done without: given up when it is not certain
+    /// whether it was carried out.
+    pub(super) async fn at_most_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        need: Need,
+    ) -> Result<(), GithubError> {
+        let tried = self
+            .patience
+            .run(GithubError::verdict_once, || {
+                self.once(method.clone(), path, Some(body), need)
+            })
+            .await;
+        match tried {
+            Err(error) if error.is_uncertain() => {
+                tracing::warn!(%error, "not repeated");
+                Ok(())
+            }
+            done => done.map(|_| ()),
+        }
+    }
+
+    /// A POST that makes something: when it is not certain whether it was carried out, `find` looks before the next try.
+    pub(super) async fn create<T, F, Fut>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        need: Need,
+        find: F,
+    ) -> Result<T, GithubError>
+    where
+        T: DeserializeOwned,
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<Option<T>, GithubError>>,
+    {
+        let body = to_json(body);
+        let operation = format!("POST {path}");
+        let mut wait = self.patience.first;
+        for left in (0..self.patience.attempts).rev() {
+            let tried = self
+                .patience
+                .run(GithubError::verdict_once, || {
+                    self.once(Method::POST, path, Some(&body), need)
+                })
+                .await
+                .and_then(|answer| read(&operation, &answer));
+            match tried {
+                Err(error) if error.is_uncertain() => {
+                    tracing::debug!(%error, "looking whether it was carried out");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(self.patience.longest);
+                    if let Some(found) = find().await? {
+                        return Ok(found);
+                    }
+                    if left == 0 {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// One try.
+    async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: Need,
+    ) -> Result<Answer, GithubError> {
+        let operation = format!("{method} {}", path.split('?').next().unwrap_or_default());
+        let unreachable = |cause: String| GithubError::Unreachable {
+            operation: operation.clone(),
+            cause: self.secrets.mask(&cause),
+        };
+        let known = (method == Method::GET)
+            .then(|| {
+                self.known
+                    .lock()
+                    .expect("no panic while locked")
+                    .get(path)
+                    .cloned()
+            })
+            .flatten();
+        let mut request = http::Request::builder().method(method.clone()).uri(path);
+        request = request.header(header::ACCEPT, "application/vnd.github+json");
+        if let Some((etag, _)) = &known {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
+        let request = self
+            .octocrab
+            .build_request(request, body)
+            .map_err(|error| unreachable(error.to_string()))?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let exchange = async {
+            let response = self
+                .octocrab
+                .execute(request)
+                .await
+                .map_err(|e| unreachable(causes(&e)))?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let body = self
+                .octocrab
+                .body_to_string(response)
+                .await
+                .map_err(|e| unreachable(causes(&e)))?;
+            Ok(Answer {
+                status,
+                headers,
+                body,
+            })
+        };
+        let answer = tokio::time::timeout(self.deadline, exchange)
+            .await
+            .map_err(|_| unreachable(format!("nothing within {} s", self.deadline.as_secs())))??;
+        if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
+            return Ok(known);
+        }
+        if let Some(error) =
+            limits::error_of(&operation, answer.status, &answer.headers, &answer.body, need.0)
+        {
+            return Err(self.masked(error));
+        }
+        if method == Method::GET
+            && let Some(etag) = answer.headers.get(header::ETAG).and_then(|e| e.to_str().ok())
+        {
+            let mut known = self.known.lock().expect("no panic while locked");
+            known.insert(path.to_owned(), (etag.to_owned(), answer.clone()));
+        }
+        Ok(answer)
+    }
+
+    fn masked(&self, error: GithubError) -> GithubError {
+        match error {
+            GithubError::Refused {
+                operation,
+                status,
+                message,
+            } => GithubError::Refused {
+                operation,
+                status,
+                message: self.secrets.mask(&message),
+            },
+            other => other,
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("repository", &self.repository)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Somebody on GitHub.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub struct User {
+    /// The login.
+    pub login: String,
+}
+
+fn causes(error: &octocrab::Error) -> String {
+    crate::error::chain(error)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn to_json(body: &impl Serialize) -> Value {
+    serde_json::to_value(body).expect("request bodies are plain structs")
+}
+
+fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, GithubError> {
+    let text = if answer.body.is_empty() {
+        "null"
+    } else {
+        &answer.body
+    };
+    serde_json::from_str(text).map_err(|error| GithubError::Malformed {
+        operation: operation.to_owned(),
+        cause: error.to_string(),
+    })
+}

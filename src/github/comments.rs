@@ -1,0 +1,163 @@
+//! The sticky comment: found over all pages by marker and author, edited in place, never overwritten by an older run.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    client::{Client, Need, PAGE, User},
+    error::GithubError,
+};
+use crate::model::marker::Marker;
+
+const NEED: Need = Need("pull-requests: write");
+
+/// The sizes to which a text is packed, one after the other, while GitHub finds it too long. Documented are 65,536
+/// characters; servers have been seen to take more, and may take less.
+pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
+
+/// What became of a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upsert {
+    /// It is new.
+    Created {
+        /// Its page.
+        url: String,
+    },
+    /// It was edited in place.
+    Updated {
+        /// Its page.
+        url: String,
+    },
+    /// It already said this.
+    Unchanged {
+        /// Its page.
+        url: String,
+    },
+    /// A newer run has written it: this one keeps quiet.
+    NewerRunWrote {
+        /// Its page.
+        url: String,
+    },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Comment {
+    id: u64,
+    #[serde(default)]
+    body: Option<String>,
+    user: Option<User>,
+    #[serde(default)]
+    html_url: String,
+}
+
+impl Comment {
+    fn marker(&self) -> Option<Marker> {
+        Marker::of(self.body.as_deref()?)
+    }
+}
+
+impl Client {
+    /// Writes the comment of `marker` on a pull request or issue. `body` must begin with the marker's line. Requests:
+    /// one per 100 comments, and one write.
+    ///
+    /// # Errors
+    /// [`GithubError::TooLong`] if the text has to be packed smaller, and what else GitHub refuses.
+    pub async fn upsert_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
+        let author = self.author().await?;
+        let ours = self.our_comments(pr, marker, &author).await?;
+        let Some(first) = ours.first() else {
+            let made: Comment = self
+                .create(
+                    &self.path(&format!("/issues/{pr}/comments")),
+                    &json!({"body": body}),
+                    NEED,
+                    || async { Ok(self.our_comments(pr, marker, &author).await?.into_iter().next()) },
+                )
+                .await?;
+            return Ok(Upsert::Created { url: made.html_url });
+        };
+        let url = first.html_url.clone();
+        if ours
+            .iter()
+            .filter_map(Comment::marker)
+            .any(|m| m.is_newer_than(marker))
+        {
+            return Ok(Upsert::NewerRunWrote { url });
+        }
+        // Two runs that started at once may each have made one; one stays.
+        for double in &ours[1..] {
+            self.delete_comment(double.id).await?;
+        }
+        if first.body.as_deref() == Some(body) {
+            return Ok(Upsert::Unchanged { url });
+        }
+        let path = self.path(&format!("/issues/comments/{}", first.id));
+        let edited: Comment = self
+            .set(Method::PATCH, &path, &json!({"body": body}), NEED)
+            .await?;
+        Ok(Upsert::Updated { url: edited.html_url })
+    }
+
+    /// The same for a text that can be packed: `render` is called with a budget in bytes, and again with a smaller one
+    /// while GitHub finds the text too long.
+    ///
+    /// # Errors
+    /// As [`Client::upsert_comment`].
+    pub async fn upsert_packed(
+        &self,
+        pr: u64,
+        marker: &Marker,
+        render: impl Fn(usize) -> String,
+    ) -> Result<Upsert, GithubError> {
+        let mut last = None;
+        for budget in BUDGETS {
+            match self.upsert_comment(pr, marker, &render(budget)).await {
+                Err(error @ GithubError::TooLong { .. }) => last = Some(error),
+                done => return done,
+            }
+        }
+        Err(last.expect("the loop ran"))
+    }
+
+    /// Takes our comment of `marker` away, if there is one.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn remove_comment(&self, pr: u64, marker: &Marker) -> Result<(), GithubError> {
+        let author = self.author().await?;
+        for comment in self.our_comments(pr, marker, &author).await? {
+            self.delete_comment(comment.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_comment(&self, id: u64) -> Result<(), GithubError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        match self.repeatable(Method::DELETE, &path, None, NEED).await {
+            // A first try whose answer was lost has done it.
+            Ok(_) | Err(GithubError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Anybody can write a marker into a comment of theirs: only ours, by author, counts.
+    async fn our_comments(
+        &self,
+        pr: u64,
+        marker: &Marker,
+        author: &str,
+    ) -> Result<Vec<Comment>, GithubError> {
+        let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
+        let mut ours: Vec<Comment> = self.list(&path, NEED).await?;
+        ours.retain(|comment| {
+            let by_us = comment
+                .user
+                .as_ref()
+                .is_some_and(|u| u.login.eq_ignore_ascii_case(author));
+            by_us && comment.marker().is_some_and(|m| m.same_place(marker))
+        });
+        ours.sort_by_key(|comment| comment.id);
+        Ok(ours)
+    }
+}

@@ -1,0 +1,89 @@
+//! Deployments: an apply as GitHub's own history of environments shows it.
+
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, Need, PAGE},
+    error::GithubError,
+    pulls::encoded,
+    statuses::shortened,
+};
+use crate::model::CommitId;
+
+const NEED: Need = Need("deployments: write");
+
+/// How a deployment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeploymentState {
+    /// Under way.
+    InProgress,
+    /// Done.
+    Success,
+    /// It went wrong.
+    Failure,
+    /// It was stopped from outside.
+    Error,
+}
+
+#[derive(Deserialize)]
+struct Made {
+    id: u64,
+    #[serde(default)]
+    payload: Value,
+}
+
+impl Client {
+    /// Makes a deployment and answers its id. `receipt` is kept as its payload (digest, run, outcome); it also finds the
+    /// deployment again if the answer was lost, so it must name the run.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn create_deployment(
+        &self,
+        sha: &CommitId,
+        environment: &str,
+        description: &str,
+        receipt: &Value,
+    ) -> Result<u64, GithubError> {
+        // By default GitHub would merge the base branch in and wait for every status.
+        let body = json!({
+            "ref": sha, "environment": environment, "description": shortened(description), "payload": receipt,
+            "auto_merge": false, "required_contexts": [], "task": "konverge:apply",
+        });
+        let list = self.path(&format!(
+            "/deployments?sha={sha}&environment={}&per_page={PAGE}",
+            encoded(environment)
+        ));
+        let made: Made = self
+            .create(&self.path("/deployments"), &body, NEED, || async {
+                let all: Vec<Made> = self.list(&list, NEED).await?;
+                Ok(all.into_iter().find(|made| made.payload == *receipt))
+            })
+            .await?;
+        Ok(made.id)
+    }
+
+    /// Says how a deployment stands.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn set_deployment_status(
+        &self,
+        deployment: u64,
+        state: DeploymentState,
+        description: &str,
+        log_url: Option<&str>,
+    ) -> Result<(), GithubError> {
+        let mut body = json!({"state": state, "description": shortened(description)});
+        if let Some(url) = log_url {
+            body["log_url"] = json!(url);
+        }
+        // The newest status counts: saying it twice is saying it once.
+        let path = self.path(&format!("/deployments/{deployment}/statuses"));
+        let _: Value = self.set(Method::POST, &path, &body, NEED).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! The event that started the run: which commits to compare, and whom to trust.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{error::GithubError, runner::Runner};
+use crate::model::CommitId;
+
+/// An event that Konverge handles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A pull request was opened, updated, or closed.
+    PullRequest(PullRequestEvent),
+    /// Commits arrived on a branch.
+    Push(PushEvent),
+    /// A merge queue wants to know whether a group may go in.
+    MergeGroup {
+        /// The group's parent, which may be another group.
+        base: CommitId,
+        /// The group's head.
+        head: CommitId,
+        /// The branch it would go to.
+        base_branch: String,
+        /// The pull request at the group's end, as its ref names it.
+        pull_request: Option<u64>,
+    },
+    /// The clock.
+    Schedule {
+        /// The cron line.
+        cron: String,
+    },
+    /// Somebody started the workflow by hand.
+    WorkflowDispatch {
+        /// The inputs given.
+        inputs: BTreeMap<String, String>,
+        /// The ref it was started on: any branch may be chosen.
+        ref_name: String,
+        /// The repository's default branch.
+        default_branch: String,
+    },
+    /// Another workflow ended: how a fork's preview is posted.
+    WorkflowRun(WorkflowRunEvent),
+    /// A call from outside.
+    RepositoryDispatch {
+        /// Its type.
+        action: String,
+        /// What came with it.
+        payload: Value,
+    },
+}
+
+/// A pull request as its event shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullRequestEvent {
+    /// `opened`, `synchronize`, `closed`, …
+    pub action: String,
+    /// Its number.
+    pub number: u64,
+    /// Who opened it.
+    pub author: String,
+    /// The base branch's tip when the event fired; the merge commit may be newer.
+    pub base: CommitId,
+    /// The branch it goes to.
+    pub base_branch: String,
+    /// The head: its identity.
+    pub head: CommitId,
+    /// The branch it comes from.
+    pub head_branch: String,
+    /// The trial merge of head into base (`GITHUB_SHA`), if the event has one: the content to preview.
+    pub merge_commit: Option<CommitId>,
+    /// Whether the head lies in another repository: no secrets, a read-only token.
+    pub from_fork: bool,
+    /// Started by Dependabot: as restricted as a fork.
+    pub dependabot: bool,
+    /// Whether it was merged (with `closed`).
+    pub merged: bool,
+}
+
+/// Commits that arrived on a branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushEvent {
+    /// The full ref.
+    pub ref_name: String,
+    /// The tip before; `None` for a new branch. After a forced push it may be unreachable.
+    pub before: Option<CommitId>,
+    /// The tip now; `None` if the branch was deleted.
+    pub after: Option<CommitId>,
+    /// Whether history was rewritten.
+    pub forced: bool,
+    /// The repository's default branch.
+    pub default_branch: String,
+}
+
+impl PushEvent {
+    /// Whether it went to the default branch.
+    pub fn is_default_branch(&self) -> bool {
+        self.ref_name.strip_prefix("refs/heads/") == Some(&self.default_branch)
+    }
+}
+
+/// Another workflow that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowRunEvent {
+    /// Its run.
+    pub run_id: u64,
+    /// The event that had started it.
+    pub event: String,
+    /// How it ended.
+    pub conclusion: String,
+    /// The commit it ran for.
+    pub head: CommitId,
+    /// The branch it ran for.
+    pub head_branch: String,
+    /// `owner/name` that holds that commit.
+    pub head_repository: String,
+    /// Whether that is another repository.
+    pub from_fork: bool,
+}
+
+const ZERO: &str = "0000000000000000000000000000000000000000";
+
+impl Event {
+    /// Reads an event. `pull_request_target` is refused: it hands a stranger's code the repository's secrets.
+    ///
+    /// # Errors
+    /// A payload without what its event must have; an event that is refused or unknown.
+    pub fn of(name: &str, payload: &Value, runner: &Runner) -> Result<Self, GithubError> {
+        let p = Payload(payload);
+        match name {
+            "pull_request" => pull_request(&p, runner).map(Self::PullRequest),
+            "push" => Ok(Self::Push(PushEvent {
+                ref_name: p.text("/ref")?,
+                before: p.commit_or_zero("/before")?,
+                after: p.commit_or_zero("/after")?,
+                forced: payload["forced"].as_bool().unwrap_or(false),
+                default_branch: p.text("/repository/default_branch")?,
+            })),
+            "merge_group" => {
+                let head_ref = p.text("/merge_group/head_ref")?;
+                Ok(Self::MergeGroup {
+                    base: p.commit("/merge_group/base_sha")?,
+                    head: p.commit("/merge_group/head_sha")?,
+                    base_branch: branch(&p.text("/merge_group/base_ref")?),
+                    pull_request: queued_pull_request(&head_ref),
+                })
+            }
+            "schedule" => Ok(Self::Schedule {
+                cron: payload["schedule"].as_str().unwrap_or_default().to_owned(),
+            }),
+            "workflow_dispatch" => Ok(Self::WorkflowDispatch {
+                inputs: inputs(payload),
+                ref_name: p.text("/ref")?,
+                default_branch: p.text("/repository/default_branch")?,
+            }),
+            "workflow_run" => Ok(Self::WorkflowRun(WorkflowRunEvent {
+                run_id: payload["workflow_run"]["id"].as_u64().unwrap_or(0),
+                event: p.text("/workflow_run/event")?,
+                conclusion: payload["workflow_run"]["conclusion"].as_str().unwrap_or_default().to_owned(),
+                head: p.commit("/workflow_run/head_sha")?,
+                head_branch: payload["workflow_run"]["head_branch"].as_str().unwrap_or_default().to_owned(),
+                head_repository: p.text("/workflow_run/head_repository/full_name").unwrap_or_default(),
+                from_fork: p.text("/workflow_run/head_repository/full_name").ok() != Some(runner.repository.clone()),
+            })),
+            "repository_dispatch" => Ok(Self::RepositoryDispatch {
+                action: p.text("/action")?,
+                payload: payload["client_payload"].clone(),
+            }),
+            "pull_request_target" => Err(GithubError::Runner {
+                message: "the event pull_request_target is refused: it would run a stranger's code with this repository's secrets and write access".to_owned(),
+                hint: "use `on: pull_request:`; a fork's pull request is previewed by a second workflow on `workflow_run`, see docs/security.md".to_owned(),
+            }),
+            other => Err(GithubError::Runner {
+                message: format!("the event `{}` is not one that Konverge handles", other.escape_debug()),
+                hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
+            }),
+        }
+    }
+
+    /// Whether the job may hold secrets and write access although what it looks at may be a stranger's.
+    pub fn is_privileged(&self) -> bool {
+        match self {
+            Self::PullRequest(pr) => !pr.from_fork && !pr.dependabot,
+            _ => true,
+        }
+    }
+
+    /// Refuses a checkout of a fork's code in a privileged job: whatever the job runs from its working tree would then
+    /// be the stranger's. Konverge itself reads a fork's commits from git and compiles them in the sandbox.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn refuse_fork_checkout(&self, checked_out: &CommitId) -> Result<(), GithubError> {
+        match self {
+            Self::WorkflowRun(run) if run.from_fork && run.head == *checked_out => Err(GithubError::Runner {
+                message: format!(
+                    "the working tree holds {}, a fork's commit, in a job with this repository's secrets",
+                    run.head.short()
+                ),
+                hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches the fork's commit by itself, as data".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, GithubError> {
+    let head = p.commit("/pull_request/head/sha")?;
+    let action = p.text("/action")?;
+    let home =
+        p.0.pointer("/pull_request/head/repo/full_name")
+            .and_then(Value::as_str);
+    let base_repository = p
+        .text("/pull_request/base/repo/full_name")
+        .unwrap_or_else(|_| runner.repository.clone());
+    // After closing, the runner's commit is the base branch's; before, it is the trial merge.
+    let trial = action != "closed" && runner.ref_name.starts_with("refs/pull/") && runner.sha != head;
+    Ok(PullRequestEvent {
+        number: p.number("/pull_request/number")?,
+        author: p.text("/pull_request/user/login").unwrap_or_default(),
+        base: p.commit("/pull_request/base/sha")?,
+        base_branch: p.text("/pull_request/base/ref")?,
+        head_branch: p.text("/pull_request/head/ref")?,
+        merge_commit: trial.then(|| runner.sha.clone()),
+        // A head whose repository is gone was in a fork.
+        from_fork: home != Some(&base_repository),
+        dependabot: runner.actor == "dependabot[bot]",
+        merged: p
+            .0
+            .pointer("/pull_request/merged")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
+        action,
+        head,
+    })
+}
+
+fn branch(name: &str) -> String {
+    name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()
+}
+
+/// `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The branch's own name may hold anything.
+fn queued_pull_request(head_ref: &str) -> Option<u64> {
+    let last = head_ref.rsplit('/').next()?;
+    let (number, sha) = last.strip_prefix("pr-")?.split_once('-')?;
+    (sha.len() == 40).then(|| number.parse().ok())?
+}
+
+fn inputs(payload: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    payload["inputs"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect()
+}
+
+struct Payload<'a>(&'a Value);
+
+impl Payload<'_> {
+    fn text(&self, path: &str) -> Result<String, GithubError> {
+        self.at(path, |value| value.as_str().map(str::to_owned))
+    }
+
+    fn number(&self, path: &str) -> Result<u64, GithubError> {
+        self.at(path, Value::as_u64)
+    }
+
+    fn commit(&self, path: &str) -> Result<CommitId, GithubError> {
+        self.at(path, |value| value.as_str()?.parse().ok())
+    }
+
+    fn commit_or_zero(&self, path: &str) -> Result<Option<CommitId>, GithubError> {
+        let text = self.text(path)?;
+        if text == ZERO {
+            Ok(None)
+        } else {
+            self.commit(path).map(Some)
+        }
+    }
+
+    fn at<T>(&self, path: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, GithubError> {
+        self.0
+            .pointer(path)
+            .and_then(read)
+            .ok_or_else(|| GithubError::Runner {
+                message: format!(
+                    "the event's payload has no usable `{}`",
+                    path.trim_start_matches('/').replace('/', ".")
+                ),
+                hint: "is GITHUB_EVENT_NAME the event that GITHUB_EVENT_PATH holds?".to_owned(),
+            })
+    }
+}

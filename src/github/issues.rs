@@ -1,0 +1,160 @@
+//! Issues that Konverge keeps: one per drifted stack, one per stack that was stopped. Found by label, author and
+//! marker in the list of issues, never by search, whose index lags.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, Need, PAGE, User},
+    error::GithubError,
+    pulls::encoded,
+};
+use crate::model::marker::Marker;
+
+const NEED: Need = Need("issues: write");
+
+/// An issue that we keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    /// Its number.
+    pub number: u64,
+    /// Its page.
+    pub url: String,
+    /// Whether it is open.
+    pub open: bool,
+    /// When it was opened, RFC 3339.
+    pub created_at: String,
+    /// Its marker: which stack, and the digest of what it says.
+    pub marker: Marker,
+}
+
+/// What became of an issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IssueChange {
+    /// It is new.
+    Opened,
+    /// It was closed and is open again.
+    Reopened,
+    /// It says something else now.
+    Updated,
+    /// It already said this.
+    Unchanged,
+    /// It is closed now.
+    Closed,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    number: u64,
+    #[serde(default)]
+    html_url: String,
+    state: String,
+    #[serde(default)]
+    created_at: String,
+    body: Option<String>,
+    user: Option<User>,
+    pull_request: Option<Value>,
+}
+
+impl Client {
+    /// All issues with this label that we opened and that carry a marker of ours. One request per 100 issues.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, GithubError> {
+        let author = self.author().await?;
+        // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are compared here.
+        let path = self.path(&format!(
+            "/issues?labels={}&state=all&per_page={PAGE}",
+            encoded(label)
+        ));
+        let raw: Vec<Raw> = self.list(&path, NEED).await?;
+        Ok(raw.into_iter().filter_map(|raw| kept(raw, &author)).collect())
+    }
+
+    /// Opens, reopens or updates the issue of `marker`; an open one with the same digest is left as it is. `known` is
+    /// the list of [`Client::kept_issues`].
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn keep_issue(
+        &self,
+        known: &[Issue],
+        label: &str,
+        marker: &Marker,
+        title: &str,
+        body: &str,
+    ) -> Result<IssueChange, GithubError> {
+        let Some(issue) = known.iter().find(|issue| issue.marker.same_place(marker)) else {
+            let author = self.author().await?;
+            let path = self.path("/issues");
+            let list = self.path(&format!(
+                "/issues?labels={}&state=all&per_page={PAGE}",
+                encoded(label)
+            ));
+            let _: Raw = self
+                .create(
+                    &path,
+                    &json!({"title": title, "body": body, "labels": [label]}),
+                    NEED,
+                    || async {
+                        let raw: Vec<Raw> = self.list(&list, NEED).await?;
+                        Ok(raw.into_iter().find(|raw| {
+                            let by_us = raw
+                                .user
+                                .as_ref()
+                                .is_some_and(|u| u.login.eq_ignore_ascii_case(&author));
+                            by_us
+                                && raw
+                                    .body
+                                    .as_deref()
+                                    .and_then(Marker::of)
+                                    .is_some_and(|m| m.same_place(marker))
+                        }))
+                    },
+                )
+                .await?;
+            return Ok(IssueChange::Opened);
+        };
+        if issue.open && issue.marker.digest == marker.digest {
+            return Ok(IssueChange::Unchanged);
+        }
+        let path = self.path(&format!("/issues/{}", issue.number));
+        let body = json!({"title": title, "body": body, "state": "open"});
+        let _: Value = self.set(Method::PATCH, &path, &body, NEED).await?;
+        Ok(if issue.open {
+            IssueChange::Updated
+        } else {
+            IssueChange::Reopened
+        })
+    }
+
+    /// Closes an issue that is open.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn close_issue(&self, issue: &Issue) -> Result<IssueChange, GithubError> {
+        if !issue.open {
+            return Ok(IssueChange::Unchanged);
+        }
+        let path = self.path(&format!("/issues/{}", issue.number));
+        let body = json!({"state": "closed", "state_reason": "completed"});
+        let _: Value = self.set(Method::PATCH, &path, &body, NEED).await?;
+        Ok(IssueChange::Closed)
+    }
+}
+
+fn kept(raw: Raw, author: &str) -> Option<Issue> {
+    // The list of issues holds pull requests too.
+    if raw.pull_request.is_some() || !raw.user?.login.eq_ignore_ascii_case(author) {
+        return None;
+    }
+    Some(Issue {
+        number: raw.number,
+        url: raw.html_url,
+        open: raw.state == "open",
+        created_at: raw.created_at,
+        marker: Marker::of(raw.body.as_deref()?)?,
+    })
+}

@@ -1,0 +1,265 @@
+//! Pull requests and who stands behind them: which were merged with which last head (that decides which review record
+//! counts), who approved, who may.
+
+use serde::Deserialize;
+
+use super::{
+    client::{Client, Need, PAGE, User},
+    error::GithubError,
+};
+use crate::model::CommitId;
+
+const READ: Need = Need("pull-requests: read");
+
+/// A pull request as far as Konverge asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullRequest {
+    /// Its number.
+    pub number: u64,
+    /// Who opened it.
+    pub author: String,
+    /// Its last head.
+    pub head: CommitId,
+    /// The branch it goes to.
+    pub base_branch: String,
+    /// The commit on that branch, once merged.
+    pub merge_commit: Option<CommitId>,
+    /// When it was merged, RFC 3339; `None` if it is not.
+    pub merged_at: Option<String>,
+    /// Whether it is open.
+    pub open: bool,
+    /// Whether its head lies in another repository.
+    pub from_fork: bool,
+}
+
+impl PullRequest {
+    /// Whether it was merged.
+    pub fn is_merged(&self) -> bool {
+        self.merged_at.is_some()
+    }
+}
+
+/// One person's latest review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// Who.
+    pub reviewer: String,
+    /// The head that was looked at.
+    pub commit: CommitId,
+}
+
+/// What somebody may do in the repository, by GitHub's permission API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permission {
+    /// Nothing.
+    None,
+    /// Look.
+    Read,
+    /// Push.
+    Write,
+    /// Everything.
+    Admin,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    number: u64,
+    user: Option<User>,
+    head: RawRef,
+    base: RawRef,
+    merge_commit_sha: Option<String>,
+    merged_at: Option<String>,
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct RawRef {
+    #[serde(rename = "ref")]
+    name: String,
+    sha: String,
+    repo: Option<RawRepo>,
+}
+
+#[derive(Deserialize)]
+struct RawRepo {
+    full_name: String,
+}
+
+impl Client {
+    /// A pull request.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn pull_request(&self, number: u64) -> Result<PullRequest, GithubError> {
+        let path = self.path(&format!("/pulls/{number}"));
+        let raw: Raw = self.get(&path, READ).await?;
+        pull_request(&path, raw)
+    }
+
+    /// The pull requests that brought a commit, merged or not. Empty for a commit that was pushed directly.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, GithubError> {
+        let path = self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}"));
+        let raw: Vec<Raw> = self.list(&path, READ).await?;
+        raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
+    }
+
+    /// The pull requests merged into a branch, the latest update first, at most the newest `pages` hundreds.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn merged_pull_requests(
+        &self,
+        branch: &str,
+        pages: usize,
+    ) -> Result<Vec<PullRequest>, GithubError> {
+        let mut merged = Vec::new();
+        for page in 1..=pages {
+            let path = self.path(&format!(
+                "/pulls?state=closed&base={}&sort=updated&direction=desc&per_page={PAGE}&page={page}",
+                encoded(branch)
+            ));
+            let raw: Vec<Raw> = self.get(&path, READ).await?;
+            let last = raw.len() < PAGE;
+            for raw in raw {
+                let pull = pull_request(&path, raw)?;
+                if pull.is_merged() {
+                    merged.push(pull);
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Who approves a pull request now: each reviewer's latest verdict, dismissed and withdrawn ones left out.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn approvals(&self, pr: u64) -> Result<Vec<Approval>, GithubError> {
+        #[derive(Deserialize)]
+        struct Review {
+            user: Option<User>,
+            state: String,
+            commit_id: Option<String>,
+        }
+        let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
+        let reviews: Vec<Review> = self.list(&path, READ).await?;
+        let mut approvals: Vec<Approval> = Vec::new();
+        for review in reviews {
+            let Some(user) = review.user else { continue };
+            // A comment does not take an approval back; the order is GitHub's, the oldest first.
+            if review.state == "COMMENTED" || review.state == "PENDING" {
+                continue;
+            }
+            approvals.retain(|a| a.reviewer != user.login);
+            let commit = review.commit_id.and_then(|sha| sha.parse().ok());
+            if let ("APPROVED", Some(commit)) = (review.state.as_str(), commit) {
+                approvals.push(Approval {
+                    reviewer: user.login,
+                    commit,
+                });
+            }
+        }
+        Ok(approvals)
+    }
+
+    /// What somebody may do here. Never guessed from `author_association`: private members look like strangers in it.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            permission: String,
+        }
+        let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
+        match self.get::<Answer>(&path, Need("metadata: read")).await {
+            // GitHub says `write` for maintain and `read` for triage.
+            Ok(answer) => Ok(match answer.permission.as_str() {
+                "admin" => Permission::Admin,
+                "write" | "maintain" => Permission::Write,
+                "read" | "triage" => Permission::Read,
+                _ => Permission::None,
+            }),
+            Err(GithubError::NotFound { .. }) => Ok(Permission::None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether somebody is an active member of a team `org/slug`. GITHUB_TOKEN can not ask this: it takes an App's
+    /// token with `members: read`.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, GithubError> {
+        #[derive(Deserialize)]
+        struct Membership {
+            state: String,
+        }
+        let path = format!(
+            "/orgs/{}/teams/{}/memberships/{}",
+            encoded(org),
+            encoded(team),
+            encoded(user)
+        );
+        match self.get::<Membership>(&path, Need("members: read")).await {
+            Ok(membership) => Ok(membership.state == "active"),
+            Err(GithubError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether GitHub protects a branch.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn is_protected(&self, branch: &str) -> Result<bool, GithubError> {
+        #[derive(Deserialize)]
+        struct Branch {
+            protected: bool,
+        }
+        let path = self.path(&format!("/branches/{}", encoded(branch)));
+        Ok(self.get::<Branch>(&path, Need("contents: read")).await?.protected)
+    }
+}
+
+fn pull_request(path: &str, raw: Raw) -> Result<PullRequest, GithubError> {
+    let head = raw
+        .head
+        .sha
+        .parse()
+        .map_err(|error: crate::model::InvalidId| GithubError::Malformed {
+            operation: format!("GET {path}"),
+            cause: error.to_string(),
+        })?;
+    let base = raw.base.repo.map(|r| r.full_name);
+    Ok(PullRequest {
+        number: raw.number,
+        author: raw.user.map_or_else(String::new, |u| u.login),
+        head,
+        base_branch: raw.base.name,
+        merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
+        merged_at: raw.merged_at,
+        open: raw.state == "open",
+        // A head whose repository is gone was in a fork.
+        from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
+    })
+}
+
+/// One component of a path or a value of a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

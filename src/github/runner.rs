@@ -1,0 +1,173 @@
+//! The runner's environment: which event, which repository, where outputs go.
+
+use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
+
+use serde_json::Value;
+
+use super::{error::GithubError, event::Event, workflow};
+use crate::model::CommitId;
+
+/// What GitHub's runner (or a compatible one) says in the environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runner {
+    /// `GITHUB_EVENT_NAME`.
+    pub event_name: String,
+    /// The file with the event's payload.
+    pub event_path: PathBuf,
+    /// `owner/name`.
+    pub repository: String,
+    /// The commit that the event is about; on a pull request the merge commit.
+    pub sha: CommitId,
+    /// The ref that the event is about, such as `refs/heads/main`.
+    pub ref_name: String,
+    /// Who started it.
+    pub actor: String,
+    /// `https://github.com`, or the GHES host.
+    pub server_url: String,
+    /// `https://api.github.com`, or the GHES host's `/api/v3`.
+    pub api_url: String,
+    /// The run's id.
+    pub run_id: u64,
+    /// Which try of it, from 1.
+    pub run_attempt: u32,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The file for outputs.
+    pub output: Option<PathBuf>,
+    /// The file for the job summary.
+    pub summary: Option<PathBuf>,
+    /// The folder of the checkout.
+    pub workspace: Option<PathBuf>,
+}
+
+impl Runner {
+    /// Whether the environment is a runner's.
+    pub fn is_here(env: &HashMap<String, String>) -> bool {
+        env.get("GITHUB_ACTIONS").is_some_and(|v| v == "true")
+    }
+
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// The first variable that is missing or can not be what it is.
+    pub fn from_env(env: &HashMap<String, String>) -> Result<Self, GithubError> {
+        let optional = |name: &str| env.get(name).filter(|value| !value.is_empty()).cloned();
+        let required = |name: &str| {
+            optional(name).ok_or_else(|| GithubError::Runner {
+                message: format!("{name} is not set: this is no job of GitHub Actions"),
+                hint: "run `konverge preview` or `konverge apply` outside of a job; in a `container:` job pass the GITHUB_ variables on".to_owned(),
+            })
+        };
+        let unusable = |name: &str, value: &str| GithubError::Runner {
+            message: format!("{name} is `{}`, which it can not be", value.escape_debug()),
+            hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
+        };
+        let repository = required("GITHUB_REPOSITORY")?;
+        if repository.split('/').filter(|part| is_name(part)).count() != 2
+            || repository.matches('/').count() != 1
+        {
+            return Err(unusable("GITHUB_REPOSITORY", &repository));
+        }
+        let sha = required("GITHUB_SHA")?;
+        let number = |name: &str, default: u64| match optional(name) {
+            None => Ok(default),
+            Some(value) => value.parse().map_err(|_| unusable(name, &value)),
+        };
+        Ok(Self {
+            event_name: required("GITHUB_EVENT_NAME")?,
+            event_path: required("GITHUB_EVENT_PATH")?.into(),
+            sha: sha.parse().map_err(|_| unusable("GITHUB_SHA", &sha))?,
+            repository,
+            ref_name: required("GITHUB_REF")?,
+            actor: optional("GITHUB_TRIGGERING_ACTOR")
+                .or_else(|| optional("GITHUB_ACTOR"))
+                .unwrap_or_default(),
+            server_url: optional("GITHUB_SERVER_URL").unwrap_or_else(|| "https://github.com".to_owned()),
+            api_url: optional("GITHUB_API_URL").unwrap_or_else(|| "https://api.github.com".to_owned()),
+            run_id: number("GITHUB_RUN_ID", 0)?,
+            run_attempt: u32::try_from(number("GITHUB_RUN_ATTEMPT", 1)?).unwrap_or(1),
+            workflow: optional("GITHUB_WORKFLOW").unwrap_or_default(),
+            output: optional("GITHUB_OUTPUT").map(PathBuf::from),
+            summary: optional("GITHUB_STEP_SUMMARY").map(PathBuf::from),
+            workspace: optional("GITHUB_WORKSPACE").map(PathBuf::from),
+        })
+    }
+
+    /// The run's page.
+    pub fn run_url(&self) -> String {
+        format!(
+            "{}/{}/actions/runs/{}",
+            self.server_url, self.repository, self.run_id
+        )
+    }
+
+    /// Reads the event's payload.
+    ///
+    /// # Errors
+    /// A payload that can not be read, an event that Konverge does not handle or refuses.
+    pub fn event(&self) -> Result<Event, GithubError> {
+        let unreadable = |why: String| GithubError::Runner {
+            message: format!(
+                "the event's payload {} can not be read: {why}",
+                self.event_path.display()
+            ),
+            hint: "in a `container:` job mount the folder that GITHUB_EVENT_PATH names".to_owned(),
+        };
+        let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.to_string()))?;
+        let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        Event::of(&self.event_name, &payload, self)
+    }
+
+    /// Sets outputs of the step. Without a file for them nothing happens.
+    ///
+    /// # Errors
+    /// The file can not be written.
+    pub fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), GithubError> {
+        let text: String = outputs
+            .iter()
+            .map(|(name, value)| workflow::output(name, value))
+            .collect();
+        append(self.output.as_ref(), "GITHUB_OUTPUT", &text)
+    }
+
+    /// Adds to the job summary, which has to be below 1 MiB in all: above it GitHub shows none of it, so what would go
+    /// beyond is left out and said so. The text must have been packed to the budget.
+    ///
+    /// # Errors
+    /// The file can not be written.
+    pub fn add_summary(&self, markdown: &str) -> Result<(), GithubError> {
+        const LIMIT: u64 = 1_048_576 - 1024;
+        let Some(path) = &self.summary else { return Ok(()) };
+        let there = fs::metadata(path).map_or(0, |meta| meta.len());
+        if there + markdown.len() as u64 > LIMIT {
+            let note = "\n**Not shown**: this step's summary has no room beside what stands above.\n";
+            if there + note.len() as u64 > LIMIT {
+                return Ok(());
+            }
+            return append(self.summary.as_ref(), "GITHUB_STEP_SUMMARY", note);
+        }
+        append(self.summary.as_ref(), "GITHUB_STEP_SUMMARY", markdown)
+    }
+}
+
+fn is_name(part: &str) -> bool {
+    !part.is_empty()
+        && part != "."
+        && part != ".."
+        && part
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+}
+
+fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), GithubError> {
+    let Some(path) = path else { return Ok(()) };
+    let written = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| GithubError::Runner {
+        message: format!("{} ({variable}) can not be written: {error}", path.display()),
+        hint: "in a `container:` job mount the folder that it lies in".to_owned(),
+    })
+}

@@ -1,0 +1,96 @@
+//! Commit statuses: `konverge/preview` is the one to require, `konverge/apply` never gates itself.
+
+use http::Method;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, Need},
+    error::GithubError,
+};
+use crate::model::CommitId;
+
+const NEED: Need = Need("statuses: write");
+
+/// GitHub refuses more characters (422).
+const DESCRIPTION: usize = 140;
+
+/// The status of a preview: the one to require.
+pub const PREVIEW: &str = "konverge/preview";
+
+/// The status of an apply.
+pub const APPLY: &str = "konverge/apply";
+
+/// How a status stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusState {
+    /// It is being made.
+    Pending,
+    /// Fine.
+    Success,
+    /// The answer is no.
+    Failure,
+    /// There is no answer.
+    Error,
+}
+
+impl Client {
+    /// Sets a status; the description is cut to what GitHub takes.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn set_status(
+        &self,
+        sha: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+        url: Option<&str>,
+    ) -> Result<(), GithubError> {
+        let mut body = json!({"state": state, "context": context, "description": shortened(description)});
+        if let Some(url) = url {
+            body["target_url"] = json!(url);
+        }
+        // The same status twice is one status: the newest of a context counts.
+        let _: Value = self
+            .set(Method::POST, &self.path(&format!("/statuses/{sha}")), &body, NEED)
+            .await?;
+        Ok(())
+    }
+}
+
+/// At most [`DESCRIPTION`] UTF-16 units in one line.
+pub(super) fn shortened(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if line.encode_utf16().count() <= DESCRIPTION {
+        return line;
+    }
+    let mut units = 0;
+    let mut short: String = line
+        .chars()
+        .take_while(|c| {
+            units += c.len_utf16();
+            units < DESCRIPTION
+        })
+        .collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_fit() {
+        assert_eq!(shortened("a\nb"), "a b");
+        for text in ["x".repeat(200), "𝄞".repeat(200), "x".repeat(140)] {
+            assert!(shortened(&text).encode_utf16().count() <= DESCRIPTION);
+        }
+        assert_eq!(shortened(&"x".repeat(140)), "x".repeat(140));
+    }
+}
