@@ -1,1 +1,29 @@
-//! TODO-DOC
+//! Which stacks a change touches, and why: from two revisions, without a checkout and without compiling.
+//!
+//! Every stack has an input digest: a Merkle hash over all that its compilation may read. A stack is affected if its
+//! digests differ. The way there: [`scan`] finds a file's imports, [`Index`] remembers them by content,
+//! [`Analysis`] resolves them to packages and files with KCL's own rules, and [`compare`](Analysis::compare) explains
+//! each difference by the shortest chain from the changed file to the stack.
+
+mod analysis;
+mod closure;
+mod compare;
+mod error;
+mod facts;
+mod graph;
+mod index;
+mod index_file;
+mod inputs;
+mod merkle;
+mod reasons;
+mod resolve;
+mod rules;
+mod scan;
+
+pub use analysis::Analysis;
+pub use closure::{Closure, ClosureFile};
+pub use error::AffectedError;
+pub use facts::{Facts, Reads};
+pub use index::Index;
+pub use rules::CoreRules;
+pub use scan::{Import, scan};

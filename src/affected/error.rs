@@ -1,0 +1,32 @@
+//! What can go wrong while inputs are followed.
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{RepoPath, source::SourceError, stack::SetupError},
+};
+
+/// The inputs of a stack, or of all, can not be known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AffectedError {
+    /// An object is missing or damaged.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The stack's own files can not be resolved.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The stack is not of this revision.
+    #[error("there is no stack in `{0}` in this revision")]
+    UnknownStack(RepoPath),
+}
+
+impl From<AffectedError> for Failure {
+    fn from(error: AffectedError) -> Self {
+        match error {
+            AffectedError::Source(error) => Failure::new(ErrorKind::Git, error.to_string())
+                .hint("`git fsck` shows what the repository lacks"),
+            AffectedError::Setup(error) => error.into(),
+            AffectedError::UnknownStack(_) => Failure::new(ErrorKind::Layout, error.to_string())
+                .hint("`konverge affected --base HEAD~1` lists stacks; `git add` makes a new one known"),
+        }
+    }
+}

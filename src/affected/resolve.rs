@@ -1,0 +1,106 @@
+//! From an import to what it loads, by KCL's rules (`parser/src/lib.rs get_pkg_kfile_list`, `config/src/vfs.rs
+//! fix_import_path`).
+
+use std::sync::Arc;
+
+use super::rules::CoreRules;
+use crate::{konfig::Tree, model::RepoPath};
+
+/// Where imports of a file are looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Context {
+    /// The package root that absolute imports start from.
+    pub(super) root: RepoPath,
+    /// External packages by name, the whole program's.
+    pub(super) packages: Arc<Vec<(String, RepoPath)>>,
+}
+
+/// What is loaded: real paths, links followed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// A file given as an entry, or imported as a module.
+    File(RepoPath),
+    /// An imported folder: its `.k` files without tests and without a leading `_`.
+    Package(RepoPath),
+    /// A folder given as an entry: a leading `_` counts.
+    EntryFolder(RepoPath),
+}
+
+/// What one import leads to.
+#[derive(Debug, Default)]
+pub(super) struct Resolution {
+    /// What is loaded, each with the context of its own imports (`None`: the importing file's).
+    pub(super) loads: Vec<(Option<Context>, Place)>,
+    /// The links on the way.
+    pub(super) links: Vec<RepoPath>,
+    /// Nothing was found: an addition may change that.
+    pub(super) missing: bool,
+}
+
+/// Resolves an import of a file that lies in `folder` (a real path).
+pub(super) fn resolve(
+    tree: &Tree,
+    rules: &CoreRules,
+    context: &Context,
+    folder: &RepoPath,
+    dots: u32,
+    path: &str,
+) -> Resolution {
+    let mut resolution = Resolution::default();
+    let relative = path.replace('.', "/");
+    if dots > 0 {
+        let start = (1..dots).try_fold(folder.clone(), |at, _| {
+            if at == context.root { None } else { at.parent() }
+        });
+        if let Some(start) = start.filter(|start| start.is_within(&context.root)) {
+            look(tree, &start, &relative, None, &mut resolution);
+        }
+    } else {
+        let first = path.split('.').next().unwrap_or_default();
+        if rules.is_system(path) || first == "kcl_plugin" {
+            return resolution;
+        }
+        look(tree, &context.root, &relative, None, &mut resolution);
+        if let Some((_, package)) = context.packages.iter().find(|(name, _)| name == first) {
+            let rest = relative
+                .strip_prefix(first)
+                .unwrap_or_default()
+                .trim_start_matches('/');
+            let inside = Context {
+                root: package.clone(),
+                packages: Arc::clone(&context.packages),
+            };
+            look(tree, package, rest, Some(inside), &mut resolution);
+        }
+    }
+    resolution.missing = resolution.loads.is_empty();
+    resolution
+}
+
+/// A folder beats a file of the same name, even one without any KCL.
+fn look(tree: &Tree, root: &RepoPath, relative: &str, context: Option<Context>, resolution: &mut Resolution) {
+    let Some(candidate) = root.join(relative) else {
+        return;
+    };
+    if tree.is_folder(&candidate) {
+        if let Some(real) = tree.resolve(&candidate) {
+            resolution.links.extend(real.links);
+            resolution.loads.push((context, Place::Package(real.path)));
+        }
+        return;
+    }
+    let Some(file) = root
+        .join(&format!("{relative}.k"))
+        .filter(|_| !relative.is_empty())
+    else {
+        return;
+    };
+    if let Some((real, _)) = tree.file(&file) {
+        resolution.links.extend(
+            tree.resolve(&file)
+                .map(|resolved| resolved.links)
+                .unwrap_or_default(),
+        );
+        resolution.loads.push((context, Place::File(real)));
+    }
+}

@@ -1,0 +1,82 @@
+//! Where versions of the KCL core differ in what a compilation reads.
+
+/// The rules of one version of the core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreRules {
+    version: String,
+    /// Since 0.13.0 a path whose first name is a system module is that module, whatever follows.
+    pub system_by_first_name: bool,
+    /// Since 0.13.2 a file reads no further than its own folder.
+    pub reads_own_folder_only: bool,
+}
+
+/// Modules that the core brings along (`sema/src/builtin/system_module.rs`): they shadow a folder of that name.
+const SYSTEM_MODULES: [&str; 15] = [
+    "collection",
+    "net",
+    "manifests",
+    "math",
+    "datetime",
+    "regex",
+    "yaml",
+    "json",
+    "crypto",
+    "base64",
+    "units",
+    "file",
+    "template",
+    "runtime",
+    "base32",
+];
+
+impl CoreRules {
+    /// The rules of a version such as `0.13.2`. What is not a version gets the most careful rules.
+    pub fn of(version: &str) -> Self {
+        let mut numbers = version
+            .trim_start_matches('v')
+            .split(['.', '-', '+'])
+            .map(str::parse::<u32>);
+        let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+        let number = (next(), next(), next());
+        Self {
+            version: version.to_owned(),
+            system_by_first_name: number >= (0, 13, 0),
+            reads_own_folder_only: number >= (0, 13, 2),
+        }
+    }
+
+    /// The version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether an absolute import names a system module, so that no file is loaded for it.
+    pub fn is_system(&self, path: &str) -> bool {
+        let name = if self.system_by_first_name {
+            path.split('.').next().unwrap_or_default()
+        } else {
+            path
+        };
+        SYSTEM_MODULES.contains(&name)
+    }
+}
+
+/// Whether a module lets a file read others at run time.
+pub(super) fn reads_files(first_name: &str) -> bool {
+    matches!(first_name, "file" | "crypto")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_differ() {
+        assert!(CoreRules::of("0.13.2").is_system("math.x"));
+        assert!(!CoreRules::of("v0.12.5").is_system("math.x"));
+        assert!(CoreRules::of("v0.12.5").is_system("math"));
+        assert!(CoreRules::of("0.13.2").reads_own_folder_only);
+        assert!(!CoreRules::of("0.13.0").reads_own_folder_only);
+        assert!(!CoreRules::of("nightly").reads_own_folder_only);
+    }
+}
