@@ -49,6 +49,8 @@ pub struct Global {
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, never overwriting
     Init(super::init::Args),
+    /// Compile stacks and print their Specs
+    Build(super::build::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
     /// Print completions for a shell

@@ -1,6 +1,7 @@
 //! The command line: one file a command, arguments and printing, never how anything is done.
 
 mod arguments;
+mod build;
 mod completions;
 mod config;
 mod context;

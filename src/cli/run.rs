@@ -79,6 +79,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
         Command::Init(args) => super::init::run(&args, context),
+        Command::Build(args) => super::build::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
@@ -89,8 +90,10 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
 impl Command {
     /// Whether stdout carries JSON, errors included.
     fn wants_json(&self) -> bool {
-        // Each command that prints JSON answers for itself.
-        false
+        match self {
+            Self::Build(args) => args.wants_json(),
+            _ => false,
+        }
     }
 }
 

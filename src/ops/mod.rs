@@ -2,6 +2,7 @@
 //!
 //! [`Run`] is what every use case is given; [`Workspace`] is a revision of the monorepo, opened.
 
+pub mod build;
 pub mod init;
 mod run;
 

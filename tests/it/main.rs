@@ -5,6 +5,7 @@
 
 mod support;
 
+mod build;
 mod kcl;
 mod parts;
 mod rooms;

@@ -1,0 +1,174 @@
+//! `konverge build`: prints what KCL makes of a stack.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::{
+    error::{ErrorKind, Failure},
+    git::Repository,
+    model::{
+        spec::{Resource, RuntimeKind, Spec},
+        stack::Stack,
+    },
+    ops::{At, Workspace, build::Compiler},
+    secrets::mask_object,
+    spec, yaml,
+};
+
+/// Arguments of `konverge build`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Stacks to compile: identities (`shop/prod`), folders, or folders above stacks
+    #[arg(value_name = "STACK", required_unless_present_any = ["all", "spec"])]
+    stacks: Vec<String>,
+    /// Compile every stack
+    #[arg(long, conflicts_with_all = ["stacks", "spec"])]
+    all: bool,
+    /// Read a revision instead of the working tree
+    #[arg(long, value_name = "REV", conflicts_with = "spec")]
+    rev: Option<String>,
+    /// Print a Spec from a file in normal form, without KCL and without a repository
+    #[arg(long, value_name = "FILE", conflicts_with = "stacks")]
+    spec: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
+    output: Output,
+    /// Print the values of Secrets in clear
+    #[arg(long)]
+    show_secrets: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// The Spec as YAML
+    Yaml,
+    /// The Spec as JSON
+    Json,
+    /// The Kubernetes objects alone, as `kubectl` reads them
+    Manifests,
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The first stack that can not be compiled, after those that can have been printed.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    if let Some(file) = &args.spec {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()).at(name.clone(), None, None))?;
+        print(args, context, &[(None, spec::read_text(&text, &name)?)]);
+        return Ok(0);
+    }
+    let run = context.run();
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &args.rev {
+        Some(name) => At::Commit(repository.resolve(name)?),
+        None => At::Worktree,
+    };
+    let workspace = Workspace::open(&repository, &at)?;
+    workspace.layout.require_module()?;
+    let stacks = if args.all {
+        workspace.layout.stacks.clone()
+    } else {
+        workspace.named(&run, repository.root(), &args.stacks)?
+    };
+    let compiler = Compiler::new(&run, &workspace.config);
+    let mut built = Vec::new();
+    let mut failures = Vec::new();
+    for (stack, result) in stacks.iter().zip(compiler.specs(&workspace, &stacks).await) {
+        match result {
+            Ok(spec) => built.push((Some(stack), spec)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    // In JSON mode stdout is one document: the Specs, or the error.
+    if failures.is_empty() || args.output != Output::Json {
+        print(args, context, &built);
+    }
+    let Some(last) = failures.pop() else {
+        return Ok(0);
+    };
+    for failure in &failures {
+        context.print_failure(failure);
+    }
+    Err(last)
+}
+
+fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
+    let shown = |resource: &Resource| {
+        let mut resource = resource.clone();
+        if !args.show_secrets && resource.runtime == RuntimeKind::Kubernetes {
+            resource.attributes = mask_object(&context.secrets, &resource.attributes);
+        }
+        resource
+    };
+    let resources = |spec: &Spec| -> Vec<Resource> { spec.resources.iter().map(shown).collect() };
+    match args.output {
+        Output::Json => {
+            let document = match built {
+                [(_, spec)] => json!({"version": 1, "resources": resources(spec)}),
+                many => {
+                    let stacks: Vec<Value> = many
+                        .iter()
+                        .filter_map(|(stack, spec)| {
+                            let stack = stack.as_ref()?;
+                            Some(json!({"stack": stack.folder, "id": stack.id, "resources": resources(spec)}))
+                        })
+                        .collect();
+                    json!({"version": 1, "stacks": stacks})
+                }
+            };
+            context.print(&format!("{document}\n"));
+        }
+        Output::Yaml => {
+            for (index, (stack, spec)) in built.iter().enumerate() {
+                head(context, built.len(), index, *stack);
+                context.print(&yaml::to_string(&json!({"resources": resources(spec)})));
+            }
+        }
+        Output::Manifests => {
+            let mut first = true;
+            for (stack, spec) in built {
+                let (objects, others): (Vec<_>, Vec<_>) = resources(spec)
+                    .into_iter()
+                    .partition(|resource| resource.runtime == RuntimeKind::Kubernetes);
+                for object in objects {
+                    if !std::mem::take(&mut first) {
+                        context.print("---\n");
+                    }
+                    context.print(&yaml::to_string(&object.attributes));
+                }
+                if !others.is_empty() {
+                    let of = stack.map(|stack| format!(" of {}", stack.id)).unwrap_or_default();
+                    context.note(&format!(
+                        "{} Terraform resources{of} are no manifests and were left out",
+                        others.len()
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Says which stack follows, where there are several.
+fn head(context: &Context, stacks: usize, index: usize, stack: Option<&Stack>) {
+    if stacks < 2 {
+        return;
+    }
+    if index > 0 {
+        context.print("---\n");
+    }
+    if let Some(stack) = stack {
+        context.print(&format!("# {} ({})\n", stack.id, stack.folder));
+    }
+}

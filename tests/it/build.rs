@@ -1,0 +1,184 @@
+//! `konverge build`: the Spec of every stack of the example, and what a person sees when something is wrong.
+
+use konverge::{model::spec::Spec, spec};
+use serde_json::Value;
+
+use crate::support::{git::Repository, kcl::interpreter, process::Konverge};
+
+fn build(repository: &Repository) -> Konverge {
+    Konverge::new(["build"]).dir(repository.path()).with_kcl()
+}
+
+fn spec_of(json: &Value) -> Spec {
+    spec::read(&[serde_json::json!({"resources": json["resources"]})]).unwrap()
+}
+
+fn core_alone(repository: &Repository, folder: &str) -> Spec {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/core_alone.py");
+    let output = std::process::Command::new(interpreter())
+        .args([script, repository.path().to_str().unwrap(), folder])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{folder}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let documents: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    spec::read(&documents).unwrap()
+}
+
+#[test]
+fn every_stack_of_the_example_is_its_golden_and_what_the_core_alone_gives() {
+    let repository = Repository::konfig_example();
+    let outcome = build(&repository)
+        .arg("--all")
+        .arg("--show-secrets")
+        .arg("--output=json")
+        .run()
+        .expect(0);
+    let all = outcome.json();
+    let stacks = all["stacks"].as_array().unwrap();
+    assert!(stacks.len() >= 14, "{} stacks", stacks.len());
+    for stack in stacks {
+        let folder = stack["stack"].as_str().unwrap();
+        let built = spec_of(stack);
+        let golden = repository.read(&format!("{folder}/ci-test/stdout.golden.yaml"));
+        let golden = spec::read_text(&golden, folder).unwrap();
+        let mut alone = core_alone(&repository, folder);
+        assert_eq!(alone.digest(), golden.digest(), "{folder} is not its golden file");
+        let project = folder.rsplit_once('/').unwrap().0;
+        let crds: Vec<_> = crate::support::compiler::folder(repository.path())
+            .into_iter()
+            .filter(|(path, _)| path.as_str().starts_with(&format!("{project}/crd/")))
+            .collect();
+        spec::append_crds(&mut alone, &crds).unwrap();
+        assert_eq!(built, alone, "{folder} is not what the core alone gives");
+    }
+}
+
+#[test]
+fn all_outputs_hold_the_same_and_hide_secrets() {
+    let repository = Repository::konfig_example();
+    let stack = "appops/orders/dev";
+    let json = build(&repository).arg(stack).arg("--output=json").run().expect(0);
+    let yaml = build(&repository).arg(stack).run().expect(0);
+    let resources = json.json();
+    assert_eq!(resources["version"], 1);
+    let from_yaml: Value = konverge::yaml::from_str(&yaml.stdout).unwrap();
+    assert_eq!(
+        from_yaml["resources"].as_array().unwrap().len(),
+        resources["resources"].as_array().unwrap().len()
+    );
+    assert!(yaml.stdout.starts_with("resources:\n- id: "), "{}", yaml.stdout);
+    let manifests = build(&repository)
+        .arg(stack)
+        .arg("--output=manifests")
+        .run()
+        .expect(0);
+    let objects = konverge::yaml::documents(&manifests.stdout).unwrap();
+    assert!(objects.iter().all(|object| object["apiVersion"].is_string()));
+    for outcome in [&json, &yaml, &manifests] {
+        let secret = outcome.stdout.contains("Secret");
+        assert!(secret, "the stack has a Secret");
+    }
+    let secrets = objects.iter().filter(|object| object["kind"] == "Secret");
+    for value in secrets.flat_map(|secret| {
+        secret["data"]
+            .as_object()
+            .or(secret["stringData"].as_object())
+            .unwrap()
+            .values()
+    }) {
+        assert!(value.get("$secret").is_some(), "{value}");
+    }
+}
+
+#[test]
+fn a_revision_is_read_without_touching_the_working_tree() {
+    let repository = Repository::konfig_example();
+    let build = |repository| build(repository).arg("--show-secrets");
+    let before = build(&repository).arg("orders/dev").run().expect(0).stdout;
+    repository.write("appops/orders/dev/main.k", "broken = = 1\n");
+    build(&repository).arg("orders/dev").run().expect(1);
+    let at_head = build(&repository)
+        .arg("orders/dev")
+        .arg("--rev=HEAD")
+        .run()
+        .expect(0);
+    assert_eq!(at_head.stdout, before);
+    build(&repository)
+        .arg("orders/dev")
+        .arg("--rev=nope")
+        .run()
+        .expect(1);
+}
+
+#[test]
+fn a_broken_stack_is_named_at_its_place_and_others_are_built() {
+    let repository = Repository::konfig_example();
+    repository.write("appops/orders/dev/main.k", "broken = = 1\n");
+    let outcome = build(&repository).arg("appops/orders").run().expect(1);
+    assert!(
+        outcome.stderr.contains("appops/orders/dev/main.k:1:10"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(outcome.stderr.contains("broken = = 1"), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("orders-prod"), "{}", outcome.stdout);
+    let json = build(&repository)
+        .arg("appops/orders/dev")
+        .arg("--output=json")
+        .run()
+        .expect(1)
+        .json();
+    assert_eq!(json["error"]["kind"], "kcl");
+    assert_eq!(json["error"]["file"], "appops/orders/dev/main.k");
+    assert_eq!(
+        (&json["error"]["line"], &json["error"]["column"]),
+        (&1.into(), &10.into())
+    );
+}
+
+#[test]
+fn what_is_missing_is_said_with_the_next_command() {
+    let repository = Repository::konfig_example();
+    let no_core = Konverge::new(["build", "appops/orders/dev"])
+        .dir(repository.path())
+        .run()
+        .expect(1);
+    assert!(
+        no_core.stderr.contains("konverge kcl install 0.13.2"),
+        "{}",
+        no_core.stderr
+    );
+    let no_stack = build(&repository).arg("appops/order/dev").run().expect(1);
+    assert!(
+        no_stack.stderr.contains("did you mean `appops/orders/dev`?"),
+        "{}",
+        no_stack.stderr
+    );
+    build(&repository).run().expect(64);
+}
+
+#[test]
+fn a_spec_from_a_file_needs_neither_core_nor_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("spec.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {n: \"1\"}\n",
+    )
+    .unwrap();
+    let run = |file: &str| {
+        Konverge::new(["build", "--output=json", "--spec", file])
+            .dir(folder.path())
+            .run()
+    };
+    let json = run("spec.yaml").expect(0).json();
+    assert_eq!(json["resources"][0]["id"], "v1:ConfigMap:a");
+    assert_eq!(json["resources"][0]["attributes"]["data"]["n"], "1");
+    assert_eq!(run("none.yaml").expect(1).json()["error"]["file"], "none.yaml");
+}
