@@ -11,3 +11,4 @@ mod parts;
 mod rooms;
 mod sandbox;
 mod state;
+mod terraform;

@@ -1,1 +1,169 @@
-//! Terraform
+//! Terraform (or OpenTofu) as a runtime.
+//!
+//! A segment of a stack becomes one root module ([`module`]), planned by one `terraform plan` ([`planning`]) whose saved
+//! plan is shown ([`presenting`]) and then applied as it is ([`applying`]). What Terraform must remember stands in the
+//! stack's state as one encrypted document ([`book`]); modules, states and saved plans in clear live in memory alone
+//! ([`memory`]).
+//!
+//! A Spec can say what a resource is, not run anything: expressions in its texts stay texts ([`expression`]), the
+//! arguments that run commands are refused ([`subject`]), and only providers that are listed are installed ([`drafting`]).
+
+mod address;
+mod applying;
+mod binary;
+mod book;
+mod difference;
+mod drafting;
+mod encryption;
+mod environment;
+mod error;
+mod expression;
+mod holding;
+mod invocation;
+mod masking;
+mod memory;
+mod messages;
+mod module;
+mod observing;
+mod options;
+mod planning;
+mod presenting;
+mod progress;
+mod providers;
+mod saved_plan;
+mod subject;
+mod toolbox;
+
+pub use binary::{Binary, Make};
+pub use book::STATE;
+pub use encryption::StateKey;
+pub use environment::PASSED_VARIABLES;
+pub use error::{Class, TerraformError};
+pub use options::{AllowedProvider, TerraformOptions};
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use crate::{
+    error::Failure,
+    model::{
+        ResourceId, StackId,
+        spec::{Resource, RuntimeKind},
+    },
+    runtime::{ApplySink, Granularity, Item, Observed, Planned, Runtime, Scope},
+};
+
+/// The runtime of Terraform resources; serves any number of stacks.
+pub struct Terraform {
+    options: TerraformOptions,
+    /// Made at first use: a run without Terraform resources needs no Terraform.
+    toolbox: OnceCell<toolbox::Toolbox>,
+    prepared: Mutex<HashMap<String, presenting::Prepared>>,
+    moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
+    /// The books of stacks that are being applied: segments of one stack write the same document.
+    books: applying::Books,
+    tokens: AtomicU64,
+}
+
+impl Terraform {
+    /// A runtime that has looked for nothing yet.
+    pub fn new(options: TerraformOptions) -> Self {
+        Self {
+            options,
+            toolbox: OnceCell::new(),
+            prepared: Mutex::default(),
+            moves: Mutex::default(),
+            books: applying::Books::default(),
+            tokens: AtomicU64::new(0),
+        }
+    }
+
+    /// The executable that is used.
+    ///
+    /// # Errors
+    /// There is none, or it is too old.
+    pub async fn binary(&self) -> Result<&Binary, Failure> {
+        Ok(&self.toolbox().await?.binary)
+    }
+
+    async fn toolbox(&self) -> Result<&toolbox::Toolbox, TerraformError> {
+        self.toolbox
+            .get_or_try_init(|| toolbox::Toolbox::open(&self.options))
+            .await
+    }
+
+    fn next_token(&self) -> String {
+        format!("plan-{}", self.tokens.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Keeps a saved plan until it is applied or the same resources are planned again.
+    fn keep(&self, prepared: presenting::Prepared) {
+        let mut all = locked(&self.prepared);
+        all.retain(|_, other| !other.is_for_the_same(&prepared));
+        all.insert(prepared.token.clone(), prepared);
+    }
+
+    fn take(&self, token: &str) -> Option<presenting::Prepared> {
+        locked(&self.prepared).remove(token)
+    }
+
+    fn remember_move(&self, stack: &StackId, old: &ResourceId, new: &ResourceId) {
+        locked(&self.moves)
+            .entry(stack.clone())
+            .or_default()
+            .insert(old.clone(), new.clone());
+    }
+
+    fn moved(&self, stack: &StackId) -> HashMap<ResourceId, ResourceId> {
+        locked(&self.moves).get(stack).cloned().unwrap_or_default()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}
+
+#[async_trait]
+impl Runtime for Terraform {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Terraform
+    }
+
+    fn granularity(&self) -> Granularity {
+        Granularity::Segment
+    }
+
+    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+        resources
+            .into_iter()
+            .map(|resource| {
+                subject::of_desired(&resource)?;
+                Ok((resource.id.clone(), resource))
+            })
+            .collect()
+    }
+
+    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+        Ok(observing::observe(self, scope, items).await?)
+    }
+
+    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+        let answers = planning::plan(self, scope, items).await;
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.map_err(Failure::from))
+            .collect())
+    }
+
+    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure> {
+        applying::apply(self, scope, planned, sink).await
+    }
+}

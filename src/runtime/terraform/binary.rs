@@ -1,0 +1,154 @@
+//! The executable: found or given, and of a version that does what is needed of it.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+
+use super::error::TerraformError;
+use crate::process::{ProcessError, Program};
+
+/// Which of the two it is. They share state, plan and log formats as far as they are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Make {
+    /// HashiCorp's.
+    Terraform,
+    /// The fork.
+    OpenTofu,
+}
+
+/// An executable that may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binary {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Which it is.
+    pub make: Make,
+    /// Its version.
+    pub version: String,
+}
+
+impl Binary {
+    /// Looks for the executable and asks it for its version.
+    ///
+    /// # Errors
+    /// There is none, it can not be run, or it is too old: `import` blocks and `terraform_data` need Terraform 1.5 or
+    /// OpenTofu 1.6.
+    pub async fn find(given: Option<&Path>, env: &[(OsString, OsString)]) -> Result<Self, TerraformError> {
+        let path = match given {
+            Some(path) if path.components().count() > 1 => path.to_owned(),
+            Some(name) => on_path(&[name]).ok_or_else(|| TerraformError::NoSuchBinary(name.to_owned()))?,
+            None => on_path(&[Path::new("terraform"), Path::new("tofu")]).ok_or(TerraformError::NoBinary)?,
+        };
+        let mut program = Program::new(&path).args(["version", "-json"]);
+        program.env = Some(env.to_vec());
+        program.deadline = Duration::from_secs(60);
+        let ended = program.run().await.map_err(|error| match error {
+            ProcessError::NotFound(path) => TerraformError::NoSuchBinary(path),
+            other => TerraformError::Process(other.to_string()),
+        })?;
+        let version = read_version(&ended.stdout).ok_or_else(|| TerraformError::Version {
+            path: path.clone(),
+            found: "no Terraform".to_owned(),
+            needed: NEEDED,
+        })?;
+        // Only the text form says which of the two it is.
+        let mut program = Program::new(&path).args(["version"]);
+        program.env = Some(env.to_vec());
+        program.deadline = Duration::from_secs(60);
+        let text = program
+            .run()
+            .await
+            .map_err(|e| TerraformError::Process(e.to_string()))?;
+        let make = match text.stdout.starts_with(b"OpenTofu") {
+            true => Make::OpenTofu,
+            false => Make::Terraform,
+        };
+        let found = Self { path, make, version };
+        found.check()?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), TerraformError> {
+        let mut parts = self
+            .version
+            .split(['.', '-'])
+            .map(|part| part.parse::<u32>().unwrap_or(0));
+        let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        let least = match self.make {
+            Make::Terraform => 5,
+            Make::OpenTofu => 6,
+        };
+        if major == 1 && minor >= least {
+            return Ok(());
+        }
+        Err(TerraformError::Version {
+            path: self.path.clone(),
+            found: format!("{:?} {}", self.make, self.version),
+            needed: NEEDED,
+        })
+    }
+}
+
+const NEEDED: &str = "Terraform 1.5 or newer (below 2), or OpenTofu 1.6 or newer (below 2),";
+
+fn read_version(answer: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        terraform_version: String,
+    }
+    serde_json::from_slice::<Answer>(answer)
+        .ok()
+        .map(|a| a.terraform_version)
+}
+
+fn on_path(names: &[&Path]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let executable = |file: &Path| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    names.iter().find_map(|name| {
+        std::env::split_paths(&path)
+            .filter(|dir| dir.is_absolute())
+            .map(|dir| dir.join(name))
+            .find(|file| executable(file))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn versions_are_checked() {
+        let check = |make, version: &str| {
+            Binary {
+                path: "terraform".into(),
+                make,
+                version: version.to_owned(),
+            }
+            .check()
+            .is_ok()
+        };
+        for good in ["1.5.0", "1.11.4", "1.12.0-beta1"] {
+            assert!(check(Make::Terraform, good), "{good}");
+        }
+        for bad in ["1.4.9", "0.15.0", "2.0.0", "odd"] {
+            assert!(!check(Make::Terraform, bad), "{bad}");
+        }
+        assert!(check(Make::OpenTofu, "1.6.0") && !check(Make::OpenTofu, "1.5.7"));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_terraform_is_refused() {
+        let missing = Binary::find(Some(Path::new("/nonexistent/terraform")), &[]).await;
+        assert!(matches!(missing, Err(TerraformError::NoSuchBinary(_))));
+        let other = Binary::find(Some(Path::new("/bin/echo")), &[]).await;
+        assert!(matches!(other, Err(TerraformError::Version { .. })), "{other:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The book of a stack: what is held of all its Terraform resources, in one encrypted document of the stack's state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    encryption::{self, StateKey},
+    error::TerraformError,
+    holding::Holding,
+    providers::ProviderRef,
+};
+use crate::model::ResourceId;
+
+/// The key of the document in the stack's runtime data.
+pub const STATE: &str = "terraform/state";
+
+/// What is held of a stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Book {
+    version: u32,
+    /// Per resource its part of Terraform's state.
+    pub(super) resources: BTreeMap<ResourceId, Holding>,
+    /// What was being worked on when this was written: after a kill it may exist, half made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
+    /// Per provider (`source version`) the hashes its package had at first use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    hashes: BTreeMap<String, Vec<String>>,
+}
+
+/// An operation under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct InFlight {
+    /// Terraform's word: `create`, `update`, `delete`.
+    pub(super) action: String,
+    /// Where.
+    pub(super) address: String,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            version: 1,
+            resources: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+        }
+    }
+}
+
+impl Book {
+    /// Reads it from a stack's runtime data; empty if there is none yet.
+    pub(super) fn open(
+        data: &BTreeMap<String, Value>,
+        key: Option<&StateKey>,
+    ) -> Result<Self, TerraformError> {
+        let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
+            return Ok(Self::default());
+        };
+        // The parser's own words could quote what was encrypted.
+        let book: Self = serde_json::from_value(encryption::open(key, stored)?)
+            .map_err(|_| TerraformError::Damaged("has not the form that is expected".to_owned()))?;
+        if book.version != 1 {
+            return Err(TerraformError::Damaged(format!(
+                "has version {}, and this Konverge reads 1",
+                book.version
+            )));
+        }
+        Ok(book)
+    }
+
+    /// The form in which it may be stored.
+    pub(super) fn sealed(&self, key: Option<&StateKey>) -> Result<Value, TerraformError> {
+        let document = serde_json::to_value(self)
+            .map_err(|_| TerraformError::Damaged("can not be written".to_owned()))?;
+        encryption::seal(key, &document)
+    }
+
+    /// The hashes that a provider's package had at first use.
+    pub(super) fn hashes_of(&self, provider: &ProviderRef) -> &[String] {
+        self.hashes
+            .get(&format!("{} {}", provider.source, provider.version))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Remembers the hashes of a provider's package.
+    pub(super) fn remember_hashes(&mut self, provider: &ProviderRef, hashes: &[String]) {
+        if !hashes.is_empty() {
+            self.hashes
+                .entry(format!("{} {}", provider.source, provider.version))
+                .or_insert_with(|| hashes.to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::runtime::terraform::address::Address;
+    use serde_json::json;
+
+    #[test]
+    fn it_is_kept_whole_and_closed() {
+        let key = StateKey::generate();
+        let mut book = Book::default();
+        book.resources.insert(
+            "n:t:t_x:a".parse().unwrap(),
+            Holding {
+                address: Address {
+                    kind: "t_x".to_owned(),
+                    name: "a".to_owned(),
+                },
+                provider: ("h/n/t".to_owned(), "1.0.0".to_owned()),
+                meta: json!({"secret_key": "hunter2222"}),
+                entry: json!({"instances": [{"private": "cHJpdmF0ZQ==", "schema_version": 3, "identity": null}]}),
+            },
+        );
+        let stored = book.sealed(Some(&key)).unwrap();
+        assert!(!stored.to_string().contains("hunter2222"));
+        let data = BTreeMap::from([(STATE.to_owned(), stored)]);
+        assert_eq!(Book::open(&data, Some(&key)).unwrap(), book);
+        assert!(matches!(Book::open(&data, None), Err(TerraformError::KeyMissing)));
+        assert_eq!(Book::open(&BTreeMap::new(), None).unwrap(), Book::default());
+    }
+}

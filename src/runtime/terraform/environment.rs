@@ -1,0 +1,113 @@
+//! Terraform's environment: ours is not inherited. A provider sees credentials for clouds and how to reach the network,
+//! and nothing else of the run (no GitHub token, no key of the state).
+
+use std::{ffi::OsString, path::Path};
+
+/// The variables of our environment that Terraform and its providers see. A name that ends in `*` stands for all that
+/// start so.
+///
+/// The network and its certificates; the credentials of AWS, Google Cloud, Azure, Alibaba Cloud, Tencent Cloud, Huawei
+/// Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document them; Terraform's
+/// tokens for private registries; the runner's door to OIDC tokens, which cloud providers exchange for credentials.
+pub const PASSED_VARIABLES: [&str; 33] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "AWS_*",
+    "GOOGLE_*",
+    "GCLOUD_*",
+    "CLOUDSDK_*",
+    "ARM_*",
+    "AZURE_*",
+    "ALICLOUD_*",
+    "ALIBABA_CLOUD_*",
+    "TENCENTCLOUD_*",
+    "HW_*",
+    "HUAWEICLOUD_*",
+    "OCI_*",
+    "DIGITALOCEAN_*",
+    "CLOUDFLARE_*",
+    "HCLOUD_*",
+    "VAULT_ADDR",
+    "VAULT_TOKEN",
+    "VAULT_NAMESPACE",
+    "TF_TOKEN_*",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+];
+
+fn passes(name: &str) -> bool {
+    PASSED_VARIABLES.iter().any(|rule| match rule.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *rule,
+    })
+}
+
+/// The whole environment of a Terraform process: what passes of `ours`, then what is set for it. Logging, input, checks
+/// for news and the user's own configuration are off: `home` is an empty folder.
+pub(super) fn compose(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+    given: &[(OsString, OsString)],
+    home: &Path,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<_> = ours
+        .into_iter()
+        .filter(|(name, _)| name.to_str().is_some_and(passes))
+        .collect();
+    env.extend(given.iter().cloned());
+    let home_text = home.as_os_str();
+    for (name, value) in [
+        ("HOME", home_text.to_owned()),
+        ("TMPDIR", home_text.to_owned()),
+        ("TF_CLI_CONFIG_FILE", home.join("terraform.rc").into_os_string()),
+        ("TF_LOG", "off".into()),
+        ("TF_IN_AUTOMATION", "1".into()),
+        ("TF_INPUT", "0".into()),
+        ("CHECKPOINT_DISABLE", "1".into()),
+    ] {
+        env.retain(|(other, _)| other != name);
+        env.push((name.into(), value));
+    }
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_listed_passes() {
+        let pair = |name: &str| (OsString::from(name), OsString::from("x"));
+        let ours = [
+            "PATH",
+            "AWS_ACCESS_KEY_ID",
+            "GITHUB_TOKEN",
+            "KONVERGE_AGE_KEY",
+            "TF_LOG",
+            "TF_VAR_a",
+            "TF_CLI_ARGS",
+            "HOME",
+        ]
+        .map(pair);
+        let env = compose(ours, &[pair("EXTRA"), pair("TF_LOG")], Path::new("/scratch"));
+        let names: Vec<_> = env.iter().filter_map(|(name, _)| name.to_str()).collect();
+        for present in ["PATH", "AWS_ACCESS_KEY_ID", "EXTRA", "HOME"] {
+            assert!(names.contains(&present), "{present}");
+        }
+        for absent in ["GITHUB_TOKEN", "KONVERGE_AGE_KEY", "TF_VAR_a", "TF_CLI_ARGS"] {
+            assert!(!names.contains(&absent), "{absent}");
+        }
+        let log: Vec<_> = env.iter().filter(|(name, _)| name == "TF_LOG").collect();
+        assert_eq!(log.len(), 1);
+        assert_eq!(log[0].1, "off");
+    }
+}

@@ -1,0 +1,348 @@
+//! What can go wrong with Terraform, and what to do about it.
+
+use std::path::PathBuf;
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::ResourceId,
+};
+
+/// An error of the Terraform runtime. Texts that come from Terraform or a provider are masked before they get here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TerraformError {
+    #[error("neither `terraform` nor `tofu` is on the PATH")]
+    NoBinary,
+    #[error("the Terraform executable `{0}` does not exist")]
+    NoSuchBinary(PathBuf),
+    #[error("`{path}` is {found}, and {needed} is needed")]
+    Version {
+        path: PathBuf,
+        found: String,
+        needed: &'static str,
+    },
+    #[error("Terraform could not be run: {0}")]
+    Process(String),
+    #[error("`terraform {step}` did not end within {seconds} s and was stopped")]
+    Deadline { step: &'static str, seconds: u64 },
+    #[error("the answer of `terraform {step}` could not be read: {why}")]
+    Answer { step: &'static str, why: String },
+    #[error("a file for Terraform could not be written: {0}")]
+    Files(String),
+
+    #[error("`{id}` has no type: neither `extensions.resourceType` nor the third part of its id is one")]
+    NoType { id: ResourceId },
+    #[error("`{id}` names no provider: {why}")]
+    NoProvider { id: ResourceId, why: String },
+    #[error("`{id}` needs the provider {source_address} {version}, which may not run here")]
+    NotAllowed {
+        id: ResourceId,
+        source_address: String,
+        version: String,
+        allowed: Vec<String>,
+    },
+    #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
+    TwoVersions {
+        id: ResourceId,
+        source_address: String,
+        version: String,
+        other: String,
+    },
+    #[error("`{id}` was a `{from}` and is now to be a `{to}`")]
+    TypeChanged {
+        id: ResourceId,
+        from: String,
+        to: String,
+    },
+    #[error("`{id}` sets `{key}`, which is Terraform's own and not an attribute")]
+    Reserved { id: ResourceId, key: String },
+    #[error("`{id}` refers to a resource that is not there: `{text}`")]
+    NoTarget { id: ResourceId, text: String },
+    #[error("`{id}` holds a masked value where a real one is needed")]
+    MaskedValue { id: ResourceId },
+    #[error("`{id}` waits for `{needs}`, which can not be planned")]
+    Needs { id: ResourceId, needs: ResourceId },
+
+    #[error("the provider {source_address} {version} was not found: {why}")]
+    ProviderNotFound {
+        source_address: String,
+        version: String,
+        why: String,
+    },
+    #[error("the package of the provider {source_address} {version} is not the one that is allowed: {why}")]
+    ProviderHash {
+        source_address: String,
+        version: String,
+        why: String,
+    },
+    #[error("Terraform could not be initialised: {0}")]
+    Init(String),
+    #[error("`{id}`: {text}")]
+    Provider {
+        id: ResourceId,
+        class: Class,
+        text: String,
+    },
+    #[error("Terraform failed: {0}")]
+    Failed(String),
+    #[error("`{id}` was not tried: {why}")]
+    NotTried { id: ResourceId, why: String },
+    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, half made")]
+    InFlight {
+        id: ResourceId,
+        address: String,
+        action: &'static str,
+    },
+    #[error("`{id}` was not started: the run was interrupted")]
+    Interrupted { id: ResourceId },
+    #[error("the saved plan is gone or was made by another run")]
+    PlanGone,
+
+    #[error("the key for Terraform's state can not be read: {0}")]
+    StateKey(String),
+    #[error(
+        "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
+        id = id.as_ref().map_or("this stack", ResourceId::as_str)
+    )]
+    Unencrypted { id: Option<ResourceId> },
+    #[error("Terraform's state is encrypted, and there is no key")]
+    KeyMissing,
+    #[error("Terraform's state is encrypted with another key")]
+    KeyWrong,
+    #[error("a document of Terraform's state {0}")]
+    Damaged(String),
+}
+
+/// Why a provider refused, as far as its words tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The configuration is wrong.
+    Configuration,
+    /// Credentials are missing, expired or not enough.
+    Credentials,
+    /// A quota or a rate limit.
+    Quota,
+    /// It took too long.
+    Timeout,
+    /// The service could not be reached.
+    Network,
+    /// It is there already.
+    Exists,
+    /// Anything else.
+    Other,
+}
+
+impl Class {
+    /// Reads it from a diagnostic's words, lower-cased here. Providers have no codes for these.
+    pub(super) fn of(words: &str, in_configuration: bool) -> Self {
+        let words = words.to_lowercase();
+        let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
+        if any(&[
+            "quota",
+            "limitexceeded",
+            "limit exceeded",
+            "throttl",
+            "rate exceeded",
+            "too many requests",
+            "resource_exhausted",
+            "statuscode: 429",
+        ]) {
+            Self::Quota
+        } else if any(&[
+            "expiredtoken",
+            "token has expired",
+            "expired token",
+            "credentials have expired",
+            "credential",
+            "invalidclienttokenid",
+            "invalidaccesskeyid",
+            "signaturedoesnotmatch",
+            "unauthorized",
+            "unauthenticated",
+            "accessdenied",
+            "access denied",
+            "permission denied",
+            "forbidden",
+            "invalid_grant",
+            "authenticat",
+        ]) {
+            Self::Credentials
+        } else if any(&["timeout", "timed out", "deadline exceeded"]) {
+            Self::Timeout
+        } else if any(&[
+            "no such host",
+            "connection refused",
+            "connection reset",
+            "network is unreachable",
+            "tls handshake",
+        ]) {
+            Self::Network
+        } else if any(&["already exists", "alreadyexists", "already owned"]) {
+            Self::Exists
+        } else if in_configuration {
+            Self::Configuration
+        } else {
+            Self::Other
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Configuration => {
+                "correct the resource's attributes; the provider's documentation lists them"
+            }
+            Self::Credentials => {
+                "give Terraform valid credentials of the provider in the environment of this run and run the same command again"
+            }
+            Self::Quota => "raise the quota or wait for the limit to pass, then run the same command again",
+            Self::Timeout => {
+                "run the same command again; if it is only slow, raise the resource's `timeouts` attribute"
+            }
+            Self::Network => {
+                "check that this machine reaches the service (proxy, DNS), then run the same command again"
+            }
+            Self::Exists => {
+                "to take it over, set `kusionstack.io/import-id` in the resource's extensions to its id at the provider"
+            }
+            Self::Other => "mend what the provider names, then run the same command again",
+        }
+    }
+}
+
+impl TerraformError {
+    fn remedies(&self) -> Vec<String> {
+        match self {
+            Self::NoBinary | Self::NoSuchBinary(_) => vec![
+                "install Terraform 1.5 or newer, or OpenTofu, or set `terraform.binary` in konverge.yaml to where it is"
+                    .to_owned(),
+            ],
+            Self::Version { .. } => {
+                vec!["install a newer one, or set `terraform.binary` in konverge.yaml to one".to_owned()]
+            }
+            Self::NoProvider { .. } => vec![
+                "set `extensions.provider` to `host/namespace/name/version`, as in `registry.terraform.io/hashicorp/aws/5.0.1`"
+                    .to_owned(),
+            ],
+            Self::NotAllowed { source_address, version, allowed, .. } => vec![
+                format!(
+                    "to allow it, add `{{source: {source_address}, version: {version}, hashes: […]}}` to `terraform.providers` in the protected branch's konverge.yaml"
+                ),
+                if allowed.is_empty() {
+                    "no version of this provider is allowed now".to_owned()
+                } else {
+                    format!("allowed now: {}", allowed.join(", "))
+                },
+            ],
+            Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
+            Self::TypeChanged { .. } => {
+                vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
+            }
+            Self::Reserved { .. } => {
+                vec!["take it out of the attributes; order is set with `dependsOn`".to_owned()]
+            }
+            Self::ProviderNotFound { .. } => vec![
+                "check its name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
+                    .to_owned(),
+            ],
+            Self::ProviderHash { .. } => vec![
+                "if the new package is the right one, put its hash into `terraform.providers` in the protected branch's konverge.yaml; `terraform providers lock` prints it"
+                    .to_owned(),
+            ],
+            Self::Provider { class, .. } => vec![class.remedy().to_owned()],
+            Self::NotTried { .. } | Self::Needs { .. } => {
+                vec!["mend what failed and run the same command again".to_owned()]
+            }
+            Self::InFlight { address, .. } => vec![
+                "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
+                    .to_owned(),
+                format!("in Terraform's own words: `terraform import {address} ID`"),
+            ],
+            Self::Interrupted { .. } => vec!["run the same command again".to_owned()],
+            Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
+            Self::StateKey(_) | Self::Unencrypted { .. } | Self::KeyMissing => vec![
+                "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_KEY`".to_owned(),
+            ],
+            Self::KeyWrong => vec![
+                "give the key the state was written with in `KONVERGE_AGE_KEY`; it may hold several, one a line"
+                    .to_owned(),
+            ],
+            Self::Deadline { .. } => {
+                vec!["check that the provider's service answers, then run the same command again".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoTarget { .. } | Self::NoType { .. } | Self::NoProvider { .. } => ErrorKind::Spec,
+            Self::NotAllowed { .. } => ErrorKind::Policy,
+            Self::Unencrypted { .. } | Self::KeyMissing | Self::KeyWrong | Self::StateKey(_) => {
+                ErrorKind::Secret
+            }
+            Self::Damaged(_) => ErrorKind::State,
+            Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,
+            Self::MaskedValue { .. } => ErrorKind::Internal,
+            _ => ErrorKind::Terraform,
+        }
+    }
+}
+
+impl From<TerraformError> for Failure {
+    fn from(error: TerraformError) -> Self {
+        let mut failure = Failure::new(error.kind(), error.to_string());
+        failure.hints = error.remedies();
+        failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn words_of_providers_are_classed() {
+        for (words, class) in [
+            (
+                "ExpiredToken: The security token included in the request is expired",
+                Class::Credentials,
+            ),
+            ("no valid credential sources found", Class::Credentials),
+            ("Error 403: Quota 'CPUS' exceeded. Limit: 24.0", Class::Quota),
+            ("VcpuLimitExceeded: You have requested more", Class::Quota),
+            (
+                "timeout while waiting for state to become 'available'",
+                Class::Timeout,
+            ),
+            ("dial tcp: lookup sts.amazonaws.com: no such host", Class::Network),
+            ("BucketAlreadyExists", Class::Exists),
+            ("something odd", Class::Other),
+        ] {
+            assert_eq!(Class::of(words, false), class, "{words}");
+        }
+        assert_eq!(Class::of("Unsupported argument", true), Class::Configuration);
+    }
+
+    #[test]
+    fn every_refusal_has_a_remedy() {
+        let id: ResourceId = "a:b:c_d:e".parse().unwrap();
+        for error in [
+            TerraformError::NoBinary,
+            TerraformError::Unencrypted { id: None },
+            TerraformError::KeyWrong,
+            TerraformError::Reserved {
+                id: id.clone(),
+                key: "provisioner".to_owned(),
+            },
+            TerraformError::InFlight {
+                id,
+                address: "c_d.e".to_owned(),
+                action: "created",
+            },
+        ] {
+            let failure = Failure::from(error);
+            assert!(!failure.hints.is_empty(), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What is kept of each resource between runs: its entry of Terraform's state, whole (schema version, private data,
+//! deposed objects), with what is needed to destroy it without its Spec.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use super::{address::Address, providers::ProviderRef};
+
+/// One resource as Terraform's state has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Holding {
+    /// Its address in the module it was last applied in.
+    pub(super) address: Address,
+    /// Its provider's source and version.
+    pub(super) provider: (String, String),
+    /// Its provider's configuration.
+    pub(super) meta: Value,
+    /// Its member of `resources` in a state of version 4.
+    pub(super) entry: Value,
+}
+
+impl Holding {
+    /// Its provider.
+    pub(super) fn provider(&self) -> ProviderRef {
+        ProviderRef {
+            source: self.provider.0.clone(),
+            version: self.provider.1.clone(),
+        }
+    }
+
+    /// Whether its current object has sensitive attributes, as the state marks them.
+    pub(super) fn is_sensitive(&self) -> bool {
+        self.instances().any(|instance| {
+            instance
+                .get("sensitive_attributes")
+                .and_then(Value::as_array)
+                .is_some_and(|paths| !paths.is_empty())
+        })
+    }
+
+    /// The attributes of its current object.
+    pub(super) fn attributes(&self) -> Option<&Map<String, Value>> {
+        current(&self.entry)?.get("attributes")?.as_object()
+    }
+
+    fn instances(&self) -> impl Iterator<Item = &Value> {
+        self.entry
+            .get("instances")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    }
+
+    /// Its entry as a module wants it: at this address, from this provider, depending on what is in the module.
+    pub(super) fn entry_for(&self, address: &Address, provider: &str, known: &[String]) -> Value {
+        let mut entry = self.entry.clone();
+        entry["type"] = json!(address.kind);
+        entry["name"] = json!(address.name);
+        entry["provider"] = json!(provider);
+        if let Some(instances) = entry.get_mut("instances").and_then(Value::as_array_mut) {
+            for instance in instances {
+                if let Some(on) = instance.get_mut("dependencies").and_then(Value::as_array_mut) {
+                    on.retain(|other| other.as_str().is_some_and(|text| known.iter().any(|k| k == text)));
+                }
+            }
+        }
+        entry
+    }
+}
+
+/// The current object of a state's resource entry (not a deposed one).
+pub(super) fn current(entry: &Value) -> Option<&Value> {
+    entry
+        .get("instances")?
+        .as_array()?
+        .iter()
+        .find(|instance| instance.get("deposed").is_none())
+}
+
+/// A state of version 4 that holds these entries.
+pub(super) fn document(terraform_version: &str, lineage: &str, entries: Vec<Value>) -> Value {
+    json!({
+        "version": 4,
+        "terraform_version": terraform_version,
+        "serial": 1,
+        "lineage": lineage,
+        "outputs": {},
+        "resources": entries,
+        "check_results": null,
+    })
+}
+
+/// The managed resources of a state, by address; those without an object are left out. `None` if the text is not whole,
+/// as while Terraform writes it.
+pub(super) fn read_document(text: &[u8]) -> Option<BTreeMap<Address, Value>> {
+    #[derive(Deserialize)]
+    struct Document {
+        version: u32,
+        resources: Vec<Value>,
+    }
+    let document: Document = serde_json::from_slice(text).ok()?;
+    if document.version != 4 {
+        return None;
+    }
+    let text_of = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+    let found = document.resources.into_iter().filter_map(|entry| {
+        let filled = entry
+            .get("instances")
+            .and_then(Value::as_array)
+            .is_some_and(|i| !i.is_empty());
+        if !filled || text_of(&entry, "mode")? != "managed" || entry.get("module").is_some() {
+            return None;
+        }
+        let address = Address {
+            kind: text_of(&entry, "type")?,
+            name: text_of(&entry, "name")?,
+        };
+        Some((address, entry))
+    });
+    Some(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn holding() -> Holding {
+        Holding {
+            address: Address {
+                kind: "t_x".to_owned(),
+                name: "a".to_owned(),
+            },
+            provider: ("h/n/t".to_owned(), "1.0.0".to_owned()),
+            meta: json!({}),
+            entry: json!({"mode": "managed", "type": "t_x", "name": "a", "provider": "provider[\"h/n/t\"]", "instances": [
+                {"deposed": "00000000", "schema_version": 1, "attributes": {"v": 0}},
+                {"schema_version": 2, "attributes": {"v": 1}, "private": "cHJpdmF0ZQ==", "sensitive_attributes": [[{"type": "get_attr", "value": "v"}]],
+                 "dependencies": ["t_x.b", "t_x.gone"]}]}),
+        }
+    }
+
+    #[test]
+    fn the_current_object_counts() {
+        assert!(holding().is_sensitive());
+        assert_eq!(
+            holding().attributes().unwrap()["v"],
+            1,
+            "the deposed object is not the current one"
+        );
+    }
+
+    #[test]
+    fn a_module_takes_it_at_another_address() {
+        let address = Address {
+            kind: "t_x".to_owned(),
+            name: "renamed".to_owned(),
+        };
+        let entry = holding().entry_for(&address, "provider[\"h/n/t\"].m1", &["t_x.b".to_owned()]);
+        let state = document(
+            "1.11.4",
+            "l",
+            vec![
+                entry,
+                json!({"mode": "managed", "type": "t_x", "name": "empty", "instances": []}),
+            ],
+        );
+        let read = read_document(state.to_string().as_bytes()).unwrap();
+        assert_eq!(read.keys().collect::<Vec<_>>(), [&address]);
+        let entry = &read[&address];
+        assert_eq!(entry["instances"][1]["private"], "cHJpdmF0ZQ==");
+        assert_eq!(entry["instances"][1]["dependencies"], json!(["t_x.b"]));
+        assert_eq!(
+            read_document(&state.to_string().as_bytes()[..80]),
+            None,
+            "half written"
+        );
+    }
+}

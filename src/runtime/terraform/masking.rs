@@ -1,0 +1,168 @@
+//! A planned object as it may be shown, and as references read it: Terraform's masks laid over its values.
+
+use serde_json::{Map, Value};
+
+use super::saved_plan::{at, below, members};
+use crate::{model::value, secrets::Secrets};
+
+/// The object for references of others: `$unknown` where only the provider knows. Nothing is masked.
+pub(super) fn expected(after: &Value, after_unknown: &Value) -> Value {
+    overlay(after, after_unknown, &Value::Null, None)
+}
+
+/// The object for people: `$unknown` and `$secret` marks, without the nulls that stand for what is not set.
+pub(super) fn shown(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
+    without_nulls(overlay(object, unknown, sensitive, Some(secrets)))
+}
+
+fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&Secrets>) -> Value {
+    if *unknown == Value::Bool(true) {
+        return value::unknown();
+    }
+    if let Some(secrets) = secrets
+        && *sensitive == Value::Bool(true)
+    {
+        return match value {
+            _ if holds_true(unknown) => value::unknown(),
+            Value::Null => Value::Null,
+            secret => mark(secret, secrets),
+        };
+    }
+    match value {
+        Value::Array(items) => {
+            let length = items.len().max(unknown.as_array().map_or(0, Vec::len));
+            (0..length)
+                .map(|index| {
+                    let item = items.get(index).unwrap_or(&Value::Null);
+                    overlay(item, at(unknown, index), at(sensitive, index), secrets)
+                })
+                .collect()
+        }
+        Value::Object(map) => {
+            let missing = members(unknown)
+                .map(|(key, _)| key)
+                .filter(|key| !map.contains_key(*key));
+            let all: Map<String, Value> = map
+                .keys()
+                .chain(missing)
+                .map(|key| {
+                    let member = map.get(key).unwrap_or(&Value::Null);
+                    let laid = overlay(member, below(unknown, key), below(sensitive, key), secrets);
+                    (key.clone(), laid)
+                })
+                .collect();
+            Value::Object(all)
+        }
+        Value::Null if unknown.is_object() && holds_true(unknown) => {
+            overlay(&Value::Object(Map::new()), unknown, sensitive, secrets)
+        }
+        scalar => scalar.clone(),
+    }
+}
+
+/// The mark of a secret; every text in it is learned, so that it is masked wherever else it turns up.
+pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
+    fn learn(value: &Value, secrets: &Secrets) {
+        match value {
+            Value::String(text) => secrets.learn(text),
+            Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
+            Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
+            _ => {}
+        }
+    }
+    learn(secret, secrets);
+    secrets.mark(secret)
+}
+
+/// A Spec's attributes with what the provider calls sensitive marked. A block that the Spec writes as one object stands in
+/// a list in the provider's schema.
+pub(super) fn attributes(
+    given: &Map<String, Value>,
+    sensitive: &Value,
+    secrets: &Secrets,
+) -> Map<String, Value> {
+    fn lay(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
+        match (given, sensitive) {
+            (Value::Null, _) => Value::Null,
+            (secret, Value::Bool(true)) => mark(secret, secrets),
+            (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => lay(given, &blocks[0], secrets),
+            (Value::Object(map), _) => Value::Object(
+                map.iter()
+                    .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
+                    .collect(),
+            ),
+            (Value::Array(items), _) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| lay(item, at(sensitive, index), secrets))
+                .collect(),
+            (scalar, _) => scalar.clone(),
+        }
+    }
+    given
+        .iter()
+        .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
+        .collect()
+}
+
+fn holds_true(mask: &Value) -> bool {
+    match mask {
+        Value::Bool(set) => *set,
+        Value::Array(items) => items.iter().any(holds_true),
+        Value::Object(map) => map.values().any(holds_true),
+        _ => false,
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .filter(|(_, member)| !member.is_null())
+                .map(|(key, member)| (key, without_nulls(member)))
+                .collect(),
+        ),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        scalar => scalar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn marks_stand_where_the_masks_say() {
+        let secrets = Secrets::new(HashKey::derived("k"));
+        let after = json!({"name": "n", "password": "hunter2222", "unset": null, "blocks": [{"key": "hunter3333", "port": 1}], "list": ["a", null]});
+        let unknown = json!({"id": true, "blocks": [{"arn": true}], "list": [false, true]});
+        let sensitive = json!({"password": true, "blocks": [{"key": true}]});
+        let shown = shown(&after, &unknown, &sensitive, &secrets);
+        assert_eq!(
+            shown,
+            json!({"name": "n", "password": secrets.mark(&json!("hunter2222")),
+                "blocks": [{"key": secrets.mark(&json!("hunter3333")), "port": 1, "arn": {"$unknown": true}}],
+                "list": ["a", {"$unknown": true}], "id": {"$unknown": true}})
+        );
+        assert_eq!(secrets.mask("hunter3333"), "***");
+        let expected = expected(&after, &unknown);
+        assert_eq!(expected["password"], "hunter2222");
+        assert_eq!(expected["id"], value::unknown());
+    }
+
+    #[test]
+    fn a_spec_is_marked_by_the_schema_of_its_resource() {
+        let secrets = Secrets::new(HashKey::derived("k"));
+        let given = json!({"auth": {"token": "hunter2222"}, "n": 1});
+        let marked = attributes(
+            given.as_object().unwrap(),
+            &json!({"auth": [{"token": true}]}),
+            &secrets,
+        );
+        assert_eq!(marked["auth"]["token"], secrets.mark(&json!("hunter2222")));
+        assert_eq!(marked["n"], 1);
+    }
+}

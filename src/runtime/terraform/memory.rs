@@ -1,0 +1,70 @@
+//! Files that live in memory alone: a Terraform state, plan or module in clear never reaches a disk, and is gone with
+//! this process however it ends.
+
+use std::{
+    fs::File,
+    io,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    path::PathBuf,
+};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// An anonymous file of this process. Children of the same user open it by [`MemoryFile::path`].
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    file: File,
+}
+
+/// Tells whether a file was written since: length, and time of the last write in seconds and nanoseconds.
+pub(super) type Stamp = (u64, i64, i64);
+
+impl MemoryFile {
+    /// A file with this content; `name` is seen in `/proc` only.
+    pub(super) fn new(name: &str, content: &[u8]) -> io::Result<Self> {
+        let file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
+        file.write_all_at(content, 0)?;
+        Ok(Self { file })
+    }
+
+    /// Where other processes of the same user find it, for as long as it is held.
+    pub(super) fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// All of its content. While another process writes, a part of it.
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut content = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
+        let mut at = 0;
+        while at < content.len() {
+            match self.file.read_at(&mut content[at..], at as u64)? {
+                0 => break,
+                read => at += read,
+            }
+        }
+        content.truncate(at);
+        Ok(content)
+    }
+
+    /// Changes when the file is written.
+    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = self.file.metadata()?;
+        Ok((metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn other_openers_see_the_content_and_their_writes_are_seen() {
+        let memory = MemoryFile::new("test", b"before").unwrap();
+        assert_eq!(std::fs::read(memory.path()).unwrap(), b"before");
+        std::fs::write(memory.path(), b"then").unwrap();
+        assert_eq!(memory.read().unwrap(), b"then");
+        assert_eq!(memory.stamp().unwrap().0, 4);
+    }
+}

@@ -1,0 +1,165 @@
+//! The lines of Terraform's machine-readable log (`-json`), version 1 of its UI protocol
+//! (<https://developer.hashicorp.com/terraform/internals/machine-readable-ui>).
+
+use serde::Deserialize;
+
+use super::error::{Class, TerraformError};
+use crate::{model::ResourceId, secrets::Secrets};
+
+/// The longest text of a provider that is passed on, in characters.
+const LONGEST: usize = 2000;
+
+/// One line.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Message {
+    /// What it tells.
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+    /// About which resource.
+    #[serde(default)]
+    pub(super) hook: Option<Hook>,
+    /// For `diagnostic`.
+    #[serde(default)]
+    pub(super) diagnostic: Option<Diagnostic>,
+}
+
+/// What `apply_start`, `apply_progress`, `apply_complete` and `apply_errored` carry.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Hook {
+    #[serde(default)]
+    pub(super) resource: Option<HookResource>,
+    #[serde(default)]
+    pub(super) action: String,
+    #[serde(default)]
+    pub(super) elapsed_seconds: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct HookResource {
+    #[serde(default)]
+    pub(super) addr: String,
+}
+
+/// An error or a warning.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Diagnostic {
+    #[serde(default)]
+    pub(super) severity: String,
+    #[serde(default)]
+    pub(super) summary: String,
+    #[serde(default)]
+    pub(super) detail: String,
+    /// The resource, for those that a provider made.
+    #[serde(default)]
+    address: Option<String>,
+    /// Where in the module, for those that Terraform made. Its `code` holds the module's text and is never read.
+    #[serde(default)]
+    snippet: Option<Snippet>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Snippet {
+    #[serde(default)]
+    context: Option<String>,
+}
+
+impl Message {
+    /// Reads a line; `None` if it is not of the log.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    /// The address of the resource it is about, for a hook.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.hook
+            .as_ref()?
+            .resource
+            .as_ref()
+            .map(|resource| resource.addr.as_str())
+    }
+}
+
+impl Diagnostic {
+    /// Whether it is an error, and no warning.
+    pub(super) fn is_error(&self) -> bool {
+        self.severity == "error"
+    }
+
+    /// The resource it is about.
+    pub(super) fn about(&self) -> Option<&str> {
+        let context = self
+            .snippet
+            .as_ref()
+            .and_then(|snippet| snippet.context.as_deref());
+        self.address
+            .as_deref()
+            .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
+    }
+
+    /// Its words in one line, masked.
+    pub(super) fn text(&self, secrets: &Secrets) -> String {
+        plain(secrets, &format!("{}: {}", self.summary, self.detail))
+    }
+
+    /// As an error of a resource.
+    pub(super) fn of(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
+        let words = format!("{} {}", self.summary, self.detail);
+        TerraformError::Provider {
+            id: id.clone(),
+            class: Class::of(&words, self.address.is_none()),
+            text: self.text(secrets),
+        }
+    }
+}
+
+/// Text of another program as one line: masked, without control characters, of bounded length.
+pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
+    let masked = secrets.mask(text);
+    let words = masked.split(|c: char| c.is_whitespace() || c.is_control());
+    let mut line = String::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if line.chars().count() + word.chars().count() > LONGEST {
+            line.push_str(" …");
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line.trim_end_matches(':').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn hooks_and_diagnostics_name_their_resource() {
+        let complete = json!({"type": "apply_complete", "hook": {"resource": {"addr": "local_file.a"}, "action": "create", "elapsed_seconds": 2}});
+        let complete = Message::read(&complete.to_string()).unwrap();
+        assert_eq!(complete.address(), Some("local_file.a"));
+        let provider =
+            json!({"severity": "error", "summary": "Bad", "detail": "x", "address": "local_file.b"});
+        let module = json!({"severity": "error", "summary": "Bad", "detail": "x", "snippet": {"context": "resource.local_file.c", "code": "password"}});
+        let about = |d: &serde_json::Value| {
+            let d: Diagnostic = serde_json::from_value(d.clone()).unwrap();
+            d.about().map(str::to_owned)
+        };
+        assert_eq!(about(&provider).as_deref(), Some("local_file.b"));
+        assert_eq!(about(&module).as_deref(), Some("local_file.c"));
+        assert!(Message::read("panic: runtime error").is_none());
+    }
+
+    #[test]
+    fn text_of_providers_is_masked_and_tamed() {
+        let secrets = Secrets::new(HashKey::derived("k"));
+        secrets.learn("hunter2222");
+        let text = plain(&secrets, "bad\u{1b}[31m password\n\n  hunter2222\r\nnow:");
+        assert_eq!(text, "bad [31m password *** now");
+        assert!(plain(&secrets, &"word ".repeat(5000)).chars().count() < LONGEST + 10);
+    }
+}

@@ -1,0 +1,343 @@
+//! From a saved plan to what is shown, recorded and carried out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    book::Book,
+    difference::{self, Origins},
+    masking,
+    messages::Message,
+    planning::is_provisional,
+    providers::ProviderRef,
+    saved_plan::{ResourceChange, SavedPlan},
+    subject::Subject,
+    toolbox::Workspace,
+};
+use crate::{
+    model::{
+        StackId,
+        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::Recorded,
+    },
+    runtime::{Item, Planned},
+    secrets::Secrets,
+};
+
+/// A saved plan that waits to be applied.
+pub(super) struct Prepared {
+    pub(super) stack: StackId,
+    pub(super) workspace: Workspace,
+    pub(super) ready: Vec<Ready>,
+    pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
+    pub(super) token: String,
+}
+
+/// One subject of a saved plan.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) subject: Subject,
+    pub(super) action: Action,
+    /// Whether `terraform apply` has anything to do for it.
+    pub(super) touched: bool,
+    pub(super) recorded: Option<Recorded>,
+    /// The planned object, with `$unknown` marks.
+    pub(super) expected: Option<Value>,
+    /// Whether it still waited for values of others.
+    pub(super) provisional: bool,
+}
+
+/// What a presentation needs to know.
+pub(super) struct Segment<'a> {
+    pub(super) stack: &'a StackId,
+    pub(super) saved: &'a SavedPlan,
+    pub(super) log: &'a [Message],
+    pub(super) book: &'a Book,
+    pub(super) secrets: &'a Secrets,
+}
+
+/// The saved plan that a planned resource belongs to.
+pub(super) fn token_of(planned: &Planned) -> String {
+    planned.private["plan"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A resource of which only the state is changed.
+pub(super) fn forgotten(stack: &StackId, item: Item, reason: String) -> Planned {
+    let mut public = ResourcePlan::new(
+        stack,
+        item.id.clone(),
+        RuntimeKind::Terraform,
+        Action::Forget,
+        Vec::new(),
+    );
+    public.notes.push(reason);
+    Planned {
+        item,
+        public,
+        recorded: None,
+        expected: None,
+        private: Value::Null,
+    }
+}
+
+impl Segment<'_> {
+    /// All subjects, in order.
+    pub(super) fn present(&self, subjects: Vec<Subject>, token: String) -> (Vec<Planned>, Vec<Ready>) {
+        let changes = self.saved.changes();
+        let drift = self.saved.drift();
+        // What is sensitive anywhere is learned first, so that it is masked everywhere.
+        for change in changes.values().chain(drift.values()) {
+            let change = &change.change;
+            let nothing = Value::Null;
+            masking::shown(&change.before, &nothing, &change.before_sensitive, self.secrets);
+            masking::shown(&change.after, &nothing, &change.after_sensitive, self.secrets);
+        }
+        let mut planned = Vec::with_capacity(subjects.len());
+        let mut ready = Vec::with_capacity(subjects.len());
+        for subject in subjects {
+            let address = subject.address.to_string();
+            let change = changes.get(address.as_str()).copied();
+            let (plan, prepared) =
+                self.resource(subject, change, drift.get(address.as_str()).copied(), &token);
+            planned.push(plan);
+            ready.push(prepared);
+        }
+        (planned, ready)
+    }
+
+    fn resource(
+        &self,
+        subject: Subject,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        token: &str,
+    ) -> (Planned, Ready) {
+        let item = &subject.item;
+        let mut action = match change {
+            Some(change) => difference::action(change, subject.moved_from.is_some()),
+            // In the state, not wanted, and not there any more.
+            None => Action::Forget,
+        };
+        let left_over = self.saved.deposed().any(|a| a == subject.address.to_string());
+        if left_over && action == Action::Unchanged {
+            action = Action::Update;
+        }
+        let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
+        let prior = item.prior.as_ref().map(|prior| &prior.attributes);
+        let changes = change.map_or_else(Vec::new, |change| {
+            self.changes(action, change, drift, recorded.as_ref(), prior)
+        });
+        let mut public = ResourcePlan::new(
+            self.stack,
+            item.id.clone(),
+            RuntimeKind::Terraform,
+            action,
+            changes,
+        );
+        public.validated = Validation::Server;
+        public.data_loss = matches!(action, Action::Delete | Action::Replace);
+        if action == Action::Replace
+            && let Some(change) = change
+        {
+            public.replace = difference::paths(&change.change.replace_paths);
+        }
+        public.notes = self.notes(&subject, change, drift, left_over);
+        let expected = change
+            .filter(|_| item.desired.is_some())
+            .map(|c| masking::expected(&c.change.after, &c.change.after_unknown));
+        let ready = Ready {
+            action,
+            touched: left_over || change.is_some_and(is_touched),
+            recorded: recorded.clone(),
+            expected: expected.clone(),
+            provisional: is_provisional(item),
+            subject: subject.clone(),
+        };
+        let planned = Planned {
+            item: subject.item,
+            public,
+            recorded,
+            expected,
+            private: json!({"plan": token}),
+        };
+        (planned, ready)
+    }
+
+    fn changes(
+        &self,
+        action: Action,
+        planned: &ResourceChange,
+        drift: Option<&ResourceChange>,
+        recorded: Option<&Recorded>,
+        prior: Option<&Map<String, Value>>,
+    ) -> Vec<Change> {
+        let change = &planned.change;
+        let nothing = Value::Null;
+        let show = |object: &Value, unknown: &Value, sensitive: &Value| {
+            let marked = masking::shown(object, unknown, sensitive, self.secrets);
+            self.secrets.mask_value(&marked)
+        };
+        let whole = |from: Option<Value>, to: Option<Value>| {
+            vec![Change {
+                path: String::new(),
+                from,
+                to,
+                origin: Origin::Change,
+            }]
+        };
+        let mut before = show(&change.before, &nothing, &change.before_sensitive);
+        let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
+        // Sensitive on one side is sensitive on both.
+        hide_alike(&mut before, &mut after, change, self.secrets);
+        match action {
+            Action::Create => whole(None, Some(after)),
+            Action::Delete => whole(Some(before), None),
+            Action::Unchanged | Action::Forget => Vec::new(),
+            _ => {
+                let drifted = drift.map_or_else(Vec::new, |d| {
+                    difference::changed_paths(&d.change.before, &d.change.after)
+                });
+                let none = Map::new();
+                let origins = Origins {
+                    desired: recorded.map_or(&none, |r| &r.attributes),
+                    prior,
+                    drifted,
+                };
+                difference::changes(&before, &after, &origins)
+            }
+        }
+    }
+
+    fn recorded(&self, subject: &Subject, change: Option<&ResourceChange>) -> Recorded {
+        let none = (Map::new(), Map::new());
+        let (attributes, extensions) = match &subject.item.desired {
+            Some(desired) => (&desired.attributes, &desired.extensions),
+            None => (&none.0, &none.1),
+        };
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let masked = |map: Map<String, Value>| match self.secrets.mask_value(&Value::Object(map)) {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        let mut extensions = extensions.clone();
+        if let Some(meta) = extensions.get_mut("providerMeta") {
+            *meta = hide_credentials(meta, self.secrets);
+        }
+        Recorded {
+            id: subject.id().clone(),
+            runtime: RuntimeKind::Terraform,
+            cluster: None,
+            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)),
+            depends_on: Vec::new(),
+            extensions: masked(extensions),
+            private: json!({"address": subject.address.to_string()}),
+        }
+    }
+
+    fn notes(
+        &self,
+        subject: &Subject,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        left_over: bool,
+    ) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(old) = &subject.moved_from {
+            notes.push(format!("its state moves here from `{old}`"));
+        }
+        if let Some(flight) = self.book.in_flight.get(subject.id()) {
+            notes.push(format!(
+                "an earlier run was stopped during its {}: if it exists at the provider, set `kusionstack.io/import-id` \
+                 in its extensions to its id there (`terraform import {} ID`)",
+                super::messages::plain(self.secrets, &flight.action),
+                subject.address
+            ));
+        }
+        if drift.is_some_and(|d| d.change.after.is_null()) {
+            notes.push("it was deleted outside".to_owned());
+        }
+        if left_over {
+            notes.push("an old object of it, left over from a replacement, is deleted".to_owned());
+        }
+        let reason = change.and_then(|c| c.action_reason.as_deref());
+        if reason == Some("replace_because_tainted") {
+            notes.push("an earlier run left it half made, so it is made again".to_owned());
+        }
+        let address = subject.address.to_string();
+        let warnings = self.log.iter().filter_map(|m| m.diagnostic.as_ref());
+        let warnings = warnings.filter(|d| !d.is_error() && d.about() == Some(address.as_str()));
+        notes.extend(warnings.map(|d| d.text(self.secrets)));
+        notes
+    }
+}
+
+fn is_touched(change: &ResourceChange) -> bool {
+    use super::saved_plan::Verb;
+    change.change.importing.is_some()
+        || change
+            .change
+            .actions
+            .iter()
+            .any(|verb| !matches!(verb, Verb::NoOp))
+}
+
+/// A value that is sensitive before or after is marked on both sides.
+fn hide_alike(before: &mut Value, after: &mut Value, planned: &super::saved_plan::Change, secrets: &Secrets) {
+    let nothing = Value::Null;
+    for (key, _) in super::saved_plan::members(&planned.before_sensitive)
+        .chain(super::saved_plan::members(&planned.after_sensitive))
+    {
+        let sides: [(&mut Value, &Value); 2] = [(before, &planned.before), (after, &planned.after)];
+        let other = |mask: &Value| super::saved_plan::below(mask, key).clone();
+        let either = [&planned.before_sensitive, &planned.after_sensitive]
+            .map(other)
+            .into_iter()
+            .find(|mask| *mask == Value::Bool(true));
+        let Some(mask) = either else { continue };
+        for (shown, clear) in sides {
+            if let (Some(member), Some(clear)) = (shown.get_mut(key), clear.get(key)) {
+                if !crate::model::value::is_unknown(member) {
+                    *member = masking::shown(clear, &nothing, &mask, secrets);
+                }
+            }
+        }
+    }
+}
+
+/// A provider's configuration with what is named like a credential marked.
+fn hide_credentials(meta: &Value, secrets: &Secrets) -> Value {
+    let secret = |key: &str| {
+        let key = key.to_lowercase();
+        ["secret", "password", "token", "key", "credential", "private"]
+            .iter()
+            .any(|word| key.contains(word))
+    };
+    match meta {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| {
+                let hidden = match value {
+                    Value::Object(_) | Value::Array(_) => hide_credentials(value, secrets),
+                    Value::Null => Value::Null,
+                    leaf if secret(key) => masking::mark(leaf, secrets),
+                    leaf => leaf.clone(),
+                };
+                (key.clone(), hidden)
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(|item| hide_credentials(item, secrets)).collect(),
+        leaf => leaf.clone(),
+    }
+}
+
+/// The subjects by address.
+pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
+    ready
+        .iter()
+        .enumerate()
+        .map(|(index, r)| (r.subject.address.to_string(), index))
+        .collect()
+}

@@ -1,0 +1,147 @@
+//! What one item of a segment is to Terraform: address, provider, its part of the state, and what may not be said of it.
+
+use serde_json::{Map, Value};
+
+use super::{
+    address::{Address, is_identifier},
+    error::TerraformError,
+    holding::Holding,
+    providers::{self, ProviderRef},
+};
+use crate::{
+    model::{ResourceId, spec::Resource},
+    runtime::Item,
+};
+
+/// The extension that takes an existing object over (Kusion's).
+const IMPORT_ID: &str = "kusionstack.io/import-id";
+/// The extension that names the id a resource had before: its state moves here.
+pub(super) const MOVED_FROM: &str = "konverge/moved-from";
+/// The extension by which an object outlives its resource: it is dropped from the state and left standing.
+const KEEP: &str = "konverge/keep";
+
+/// Terraform's meta-arguments that a Spec may not set. `provisioner` and `connection` would run commands.
+const RESERVED: [&str; 7] = [
+    "provisioner",
+    "connection",
+    "count",
+    "for_each",
+    "depends_on",
+    "provider",
+    "dynamic",
+];
+
+/// One item, ready for a module.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    pub(super) item: Item,
+    pub(super) address: Address,
+    pub(super) provider: ProviderRef,
+    /// The provider's configuration.
+    pub(super) meta: Value,
+    /// What the state holds of it.
+    pub(super) holding: Option<Holding>,
+    /// The id it had before, if its state moves.
+    pub(super) moved_from: Option<ResourceId>,
+}
+
+impl Subject {
+    /// Its id.
+    pub(super) fn id(&self) -> &ResourceId {
+        &self.item.id
+    }
+
+    /// The id of the object to take over, if there is one and it is not ours already.
+    pub(super) fn import_id(&self) -> Option<&str> {
+        let desired = self.item.desired.as_ref()?;
+        if self.holding.is_some() {
+            return None;
+        }
+        desired.extensions.get(IMPORT_ID).and_then(Value::as_str)
+    }
+}
+
+/// Whether an item that goes leaves its object standing.
+pub(super) fn is_kept(item: &Item) -> bool {
+    item.desired.is_none()
+        && item.prior.as_ref().is_some_and(|prior| {
+            matches!(prior.extensions.get(KEEP), Some(Value::Bool(true)))
+                || prior.extensions.get(KEEP).and_then(Value::as_str) == Some("true")
+        })
+}
+
+/// The id that a desired resource had before.
+pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
+    item.desired
+        .as_ref()?
+        .extensions
+        .get(MOVED_FROM)?
+        .as_str()?
+        .parse()
+        .ok()
+}
+
+/// What a wanted resource says of itself: its address and provider.
+pub(super) fn of_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
+    check_reserved(&desired.id, &desired.attributes)?;
+    Ok((
+        Address::of(desired)?,
+        ProviderRef::of(desired)?,
+        providers::meta_of(desired),
+    ))
+}
+
+fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<(), TerraformError> {
+    let reserved = |key: &str| TerraformError::Reserved {
+        id: id.clone(),
+        key: key.to_owned(),
+    };
+    if let Some(key) = RESERVED.iter().find(|key| attributes.contains_key(**key)) {
+        return Err(reserved(key));
+    }
+    match attributes.get("lifecycle") {
+        None => Ok(()),
+        Some(Value::Object(lifecycle)) if lifecycle.iter().all(|(key, value)| is_harmless(key, value)) => {
+            Ok(())
+        }
+        Some(_) => Err(reserved("lifecycle")),
+    }
+}
+
+/// `lifecycle` is read by Terraform itself, its lists as expressions: only plain names pass.
+fn is_harmless(key: &str, value: &Value) -> bool {
+    match (key, value) {
+        ("create_before_destroy" | "prevent_destroy", Value::Bool(_)) => true,
+        ("ignore_changes", Value::String(text)) => text == "all",
+        ("ignore_changes", Value::Array(paths)) => paths.iter().all(|path| {
+            path.as_str()
+                .is_some_and(|text| text.split('.').all(is_identifier))
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_would_run_commands_or_expressions_is_refused() {
+        let id: ResourceId = "n:t:t_x:a".parse().unwrap();
+        let check = |attributes: Value| check_reserved(&id, attributes.as_object().unwrap());
+        for bad in [
+            json!({"provisioner": [{"local-exec": {"command": "id"}}]}),
+            json!({"connection": {}}),
+            json!({"for_each": {"a": 1}}),
+            json!({"lifecycle": {"precondition": {"condition": "${file(\"/etc/passwd\")}"}}}),
+            json!({"lifecycle": {"ignore_changes": ["a[file(\"x\")]"]}}),
+            json!({"lifecycle": "x"}),
+        ] {
+            assert!(check(bad.clone()).is_err(), "{bad}");
+        }
+        check(json!({"name": "x", "lifecycle": {"prevent_destroy": true, "ignore_changes": ["tags.owner"]}}))
+            .unwrap();
+    }
+}

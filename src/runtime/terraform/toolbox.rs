@@ -1,0 +1,246 @@
+//! The executable with its providers in place: initialised once for each set of providers, used by all modules that
+//! need them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use nix::fcntl::{Flock, FlockArg};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::{
+    binary::Binary,
+    environment,
+    error::TerraformError,
+    invocation::{Invocation, Output},
+    memory::MemoryFile,
+    messages::plain,
+    module::{self, Module},
+    options::TerraformOptions,
+    providers::{self, ProviderRef},
+};
+
+/// Terraform, ready to run.
+pub(super) struct Toolbox {
+    pub(super) binary: Binary,
+    /// Home and folder for temporary files of every process; holds nothing of the modules but links into memory.
+    home: TempDir,
+    env: Vec<(OsString, OsString)>,
+    sets: Mutex<HashMap<BTreeMap<ProviderRef, Vec<String>>, Arc<Installed>>>,
+    pub(super) processes: Semaphore,
+}
+
+/// A set of providers in place.
+pub(super) struct Installed {
+    dir: PathBuf,
+    /// The hashes of each package, by source, as the lock file has them.
+    pub(super) hashes: BTreeMap<String, Vec<String>>,
+    lock: String,
+}
+
+/// A module in place: a folder with links to files in memory. Gone when dropped.
+pub(super) struct Workspace {
+    dir: TempDir,
+    env: Vec<(OsString, OsString)>,
+    binary: PathBuf,
+    _configuration: MemoryFile,
+    /// `terraform.tfstate`.
+    pub(super) state: MemoryFile,
+    /// The saved plan.
+    pub(super) plan: MemoryFile,
+}
+
+fn files(error: &io::Error) -> TerraformError {
+    TerraformError::Files(error.to_string())
+}
+
+impl Toolbox {
+    /// Finds the executable and makes an empty home for it.
+    pub(super) async fn open(options: &TerraformOptions) -> Result<Self, TerraformError> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("konverge-tf-");
+        let home = match &options.scratch {
+            Some(scratch) => builder.tempdir_in(scratch),
+            None => builder.tempdir(),
+        }
+        .map_err(|e| files(&e))?;
+        let configuration =
+            providers::cli_configuration(options.mirror.as_deref(), options.plugin_cache.as_deref());
+        std::fs::write(home.path().join("terraform.rc"), configuration).map_err(|e| files(&e))?;
+        let env = environment::compose(std::env::vars_os(), &options.environment, home.path());
+        let binary = Binary::find(options.binary.as_deref(), &env).await?;
+        Ok(Self {
+            binary,
+            home,
+            env,
+            sets: Mutex::default(),
+            processes: Semaphore::new(options.processes.max(1)),
+        })
+    }
+
+    /// Puts providers in place: those given with hashes only if their package has one of them.
+    pub(super) async fn install(
+        &self,
+        wanted: &BTreeMap<ProviderRef, Vec<String>>,
+        options: &TerraformOptions,
+    ) -> Result<Arc<Installed>, TerraformError> {
+        let mut sets = self.sets.lock().await;
+        if let Some(installed) = sets.get(wanted) {
+            return Ok(installed.clone());
+        }
+        let dir = self.home.path().join(format!("providers-{}", sets.len()));
+        std::fs::create_dir(&dir).map_err(|e| files(&e))?;
+        if !wanted.is_empty() {
+            self.init(&dir, wanted, options).await?;
+        }
+        let lock = match std::fs::read_to_string(dir.join(LOCK_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            other => other.map_err(|e| files(&e))?,
+        };
+        let installed = Arc::new(Installed {
+            hashes: providers::read_lock_file(&lock),
+            lock,
+            dir,
+        });
+        sets.insert(wanted.clone(), installed.clone());
+        Ok(installed)
+    }
+
+    async fn init(
+        &self,
+        dir: &Path,
+        wanted: &BTreeMap<ProviderRef, Vec<String>>,
+        options: &TerraformOptions,
+    ) -> Result<(), TerraformError> {
+        let named = wanted
+            .keys()
+            .enumerate()
+            .map(|(n, provider)| (provider, format!("p{n}")));
+        let configuration = serde_json::json!({"terraform": module::requirements(named)});
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| files(&e));
+        write("main.tf.json", &configuration.to_string())?;
+        write(LOCK_FILE, &providers::lock_file(wanted))?;
+        let mut args = vec!["-input=false", "-no-color", "-backend=false"];
+        if wanted.values().all(|hashes| !hashes.is_empty()) {
+            args.push("-lockfile=readonly");
+        }
+        let cache = options
+            .plugin_cache
+            .as_deref()
+            .filter(|_| options.mirror.is_none());
+        let _alone = match cache {
+            Some(cache) => Some(lock_cache(cache.to_owned()).await?),
+            None => None,
+        };
+        let output = Invocation::start(&self.binary.path, "init", args, dir, &self.env)?
+            .finish(options.deadline)
+            .await?;
+        if output.code == Some(0) {
+            return Ok(());
+        }
+        Err(refused(&output, wanted, options))
+    }
+
+    /// Puts a module in place.
+    pub(super) fn workspace(
+        &self,
+        installed: &Installed,
+        module: &Module,
+    ) -> Result<Workspace, TerraformError> {
+        let make = || -> io::Result<Workspace> {
+            let dir = TempDir::new_in(self.home.path())?;
+            let configuration = MemoryFile::new("module", module.configuration.to_string().as_bytes())?;
+            let state = MemoryFile::new("state", module.state.to_string().as_bytes())?;
+            let plan = MemoryFile::new("plan", b"")?;
+            std::os::unix::fs::symlink(configuration.path(), dir.path().join("main.tf.json"))?;
+            std::os::unix::fs::symlink(state.path(), dir.path().join("terraform.tfstate"))?;
+            std::fs::write(dir.path().join(LOCK_FILE), &installed.lock)?;
+            let mut env = self.env.clone();
+            env.push((
+                "TF_DATA_DIR".into(),
+                installed.dir.join(".terraform").into_os_string(),
+            ));
+            Ok(Workspace {
+                dir,
+                env,
+                binary: self.binary.path.clone(),
+                _configuration: configuration,
+                state,
+                plan,
+            })
+        };
+        make().map_err(|e| files(&e))
+    }
+}
+
+impl Workspace {
+    /// Starts `terraform step args…` in it.
+    pub(super) fn start(
+        &self,
+        step: &'static str,
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Invocation, TerraformError> {
+        Invocation::start(&self.binary, step, args, self.dir.path(), &self.env)
+    }
+}
+
+const LOCK_FILE: &str = ".terraform.lock.hcl";
+
+/// Terraform's plugin cache must not be written by two at once.
+async fn lock_cache(cache: PathBuf) -> Result<Flock<std::fs::File>, TerraformError> {
+    let lock = move || -> io::Result<Flock<std::fs::File>> {
+        std::fs::create_dir_all(&cache)?;
+        let file = std::fs::File::create(cache.join(".konverge.lock"))?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+    };
+    tokio::task::spawn_blocking(lock)
+        .await
+        .map_err(|error| TerraformError::Files(error.to_string()))?
+        .map_err(|e| files(&e))
+}
+
+/// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
+fn refused(
+    output: &Output,
+    wanted: &BTreeMap<ProviderRef, Vec<String>>,
+    options: &TerraformOptions,
+) -> TerraformError {
+    let text = plain(
+        &options.secrets,
+        &format!("{} {}", output.stderr, output.lines.join(" ")),
+    );
+    let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
+    let named = wanted.keys().find(|provider| {
+        let short = provider.source.split_once('/').map_or("", |(_, short)| short);
+        why.contains(short)
+    });
+    let Some(provider) = named else {
+        return TerraformError::Init(why.to_owned());
+    };
+    let (source_address, version, words) = (
+        provider.source.clone(),
+        provider.version.clone(),
+        why.to_lowercase(),
+    );
+    if ["checksum", "hashes", "lock file"]
+        .iter()
+        .any(|w| words.contains(w))
+    {
+        TerraformError::ProviderHash {
+            source_address,
+            version,
+            why: why.to_owned(),
+        }
+    } else {
+        TerraformError::ProviderNotFound {
+            source_address,
+            version,
+            why: why.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The Terraform runtime on the real executable and a real provider: `hashicorp/local` from a filesystem mirror.
+//!
+//! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
+
+mod failures;
+mod interruption;
+mod life;
+
+mod rig;
+mod sensitive;
+
+/// Runs a scenario with both executables.
+macro_rules! with_both {
+    ($($name:ident: $scenario:path;)*) => {
+        mod terraform {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                $scenario(crate::support::terraform::binary()).await;
+            })*
+        }
+        mod opentofu {
+            $(#[tokio::test(flavor = "multi_thread")]
+            #[ignore = "needs OpenTofu: `make test-all`"]
+            async fn $name() {
+                $scenario(crate::support::terraform::tofu()).await;
+            })*
+        }
+    };
+}
+
+with_both! {
+    lives_from_creation_to_destruction: super::life::from_creation_to_destruction;
+    hostile_text_stays_text: super::life::hostile_text_stays_text;
+    references_are_left_to_terraform: super::life::references_are_left_to_terraform;
+    values_of_other_segments_are_known_after_apply: super::life::values_of_other_segments;
+    drift_is_told_from_change: super::life::drift_is_told_from_change;
+    a_renamed_resource_moves: super::life::a_renamed_resource_moves;
+    an_existing_object_is_adopted_and_may_be_left_standing: super::life::adopted_and_left_standing;
+    one_bad_item_takes_no_other_down: super::failures::one_bad_item_takes_no_other_down;
+    a_failure_in_the_middle_keeps_what_was_made: super::failures::a_failure_in_the_middle;
+    what_may_not_run_is_refused_before_init: super::failures::what_may_not_run;
+    a_package_with_another_hash_is_refused: super::failures::a_package_with_another_hash;
+    a_preview_writes_nothing: super::failures::a_preview_writes_nothing;
+    a_lost_lease_stops_terraform: super::interruption::a_lost_lease_stops_terraform;
+    an_interrupted_apply_ends_what_it_began: super::interruption::an_interrupted_apply;
+    a_killed_apply_names_what_was_in_flight: super::interruption::a_killed_apply;
+    secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
+    without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
+}

@@ -1,0 +1,329 @@
+//! One stack driven through the runtime alone: what the engine and the state do, as little as is needed of it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use konverge::{
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId,
+        plan::Action,
+        spec::{Resource, RuntimeKind},
+        state::Recorded,
+    },
+    runtime::{
+        Applied, ApplySink, Item, Planned, Runtime, Scope,
+        terraform::{AllowedProvider, StateKey, Terraform, TerraformOptions},
+    },
+    secrets::{HashKey, Secrets},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::terraform;
+
+/// The provider of the mirror, as a Spec names it.
+pub const LOCAL: &str = "registry.terraform.io/hashicorp/local/2.9.0";
+
+/// A stack, its runtime, and what was remembered.
+pub struct Rig {
+    pub runtime: Terraform,
+    pub scope: Scope,
+    pub recorded: BTreeMap<ResourceId, Recorded>,
+    /// Where the resources' files go.
+    pub outside: TempDir,
+    pub scratch: TempDir,
+}
+
+impl Rig {
+    pub fn new(binary: PathBuf) -> Self {
+        Self::with(binary, |_| {})
+    }
+
+    pub fn with(binary: PathBuf, change: impl FnOnce(&mut TerraformOptions)) -> Self {
+        let scratch = TempDir::new().unwrap();
+        let mut options = TerraformOptions::new(Secrets::new(HashKey::derived("test")));
+        options.binary = Some(binary);
+        options.mirror = Some(terraform::mirror());
+        options.scratch = Some(scratch.path().to_owned());
+        options.key = Some(StateKey::generate());
+        options.providers = vec![AllowedProvider {
+            source: "hashicorp/local".to_owned(),
+            version: terraform::LOCAL_PROVIDER.to_owned(),
+            hashes: Vec::new(),
+        }];
+        change(&mut options);
+        Self {
+            runtime: Terraform::new(options),
+            scope: Scope {
+                stack: "shop/prod".parse().unwrap(),
+                data: BTreeMap::new(),
+            },
+            recorded: BTreeMap::new(),
+            outside: TempDir::new().unwrap(),
+            scratch,
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.outside.path().join(name)
+    }
+
+    /// A `local_file` with this content.
+    pub fn file(&self, name: &str, content: Value) -> Resource {
+        let path = self.path(name);
+        resource(
+            &format!("hashicorp:local:local_file:{name}"),
+            json!({"filename": path, "content": content}),
+        )
+    }
+
+    fn items(&self, wanted: &[Resource]) -> (Vec<Item>, Vec<Item>) {
+        let prior = |id: &ResourceId| self.recorded.get(id).cloned();
+        let desired = wanted
+            .iter()
+            .map(|r| Item {
+                id: r.id.clone(),
+                cluster: None,
+                prior: prior(&r.id),
+                desired: Some(r.clone()),
+            })
+            .collect();
+        let gone = self
+            .recorded
+            .values()
+            .filter(|recorded| !wanted.iter().any(|r| r.id == recorded.id))
+            .map(|recorded| Item {
+                id: recorded.id.clone(),
+                cluster: None,
+                prior: Some(recorded.clone()),
+                desired: None,
+            })
+            .collect();
+        (desired, gone)
+    }
+
+    /// Plans what is wanted, then what is to go, as the engine does.
+    pub async fn try_plan(&self, wanted: &[Resource]) -> Vec<Vec<Result<Planned, Failure>>> {
+        let (desired, gone) = self.items(wanted);
+        let mut segments = Vec::new();
+        for items in [desired, gone] {
+            if !items.is_empty() {
+                segments.push(self.runtime.plan(&self.scope, items).await.unwrap());
+            }
+        }
+        segments
+    }
+
+    pub async fn plan(&self, wanted: &[Resource]) -> Vec<Vec<Planned>> {
+        let all = self.try_plan(wanted).await;
+        all.into_iter()
+            .map(|segment| segment.into_iter().map(|answer| answer.unwrap()).collect())
+            .collect()
+    }
+
+    /// What would happen to each resource, by the last part of its id.
+    pub async fn actions(&self, wanted: &[Resource]) -> BTreeMap<String, Action> {
+        actions(&self.plan(wanted).await)
+    }
+
+    /// Plans and applies, and remembers what came of it. Every item must have ended well.
+    pub async fn apply(&mut self, wanted: &[Resource]) -> Sink {
+        let sink = Sink::default();
+        self.apply_into(wanted, &sink).await.unwrap();
+        for (id, result) in sink.ended() {
+            if let Err(failure) = result {
+                panic!("{id}: {failure:?}");
+            }
+        }
+        sink
+    }
+
+    /// Plans and applies with a sink of the test's own.
+    pub async fn apply_into(&mut self, wanted: &[Resource], sink: &Sink) -> Result<(), Failure> {
+        let mut result = Ok(());
+        for planned in self.plan(wanted).await {
+            let asked: Vec<_> = planned.iter().map(|p| p.item.id.clone()).collect();
+            result = self.runtime.apply(&self.scope, planned, sink).await;
+            self.remember(sink);
+            if result.is_err() {
+                break;
+            }
+            for id in asked {
+                let times = sink.ended().iter().filter(|(other, _)| *other == id).count();
+                assert_eq!(times, 1, "{id} ended {times} times");
+            }
+        }
+        result
+    }
+
+    /// Takes over what a sink heard.
+    pub fn remember(&mut self, sink: &Sink) {
+        for event in sink.events.lock().unwrap().iter() {
+            match event {
+                Event::Data(key, value) => {
+                    self.scope.data.insert(key.clone(), value.clone());
+                }
+                Event::Written(recorded) => {
+                    self.recorded.insert(recorded.id.clone(), recorded.clone());
+                }
+                Event::Ended(id, Ok(applied)) => match &applied.recorded {
+                    Some(recorded) => {
+                        self.recorded.insert(id.clone(), recorded.clone());
+                    }
+                    None => {
+                        self.recorded.remove(id);
+                    }
+                },
+                Event::Ended(_, Err(_)) => {}
+            }
+        }
+    }
+
+    /// The files that any process of the runtime left or keeps on disk.
+    pub fn files_on_disk(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        walk(self.scratch.path(), &mut found);
+        found
+    }
+}
+
+pub fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_symlink() {
+            continue;
+        }
+        match path.is_dir() {
+            true => walk(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+pub fn actions(segments: &[Vec<Planned>]) -> BTreeMap<String, Action> {
+    segments
+        .iter()
+        .flatten()
+        .map(|p| (name(&p.item.id), p.public.action))
+        .collect()
+}
+
+/// The last part of an id.
+pub fn name(id: &ResourceId) -> String {
+    id.as_str().rsplit(':').next().unwrap().to_owned()
+}
+
+pub fn resource(id: &str, attributes: Value) -> Resource {
+    let mut extensions = serde_json::Map::new();
+    if id.starts_with("hashicorp:local:") {
+        extensions.insert("provider".to_owned(), json!(LOCAL));
+    }
+    Resource {
+        id: id.parse().unwrap(),
+        runtime: RuntimeKind::Terraform,
+        attributes: attributes.as_object().unwrap().clone(),
+        depends_on: Vec::new(),
+        extensions,
+    }
+}
+
+pub fn data(name: &str, attributes: Value) -> Resource {
+    resource(&format!("terraform:builtin:terraform_data:{name}"), attributes)
+}
+
+/// What a sink hears.
+#[derive(Debug, Clone)]
+pub enum Event {
+    Data(String, Value),
+    Written(Recorded),
+    Ended(ResourceId, Result<Applied, Failure>),
+}
+
+/// Keeps what it hears, in order.
+#[derive(Default)]
+pub struct Sink {
+    pub events: Mutex<Vec<Event>>,
+    pub cancelled: AtomicBool,
+    /// Fails from now on, as a journal does whose lease is lost.
+    pub lost: AtomicBool,
+    pub words: Mutex<Vec<String>>,
+}
+
+impl Sink {
+    pub fn ended(&self) -> Vec<(ResourceId, Result<Applied, Failure>)> {
+        let events = self.events.lock().unwrap();
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Ended(id, result) => Some((id.clone(), result.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// How one resource ended, by the last part of its id.
+    pub fn end_of(&self, wanted: &str) -> Option<Result<Applied, Failure>> {
+        let ended = self.ended();
+        ended
+            .into_iter()
+            .find(|(id, _)| name(id) == wanted)
+            .map(|(_, result)| result)
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
+        let started = Instant::now();
+        while !is_so(self) {
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "waited in vain: {what}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        started.elapsed()
+    }
+
+    fn hear(&self, event: Event) -> Result<(), Failure> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(Failure::new(ErrorKind::LeaseHeld, "another run took over"));
+        }
+        self.events.lock().unwrap().push(event);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ApplySink for Sink {
+    fn progress(&self, id: &ResourceId, message: &str) {
+        self.words.lock().unwrap().push(format!("{id}: {message}"));
+    }
+
+    async fn written(&self, _: &ResourceId, recorded: Recorded) -> Result<(), Failure> {
+        self.hear(Event::Written(recorded))
+    }
+
+    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
+        self.hear(Event::Ended(id.clone(), result))
+    }
+
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure> {
+        self.hear(Event::Data(key.to_owned(), value))
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    async fn fence(&self) -> Result<(), Failure> {
+        self.hear(Event::Data("fence".to_owned(), Value::Null))
+    }
+}
