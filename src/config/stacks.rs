@@ -18,6 +18,13 @@ pub struct EffectiveStack {
     pub ignore: Vec<String>,
 }
 
+impl EffectiveStack {
+    /// Whether another stack comes before this one.
+    pub fn comes_after(&self, other: &Stack) -> bool {
+        self.after.iter().any(|pattern| glob_matches(pattern, other))
+    }
+}
+
 /// Where a stack's Kubernetes resources go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterChoice {
@@ -73,7 +80,7 @@ impl Config {
 }
 
 /// Whether a glob matches a stack's folder or identity. `*` stays inside one component, `**` crosses.
-pub(super) fn glob_matches(pattern: &str, stack: &Stack) -> bool {
+fn glob_matches(pattern: &str, stack: &Stack) -> bool {
     let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
     let Ok(matcher) = glob.map(|glob: Glob| glob.compile_matcher()) else {
         return false;

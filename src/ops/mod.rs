@@ -3,7 +3,9 @@
 //! [`Run`] is what every use case is given; [`Workspace`] is a revision of the monorepo, opened.
 
 pub mod build;
+pub mod clusters;
 pub mod init;
+pub mod order;
 mod run;
 
 mod workspace;

@@ -1,0 +1,149 @@
+//! The order of stacks: `after` in `konverge.yaml`. A failure holds back those after it; a cycle is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    model::{StackId, stack::Stack},
+};
+
+/// Which stacks come before which, among those at hand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    before: BTreeMap<StackId, BTreeSet<StackId>>,
+}
+
+impl Order {
+    /// The order of some stacks by the rules of a configuration.
+    ///
+    /// # Errors
+    /// The rules make a cycle among them.
+    pub fn of(config: &Config, stacks: &[Stack]) -> Result<Self, Failure> {
+        let mut before = BTreeMap::new();
+        for stack in stacks {
+            let rules = config.for_stack(stack);
+            let matching = |other: &&Stack| other.id != stack.id && rules.comes_after(other);
+            let first: BTreeSet<_> = stacks
+                .iter()
+                .filter(matching)
+                .map(|other| other.id.clone())
+                .collect();
+            before.insert(stack.id.clone(), first);
+        }
+        let order = Self { before };
+        match order.cycle() {
+            None => Ok(order),
+            Some(cycle) => Err(Failure::new(
+                ErrorKind::Config,
+                format!(
+                    "the `after` rules of konverge.yaml make a cycle: {}",
+                    cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
+                ),
+            )
+            .hint("take one of these rules out, or make its pattern narrower")),
+        }
+    }
+
+    /// The stacks that a stack waits for.
+    pub fn before(&self, stack: &StackId) -> impl Iterator<Item = &StackId> {
+        self.before.get(stack).into_iter().flatten()
+    }
+
+    /// The wave of each stack: 0 waits for nothing, n+1 waits for one of wave n.
+    pub fn waves(&self) -> BTreeMap<StackId, usize> {
+        let mut waves = BTreeMap::new();
+        for stack in self.before.keys() {
+            self.wave(stack, &mut waves);
+        }
+        waves
+    }
+
+    fn wave(&self, stack: &StackId, known: &mut BTreeMap<StackId, usize>) -> usize {
+        if let Some(wave) = known.get(stack) {
+            return *wave;
+        }
+        let wave = self
+            .before(stack)
+            .map(|first| self.wave(first, known) + 1)
+            .max()
+            .unwrap_or(0);
+        known.insert(stack.clone(), wave);
+        wave
+    }
+
+    fn cycle(&self) -> Option<Vec<StackId>> {
+        let mut done = BTreeSet::new();
+        for start in self.before.keys() {
+            let mut path = Vec::new();
+            if let Some(cycle) = self.visit(start, &mut path, &mut done) {
+                return Some(cycle);
+            }
+        }
+        None
+    }
+
+    fn visit(
+        &self,
+        stack: &StackId,
+        path: &mut Vec<StackId>,
+        done: &mut BTreeSet<StackId>,
+    ) -> Option<Vec<StackId>> {
+        if let Some(at) = path.iter().position(|seen| seen == stack) {
+            let mut cycle = path[at..].to_vec();
+            cycle.push(stack.clone());
+            return Some(cycle);
+        }
+        if !done.insert(stack.clone()) {
+            return None;
+        }
+        path.push(stack.clone());
+        let found = self.before(stack).find_map(|first| self.visit(first, path, done));
+        path.pop();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{RepoPath, stack::CompileSetup};
+
+    fn stack(folder: &str) -> Stack {
+        let folder = RepoPath::normalise(folder).unwrap();
+        let id = folder.as_str().strip_prefix("appops/").unwrap().parse().unwrap();
+        Stack {
+            id,
+            project_folder: folder.parent().unwrap(),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+        }
+    }
+
+    #[test]
+    fn waves_follow_the_rules_and_a_stack_never_waits_for_itself() {
+        let rules = "stacks:\n- {match: 'appops/*/prod', after: ['appops/*/dev']}\n- {match: 'appops/z/*', after: ['appops/z/*', 'a/prod']}\n";
+        let config = Config::parse(rules).unwrap();
+        let stacks = [
+            stack("appops/a/dev"),
+            stack("appops/a/prod"),
+            stack("appops/z/stage"),
+        ];
+        let waves = Order::of(&config, &stacks).unwrap().waves();
+        let waves: Vec<_> = waves.iter().map(|(id, wave)| (id.as_str(), *wave)).collect();
+        assert_eq!(waves, [("a/dev", 0), ("a/prod", 1), ("z/stage", 2)]);
+    }
+
+    #[test]
+    fn a_cycle_is_named_in_full() {
+        let config = Config::parse(
+            "stacks:\n- {match: 'a/dev', after: ['b/dev']}\n- {match: 'b/dev', after: ['a/dev']}\n",
+        )
+        .unwrap();
+        let failure = Order::of(&config, &[stack("appops/a/dev"), stack("appops/b/dev")]).unwrap_err();
+        assert!(failure.message.contains("a/dev → b/dev → a/dev"), "{failure}");
+    }
+}
