@@ -51,6 +51,10 @@ pub enum Command {
     Init(super::init::Args),
     /// Compile stacks and print their Specs
     Build(super::build::Args),
+    /// Show what would happen to the stacks, against the real infrastructure or Spec against Spec
+    Preview(super::preview::Args),
+    /// Apply stacks, after showing the plan
+    Apply(super::apply::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
     /// Print completions for a shell

@@ -4,18 +4,12 @@ use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
     path::PathBuf,
-    sync::Arc,
 };
 
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
-use crate::{
-    error::Failure,
-    model::event::NoEvents,
-    ops::{Notes, Run},
-    secrets::Secrets,
-};
+use crate::{error::Failure, secrets::Secrets};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -87,18 +81,6 @@ impl Context {
         write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text)));
     }
 
-    /// What a use case is given; it hears nothing of planning and applying.
-    pub fn run(&self) -> Run {
-        Run {
-            dir: self.repo_dir(),
-            env: self.env.clone(),
-            secrets: self.secrets.clone(),
-            cancel: self.cancel.clone(),
-            events: Arc::new(NoEvents),
-            notes: Arc::new(self.clone()),
-        }
-    }
-
     /// The folder that `--repo` names, else the current one.
     pub fn repo_dir(&self) -> PathBuf {
         self.global
@@ -125,12 +107,6 @@ impl Context {
             text.push_str(&format!("  {cyan}hint{off}: {}\n", printable(hint)));
         }
         self.complain(&text);
-    }
-}
-
-impl Notes for Context {
-    fn note(&self, text: &str) {
-        Context::note(self, &printable(text));
     }
 }
 

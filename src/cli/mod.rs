@@ -1,5 +1,6 @@
 //! The command line: one file a command, arguments and printing, never how anything is done.
 
+mod apply;
 mod arguments;
 mod build;
 mod completions;
@@ -7,7 +8,10 @@ mod config;
 mod context;
 mod init;
 mod kcl;
+mod preview;
+mod progress;
 mod run;
+mod which;
 mod worker;
 
 pub use arguments::{Cli, Command, Global};

@@ -80,6 +80,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
         Command::Init(args) => super::init::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,
+        Command::Preview(args) => super::preview::run(&args, context).await,
+        Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
@@ -92,6 +94,8 @@ impl Command {
     fn wants_json(&self) -> bool {
         match self {
             Self::Build(args) => args.wants_json(),
+            Self::Preview(args) => args.output == super::preview::Output::Json,
+            Self::Apply(args) => args.output == super::apply::Output::Json,
             _ => false,
         }
     }

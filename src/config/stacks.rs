@@ -3,7 +3,7 @@
 use globset::Glob;
 
 use super::{Cluster, Config, StackRule, file::StackPolicy};
-use crate::model::{ClusterName, stack::Stack};
+use crate::model::{ClusterName, Digest, digest::DigestBuilder, stack::Stack};
 
 /// The rules in force for one stack.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,6 +19,19 @@ pub struct EffectiveStack {
 }
 
 impl EffectiveStack {
+    /// Over what bears on the stack's resources: its cluster and what is not compared. `None` if no rule says anything.
+    pub fn digest(&self) -> Option<Digest> {
+        let said = self.cluster.is_some() || !self.ignore.is_empty();
+        said.then(|| {
+            let mut builder = DigestBuilder::new("stack-rules");
+            builder.part(self.cluster.as_ref().map_or("", ClusterName::as_str).as_bytes());
+            for path in &self.ignore {
+                builder.part(path.as_bytes());
+            }
+            builder.finish()
+        })
+    }
+
     /// Whether another stack comes before this one.
     pub fn comes_after(&self, other: &Stack) -> bool {
         self.after.iter().any(|pattern| glob_matches(pattern, other))

@@ -62,6 +62,18 @@ impl StackState {
         }
     }
 
+    /// Follows what ended: puts in what is there, takes out what is gone. Intents and failures change nothing here.
+    pub fn follow(&mut self, entry: &JournalEntry) {
+        match entry {
+            JournalEntry::Done { recorded } => self.put(recorded.clone()),
+            JournalEntry::Gone { id } => self.remove(id),
+            JournalEntry::Runtime { key, value } => {
+                self.runtime.insert(key.clone(), value.clone());
+            }
+            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
+        }
+    }
+
     /// Takes a resource out.
     pub fn remove(&mut self, id: &ResourceId) {
         self.resources.retain(|resource| resource.id != *id);

@@ -1,14 +1,24 @@
 //! The use cases, one file each: what happens between the rooms. The only place that sees all of them.
 //!
-//! [`Run`] is what every use case is given; [`Workspace`] is a revision of the monorepo, opened.
+//! [`Run`] is what every use case is given; a [`Session`] opens what was asked for; [`Planning`] plans one target.
 
+pub mod apply;
 pub mod build;
 pub mod clusters;
+mod infrastructure;
 pub mod init;
 pub mod order;
+mod planning;
+pub mod preview;
 mod run;
-
+pub mod session;
+mod states;
+mod target;
 mod workspace;
 
+pub use planning::{Planned, Planning, Wanted};
 pub use run::{Notes, Run};
+pub use session::{Request, Session};
+pub use states::{KeyUse, Memory, repository_id};
+pub use target::{Selection, Target};
 pub use workspace::{At, Workspace, repository_root};

@@ -8,6 +8,7 @@ use std::{
 
 use super::Run;
 use crate::{
+    affected::{Analysis, Index},
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
@@ -31,7 +32,9 @@ pub struct Workspace {
     /// Its `konverge.yaml`, or in `ci` what is in force of it.
     pub config: Config,
     /// Its projects and stacks.
-    pub layout: Layout,
+    pub layout: Arc<Layout>,
+    /// What each stack is made of.
+    pub analysis: Analysis,
 }
 
 /// The root of the repository that holds a folder.
@@ -50,24 +53,39 @@ impl Workspace {
     pub fn open(repository: &Repository, at: &At) -> Result<Self, Failure> {
         let source = source(repository, at)?;
         let config = Config::of(source.as_ref())?;
-        Self::with(source, config)
+        Self::with(repository, source, config)
     }
 
-    /// Opens a revision under a configuration of another one (the protected branch's).
+    /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
     ///
     /// # Errors
     /// The revision can not be read.
     pub fn open_under(repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
-        Self::with(source(repository, at)?, config.clone())
+        Self::with(repository, source(repository, at)?, config.clone())
     }
 
-    fn with(source: Arc<dyn Source>, config: Config) -> Result<Self, Failure> {
-        let layout = Layout::read(&source, config.kcl.settings)?;
+    fn with(repository: &Repository, source: Arc<dyn Source>, config: Config) -> Result<Self, Failure> {
+        let layout = Arc::new(Layout::read(&source, config.kcl.settings)?);
+        let cache = Index::location(repository.root());
+        let index = cache.as_deref().map_or_else(Index::new, Index::load);
+        let analysis = Analysis::new(source.clone(), layout.clone(), config.kcl.core(), &index)?
+            .with_config(|stack| config.for_stack(stack).digest());
+        if let Some(path) = cache
+            && let Err(error) = index.save(&path)
+        {
+            tracing::debug!(%error, path = %path.display(), "the import index was not kept");
+        }
         Ok(Self {
             source,
             config,
             layout,
+            analysis,
         })
+    }
+
+    /// The commit, or `None` for the working tree.
+    pub fn commit(&self) -> Option<&CommitId> {
+        self.source.commit()
     }
 
     /// The stacks that were named: an identity, a stack's folder or a folder above stacks, relative to where the run was

@@ -1,0 +1,157 @@
+//! `konverge apply`: for a person who has seen the plan, or a script that says `--yes`. In CI it is `konverge ci` that
+//! applies what was reviewed.
+
+use std::{
+    io::{IsTerminal, Write},
+    sync::Arc,
+};
+
+use super::{
+    Context,
+    which::{Infrastructure, LiveArg, Revisions, SpecFile, Stacks},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::outcome::{ApplyReport, StackResult},
+    ops::{
+        self, KeyUse, Request, Session,
+        apply::{Agreed, ApplyOptions},
+        session,
+    },
+    report::{self, terminal::Style},
+};
+
+/// Arguments of `konverge apply`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    #[command(flatten)]
+    infrastructure: Infrastructure,
+    #[command(flatten)]
+    file: SpecFile,
+    /// Apply without asking; needed where nobody can answer
+    #[arg(long, short)]
+    yes: bool,
+    /// Let a Spec that has become empty delete everything the stack made
+    #[arg(long)]
+    allow_empty: bool,
+    /// How the result is printed
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// How an outcome is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For a terminal
+    Text,
+    /// As the reference of JSON formats has it
+    Json,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let session = open(args, &context.run()).await?;
+    if !args.yes && !agreed(&session, context).await? {
+        context.note("nothing was applied");
+        return Ok(0);
+    }
+    let options = ApplyOptions {
+        consent: Arc::new(Agreed),
+        commit: session.affected.head.clone(),
+        pull_requests: Vec::new(),
+        allow_empty: args.allow_empty,
+    };
+    let report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    context.print(&match args.output {
+        Output::Text => report::terminal::outcome(
+            &report,
+            Style {
+                color: context.colour(),
+            },
+        ),
+        Output::Json => report::json::document(&report),
+    });
+    Ok(exit_code(&report, context))
+}
+
+async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
+    if args.infrastructure.live == LiveArg::Never {
+        return Err(
+            Failure::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
+                .hint("`konverge preview --live never` compares Spec with Spec"),
+        );
+    }
+    let request = Request {
+        selection: args.stacks.selection(),
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        live: ops::clusters::Live::Required,
+        given: args.infrastructure.given(),
+    };
+    match &args.file.path {
+        Some(file) => session::open_file(run, file, args.file.stack.as_deref(), &request, KeyUse::Make).await,
+        None => session::open(run, &request, KeyUse::Make).await,
+    }
+}
+
+/// Shows the plan and asks.
+async fn agreed(session: &Session, context: &Context) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
+                .hint("look at it with `konverge preview`, then add `--yes`"),
+        );
+    }
+    let preview = ops::preview::run(&session.planning, &session.targets).await?;
+    context.complain(&report::terminal::plan(
+        &preview.plan,
+        Style {
+            color: context.colour_stderr(),
+        },
+    ));
+    if preview
+        .plan
+        .stacks
+        .iter()
+        .all(|stack| stack.summary.changed() == 0 && stack.error.is_none())
+    {
+        // Nothing would change outside; what was looked at is still recorded.
+        return Ok(true);
+    }
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut out = std::io::stderr().lock();
+        let _ = out
+            .write_all(b"Apply this? Only `yes` is accepted: ")
+            .and_then(|()| out.flush());
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map(|_| answer)
+    });
+    tokio::select! {
+        answer = answer => Ok(matches!(answer, Ok(Ok(text)) if text.trim() == "yes")),
+        () = session.planning.run.cancel.cancelled() => session.planning.run.check_interrupted().map(|()| false),
+    }
+}
+
+/// The gravest of what happened, by the exit codes of the reference.
+fn exit_code(report: &ApplyReport, context: &Context) -> u8 {
+    if context.cancel.is_cancelled() {
+        return ErrorKind::Interrupted.exit_code();
+    }
+    let code = |result: &crate::model::outcome::StackOutcome| match (result.result, &result.error) {
+        (StackResult::Applied | StackResult::Unchanged, _) => 0,
+        (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
+        _ => 1,
+    };
+    let codes: Vec<u8> = report.stacks.iter().map(code).collect();
+    [1, 3, 4]
+        .into_iter()
+        .find(|code| codes.contains(code))
+        .unwrap_or(0)
+}

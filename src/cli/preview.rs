@@ -1,0 +1,135 @@
+//! `konverge preview`.
+
+use super::{
+    Context,
+    which::{Infrastructure, Revisions, SpecFile, Stacks},
+};
+use crate::{
+    error::Failure,
+    model::{
+        marker::{Marker, MarkerKind},
+        plan::{Basis, Plan},
+    },
+    ops::{self, KeyUse, Request, Session, session},
+    report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
+};
+
+/// Arguments of `konverge preview`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    #[command(flatten)]
+    infrastructure: Infrastructure,
+    #[command(flatten)]
+    file: SpecFile,
+    /// How the result is printed
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// Exit with 2 if anything would change
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// How a plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For a terminal
+    Text,
+    /// As the reference of JSON formats has it
+    Json,
+    /// As the pull request's comment
+    Markdown,
+    /// One self-contained page
+    Html,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the stacks from being opened. A stack that can not be planned is shown, and gives exit code 1.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let session = open(args, &context.run()).await?;
+    let preview = ops::preview::run(&session.planning, &session.targets).await?;
+    if args.output == Output::Text {
+        remark(&preview.plan, &session);
+    }
+    context.print(&rendered(
+        &preview.plan,
+        &session,
+        args.output,
+        Style {
+            color: context.colour(),
+        },
+    ));
+    let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
+    let changed = preview
+        .plan
+        .stacks
+        .iter()
+        .any(|stack| stack.summary.changed() > 0);
+    Ok(match (failed, changed && args.exit_code) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
+    })
+}
+
+async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
+    let request = Request {
+        selection: args.stacks.selection(),
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        live: args.infrastructure.live.into(),
+        given: args.infrastructure.given(),
+    };
+    match &args.file.path {
+        Some(file) => session::open_file(run, file, args.file.stack.as_deref(), &request, KeyUse::Look).await,
+        None => session::open(run, &request, KeyUse::Look).await,
+    }
+}
+
+/// Says what a plan was compared with where that is less than one may expect.
+fn remark(plan: &Plan, session: &Session) {
+    if plan
+        .stacks
+        .iter()
+        .any(|stack| stack.basis == Basis::Spec && stack.error.is_none())
+    {
+        session.planning.run.notes.note(
+            "note: no cluster was asked: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)",
+        );
+    }
+}
+
+fn rendered(plan: &Plan, session: &Session, output: Output, style: Style) -> String {
+    let run = RunInfo {
+        head: session.affected.head.clone(),
+        base: session.affected.base.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..RunInfo::default()
+    };
+    let marker = Marker::new(MarkerKind::Preview, "");
+    let input = CommentInput {
+        run: &run,
+        affected: &session.affected,
+        plan,
+        findings: &[],
+        waves: &std::collections::BTreeMap::new(),
+        links: &std::collections::BTreeMap::new(),
+        marker: &marker,
+        mode: Mode {
+            applies: session.planning.config.state.url.is_some(),
+            ..Mode::default()
+        },
+        budget: SUMMARY_BUDGET,
+    };
+    match output {
+        Output::Text => report::terminal::plan(plan, style),
+        Output::Json => report::json::document(plan),
+        Output::Markdown => report::markdown::comment(&input).body,
+        Output::Html => report::html::report(&input),
+    }
+}

@@ -1,0 +1,94 @@
+//! What is seen while something runs: a spinner on a terminal, plain lines elsewhere (folded by group in GitHub Actions).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Context;
+use crate::{
+    model::event::{Event, EventSink},
+    ops::{Notes, Run},
+    report::progress::{Dialect, Progress},
+};
+
+/// Prints events and remarks to stderr.
+pub struct Screen {
+    context: Context,
+    lines: Mutex<Progress>,
+    spinner: Option<ProgressBar>,
+}
+
+impl Context {
+    /// What the use cases are given; events and remarks go to stderr.
+    pub fn run(&self) -> Run {
+        let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
+            Dialect::GithubActions
+        } else {
+            Dialect::Plain
+        };
+        let spinner = self.interactive().then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a constant template"));
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        let screen = Arc::new(Screen {
+            context: self.clone(),
+            lines: Mutex::new(Progress::new(dialect)),
+            spinner,
+        });
+        Run {
+            dir: self.repo_dir(),
+            env: self.env.clone(),
+            secrets: self.secrets.clone(),
+            cancel: self.cancel.clone(),
+            events: screen.clone(),
+            notes: screen,
+        }
+    }
+}
+
+impl Screen {
+    fn say(&self, text: &str) {
+        match &self.spinner {
+            Some(spinner) => spinner.suspend(|| self.context.note(text)),
+            None => self.context.note(text),
+        }
+    }
+}
+
+impl EventSink for Screen {
+    fn event(&self, event: Event) {
+        let lines = self
+            .lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .lines(&event);
+        let passing = matches!(event, Event::PlanStarted { .. } | Event::ResourceProgress { .. });
+        for line in lines {
+            match &self.spinner {
+                Some(spinner) if passing => spinner.set_message(self.context.secrets.mask(&line)),
+                _ => self.say(&line),
+            }
+        }
+    }
+}
+
+impl Notes for Screen {
+    fn note(&self, text: &str) {
+        self.say(text);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let rest = self.lines.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        for line in rest {
+            self.say(&line);
+        }
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Arguments that several commands share: which stacks, which revisions, which infrastructure.
+
+use std::path::PathBuf;
+
+use crate::ops::{
+    Selection,
+    clusters::{GivenCluster, Live},
+};
+
+/// Which stacks.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Stacks {
+    /// Stacks, by folder or identity; default: those that the change affects
+    #[arg(value_name = "STACK")]
+    pub names: Vec<String>,
+    /// Every stack
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+}
+
+impl Stacks {
+    /// As the use cases have it.
+    pub fn selection(&self) -> Selection {
+        match (self.all, self.names.is_empty()) {
+            (true, _) => Selection::All,
+            (false, true) => Selection::Affected,
+            (false, false) => Selection::Named(self.names.clone()),
+        }
+    }
+}
+
+/// Which revisions.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Revisions {
+    /// Read this revision instead of the working tree
+    #[arg(long, value_name = "REV")]
+    pub rev: Option<String>,
+    /// Compare with this revision; default: the merge base with the default branch
+    #[arg(long, value_name = "REV")]
+    pub base: Option<String>,
+}
+
+/// Which infrastructure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Infrastructure {
+    /// Whether the real infrastructure is asked
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
+    pub live: LiveArg,
+    /// A kubeconfig, for stacks to which konverge.yaml gives no cluster
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<String>,
+    /// The context in it
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+}
+
+impl Infrastructure {
+    /// The cluster given here.
+    pub fn given(&self) -> GivenCluster {
+        GivenCluster {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        }
+    }
+}
+
+/// Whether the real infrastructure is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LiveArg {
+    /// If a cluster is configured; else Spec is compared with Spec
+    Auto,
+    /// Spec is compared with Spec
+    Never,
+    /// An error if no cluster is configured
+    Required,
+}
+
+impl From<LiveArg> for Live {
+    fn from(arg: LiveArg) -> Self {
+        match arg {
+            LiveArg::Auto => Self::Auto,
+            LiveArg::Never => Self::Never,
+            LiveArg::Required => Self::Required,
+        }
+    }
+}
+
+/// A Spec from a file instead of stacks.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SpecFile {
+    /// A Spec file instead of stacks; needs neither a repository nor KCL
+    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "base"])]
+    pub path: Option<PathBuf>,
+    /// The identity under which the state of --spec is kept; default: spec/<file name>
+    #[arg(long, value_name = "IDENTITY", requires = "path")]
+    pub stack: Option<String>,
+}

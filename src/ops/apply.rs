@@ -1,0 +1,306 @@
+//! `apply`: stack by stack in their order, each under its lease, with its journal, and only what was agreed to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream::FuturesUnordered};
+
+use super::{Planned, Planning, Target, order::Order};
+use crate::{
+    engine::{self, ApplyRequest, Journal, Review},
+    error::{ErrorKind, Failure},
+    model::{
+        CommitId, Digest, StackId,
+        outcome::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+        plan::{ResourcePlan, StackPlan},
+        state::{JournalEntry, StackState},
+    },
+    state::{Lease, LeaseOptions},
+};
+
+/// Who agrees to a stack's plan before anything of it is touched.
+#[async_trait]
+pub trait Consent: Send + Sync {
+    /// An error stops the stack.
+    async fn stack(&self, plan: &StackPlan) -> Result<(), Failure>;
+
+    /// A resource whose values became known only on the way.
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure>;
+}
+
+/// How to apply.
+pub struct ApplyOptions {
+    /// Who agrees.
+    pub consent: Arc<dyn Consent>,
+    /// The commit that is applied, if it is one.
+    pub commit: Option<CommitId>,
+    /// Merged pull requests whose reviews are used up by a stack that ends well.
+    pub pull_requests: Vec<u64>,
+    /// A stack whose Spec has become empty may be deleted whole. Removed stacks always may: their review says so.
+    pub allow_empty: bool,
+}
+
+/// Applies the targets. Stacks that do not depend on each other go side by side.
+///
+/// # Errors
+/// The order of the stacks has a cycle. Whatever goes wrong with a stack is in its outcome.
+pub async fn run(
+    planning: &Planning,
+    targets: &[Target],
+    options: &ApplyOptions,
+) -> Result<ApplyReport, Failure> {
+    let config = &planning.config;
+    let stacks: Vec<_> = targets
+        .iter()
+        .filter_map(|target| target.rules().cloned())
+        .collect();
+    let order = Order::of(config, &stacks)?;
+    let at_once = config.apply.stacks.map_or(4, |n| n.max(1) as usize);
+
+    let mut waiting: BTreeMap<&StackId, &Target> =
+        targets.iter().map(|target| (&target.id, target)).collect();
+    let mut failed: BTreeSet<StackId> = BTreeSet::new();
+    let mut ended: BTreeSet<StackId> = BTreeSet::new();
+    let mut outcomes = Vec::new();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let ready: Vec<_> = waiting
+            .keys()
+            .filter(|id| order.before(id).all(|first| ended.contains(first)))
+            .map(|id| (*id).clone())
+            .collect();
+        for id in ready {
+            let held_by: Vec<_> = order
+                .before(&id)
+                .filter(|first| failed.contains(*first))
+                .cloned()
+                .collect();
+            if held_by.is_empty() && under_way.len() >= at_once {
+                continue;
+            }
+            let Some(target) = waiting.remove(&id) else {
+                continue;
+            };
+            if held_by.is_empty() {
+                under_way.push(async move { one(planning, target, options).await });
+            } else {
+                failed.insert(id.clone());
+                ended.insert(id);
+                outcomes.push(held_back(target, &held_by));
+            }
+        }
+        match under_way.next().await {
+            Some(outcome) => {
+                if !matches!(outcome.result, StackResult::Applied | StackResult::Unchanged) {
+                    failed.insert(outcome.id.clone());
+                }
+                ended.insert(outcome.id.clone());
+                outcomes.push(outcome);
+            }
+            None if waiting.is_empty() => break,
+            None => {}
+        }
+    }
+    outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    Ok(ApplyReport {
+        version: 1,
+        stacks: outcomes,
+    })
+}
+
+fn held_back(target: &Target, by: &[StackId]) -> StackOutcome {
+    let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
+    let failure = Failure::new(
+        ErrorKind::Policy,
+        format!("held back: {names} comes before it and did not end well"),
+    );
+    stopped(target, StackResult::HeldBack, &failure)
+}
+
+fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutcome {
+    StackOutcome {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        result,
+        digest: Digest::of_set([]),
+        serial: None,
+        resources: Vec::new(),
+        error: Some(failure.body()),
+    }
+}
+
+async fn one(planning: &Planning, target: &Target, options: &ApplyOptions) -> StackOutcome {
+    match attempt(planning, target, options).await {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            let result = match failure.kind {
+                ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
+                _ => StackResult::Failed,
+            };
+            let mut outcome = stopped(target, result, &failure);
+            if let Some(error) = &mut outcome.error {
+                error.message = planning.secrets().mask(&error.message);
+            }
+            outcome
+        }
+    }
+}
+
+async fn attempt(
+    planning: &Planning,
+    target: &Target,
+    options: &ApplyOptions,
+) -> Result<StackOutcome, Failure> {
+    planning.run.check_interrupted()?;
+    let wanted = planning.spec(target).await?;
+    let input_digest = planning.input_digest(target)?;
+    let memory = planning.memory.as_ref().ok_or_else(|| {
+        Failure::new(ErrorKind::Config, "there is no store to keep the state in")
+            .hint("set `state.url` in konverge.yaml")
+    })?;
+    let config = &planning.config.state.lease;
+    let lease_options = LeaseOptions {
+        term: config.term.duration(),
+        wait: config.wait.duration(),
+        folder: target.folder.clone(),
+        ..LeaseOptions::default()
+    };
+    let lease = memory.states.acquire(&target.id, lease_options).await?;
+    let result = under_lease(planning, target, options, &wanted, input_digest, &lease).await;
+    // A lease that can not be given back expires by itself; the result is what counts.
+    if let Err(error) = lease.release().await {
+        planning.run.notes.note(&format!(
+            "warning: the lease of {} could not be given back: {error}",
+            target.id
+        ));
+    }
+    result
+}
+
+async fn under_lease(
+    planning: &Planning,
+    target: &Target,
+    options: &ApplyOptions,
+    wanted: &crate::model::spec::Spec,
+    input_digest: Option<Digest>,
+    lease: &Lease,
+) -> Result<StackOutcome, Failure> {
+    let empty = || StackState::empty(target.id.clone(), target.folder.clone());
+    let prior = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    let Planned::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
+        return Err(Failure::new(
+            ErrorKind::Config,
+            format!("no cluster is configured for `{}`", target.id),
+        )
+        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+    };
+    if let Some((id, failure)) = plan.failures.first() {
+        return Err(failure.clone().within(id));
+    }
+    options.consent.stack(&plan.public).await?;
+    let public = plan.public.clone();
+    let journal = LeaseJournal {
+        lease,
+        followed: tokio::sync::Mutex::new(prior.clone()),
+    };
+    let review = ConsentReview {
+        consent: options.consent.as_ref(),
+        stack: &target.id,
+    };
+    let mut outcome = engine::apply(ApplyRequest {
+        plan: *plan,
+        review: &review,
+        journal: &journal,
+        events: planning.run.events.as_ref(),
+        cancel: planning.run.cancel.clone(),
+        parallelism: planning.config.apply.resources.map_or(16, |n| n.max(1) as usize),
+        allow_empty: options.allow_empty || target.head.is_none(),
+    })
+    .await;
+    let mut state = journal.followed.into_inner();
+    state.folder = target.folder.clone();
+    let well = matches!(outcome.result, StackResult::Applied | StackResult::Unchanged);
+    if well {
+        state.input_digest = input_digest;
+        state.spec_digest = Some(wanted.digest());
+        state.commit = options.commit.clone();
+        state.core = planning.core().map(str::to_owned);
+    } else {
+        // The next run takes the stack up again.
+        state.input_digest = None;
+    }
+    let used = if well {
+        options.pull_requests.as_slice()
+    } else {
+        &[]
+    };
+    let nothing_new = state == prior && used.is_empty();
+    outcome.digest = public.digest;
+    outcome.serial = match nothing_new {
+        true => lease.prior().map(|prior| prior.serial),
+        false => Some(lease.commit(state, used).await?),
+    };
+    Ok(outcome)
+}
+
+/// The state as it becomes, and the journal of the lease.
+struct LeaseJournal<'a> {
+    lease: &'a Lease,
+    followed: tokio::sync::Mutex<StackState>,
+}
+
+#[async_trait]
+impl Journal for LeaseJournal<'_> {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+        Ok(self.lease.journal(entries).await?)
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+        self.followed.lock().await.follow(&entry);
+        Ok(self.lease.journal(vec![entry]).await?)
+    }
+
+    async fn fence(&self) -> Result<(), Failure> {
+        Ok(self.lease.check()?)
+    }
+}
+
+struct ConsentReview<'a> {
+    consent: &'a dyn Consent,
+    stack: &'a StackId,
+}
+
+#[async_trait]
+impl Review for ConsentReview<'_> {
+    async fn check(&self, plan: &ResourcePlan) -> Result<(), Failure> {
+        self.consent.resource(self.stack, plan).await
+    }
+}
+
+/// Agrees with everything: the person at the terminal saw the plan.
+pub struct Agreed;
+
+#[async_trait]
+impl Consent for Agreed {
+    async fn stack(&self, _: &StackPlan) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Whether every stack ended well.
+pub fn ended_well(report: &ApplyReport) -> bool {
+    report.stacks.iter().all(|stack| {
+        matches!(stack.result, StackResult::Applied | StackResult::Unchanged)
+            && stack
+                .resources
+                .iter()
+                .all(|resource| resource.result == ResourceResult::Done)
+    })
+}

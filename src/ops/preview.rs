@@ -1,0 +1,73 @@
+//! `preview`: what would happen to each target. Writes nothing; recording the review is `ci`'s.
+
+use futures::{StreamExt, stream};
+
+use super::{Planning, Target};
+use crate::{
+    error::Failure,
+    model::{
+        plan::{Basis, Plan, StackPlan},
+        review::{ReviewedStack, stack_units},
+        spec::Spec,
+    },
+};
+
+/// Stacks planned at once.
+const AT_ONCE: usize = 8;
+
+/// A preview: what is shown, and what is recorded of it.
+pub struct Preview {
+    /// What is shown; secrets are masked.
+    pub plan: Plan,
+    /// What a review record holds of it: the stacks that could be planned.
+    pub reviewed: Vec<ReviewedStack>,
+}
+
+/// Previews the targets; a stack that fails takes no other down.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Failure> {
+    let mut done: Vec<_> = stream::iter(targets)
+        .map(|target| one(planning, target))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    planning.run.check_interrupted()?;
+    done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
+    let (stacks, reviewed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    Ok(Preview {
+        plan: Plan { version: 1, stacks },
+        reviewed: reviewed.into_iter().flatten().collect(),
+    })
+}
+
+async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>) {
+    let failed = |failure: Failure| {
+        let mut body = failure.body();
+        body.message = planning.secrets().mask(&body.message);
+        StackPlan::failed(target.folder.clone(), target.id.clone(), Basis::Spec, body)
+    };
+    let wanted = match planning.spec(target).await {
+        Ok(wanted) => wanted,
+        Err(failure) => return (failed(failure), None),
+    };
+    match planning.plan(target, &wanted).await {
+        Ok(planned) => {
+            let plan = planned.public().clone();
+            let reviewed = plan.error.is_none().then(|| record(&plan, &wanted));
+            (plan, reviewed)
+        }
+        Err(failure) => (failed(failure), None),
+    }
+}
+
+fn record(plan: &StackPlan, wanted: &Spec) -> ReviewedStack {
+    ReviewedStack {
+        id: plan.id.clone(),
+        basis: plan.basis,
+        digest: plan.digest,
+        spec_digest: Some(wanted.digest()),
+        units: stack_units(plan),
+    }
+}

@@ -1,0 +1,225 @@
+//! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
+
+use std::path::Path;
+
+use super::{
+    At, KeyUse, Planning, Run, Selection, Target, Wanted, Workspace,
+    build::Compiler,
+    clusters::{GivenCluster, Live},
+    infrastructure, states,
+};
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    model::{
+        CommitId, RepoPath, StackId,
+        affected::{Affected, InputChange},
+        stack::{CompileSetup, Stack},
+    },
+    spec,
+};
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Which stacks.
+    pub selection: Selection,
+    /// The revision; `None` is the working tree.
+    pub rev: Option<String>,
+    /// The revision compared with; `None` is the merge base with the default branch.
+    pub base: Option<String>,
+    /// Whether the real infrastructure is asked.
+    pub live: Live,
+    /// A cluster given on the command line.
+    pub given: GivenCluster,
+}
+
+/// An opened request.
+pub struct Session {
+    /// What plans are made of.
+    pub planning: Planning,
+    /// The stacks, sorted by folder.
+    pub targets: Vec<Target>,
+    /// How they differ from the base; empty for a Spec from a file.
+    pub affected: Affected,
+}
+
+/// Opens a request on a monorepo.
+///
+/// # Errors
+/// Whatever is wrong with repository, revisions, configuration, names, core or store.
+pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &request.rev {
+        Some(rev) => At::Commit(repository.resolve(rev)?),
+        None => At::Worktree,
+    };
+    let head = Workspace::open(&repository, &at)?;
+    head.layout.require_module()?;
+    let base = match base_commit(&repository, request, &at)? {
+        Some(commit) => Some(Workspace::open_under(
+            &repository,
+            &At::Commit(commit),
+            &head.config,
+        )?),
+        None => None,
+    };
+    let affected = match &base {
+        Some(base) => head.analysis.compare(&base.analysis),
+        None => Affected {
+            version: 1,
+            base: None,
+            head: head.commit().cloned(),
+            stacks: Vec::new(),
+        },
+    };
+    let targets = targets(run, repository.root(), request, base.as_ref(), &head, &affected)?;
+    let config = head.config.clone();
+    let memory = states::open(run, &config, Some(&repository), key).await?;
+    let runtimes = infrastructure::runtimes(run, &config, &request.given, request.live, &memory)?;
+    let compiler = Box::new(Compiler::new(run, &config));
+    let planning = Planning {
+        run: run.clone(),
+        config,
+        wanted: Wanted::Compiled {
+            compiler,
+            head: Box::new(head),
+            base: base.map(Box::new),
+        },
+        memory: Some(memory),
+        runtimes,
+        live: request.live,
+        given: request.given.clone(),
+    };
+    Ok(Session {
+        planning,
+        targets,
+        affected,
+    })
+}
+
+/// Opens a Spec from a file, as one target; needs neither a repository nor KCL.
+///
+/// # Errors
+/// The file is no Spec, or whatever is wrong with the store.
+pub async fn open_file(
+    run: &Run,
+    file: &Path,
+    identity: Option<&str>,
+    request: &Request,
+    key: KeyUse,
+) -> Result<Session, Failure> {
+    let text = std::fs::read_to_string(run.dir.join(file)).map_err(|error| {
+        Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}")).at(
+            file.display().to_string(),
+            None,
+            None,
+        )
+    })?;
+    let spec = spec::read_text(&text, &file.display().to_string())?;
+    let id = match identity {
+        Some(text) => text.parse::<StackId>(),
+        None => StackId::new(
+            None,
+            "spec",
+            &file.file_stem().unwrap_or_default().to_string_lossy(),
+        ),
+    };
+    let id = id.map_err(|error| {
+        Failure::new(ErrorKind::Usage, error.to_string())
+            .hint("name the state's identity: `--stack <project>/<stack>`")
+    })?;
+    let repository = Repository::discover(&run.dir).ok();
+    let config = match &repository {
+        Some(repository) => Config::of(repository.worktree()?.as_ref())?,
+        None => Config::default(),
+    };
+    let memory = states::open(run, &config, repository.as_ref(), key).await?;
+    let runtimes = infrastructure::runtimes(run, &config, &request.given, request.live, &memory)?;
+    let folder = RepoPath::root();
+    let stack = Stack {
+        id: id.clone(),
+        folder: folder.clone(),
+        project_folder: folder,
+        compile: Ok(CompileSetup::default()),
+        cluster: None,
+        kubeconfig: None,
+    };
+    let planning = Planning {
+        run: run.clone(),
+        config,
+        wanted: Wanted::File(spec),
+        memory: Some(memory),
+        runtimes,
+        live: request.live,
+        given: request.given.clone(),
+    };
+    let affected = Affected {
+        version: 1,
+        base: None,
+        head: None,
+        stacks: Vec::new(),
+    };
+    Ok(Session {
+        planning,
+        targets: vec![Target::of(&stack, None)],
+        affected,
+    })
+}
+
+/// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
+/// stack must be named.
+fn base_commit(repository: &Repository, request: &Request, at: &At) -> Result<Option<CommitId>, Failure> {
+    if let Some(base) = &request.base {
+        return Ok(Some(repository.resolve(base)?));
+    }
+    let found = || -> Result<CommitId, Failure> {
+        let branch = repository.resolve(&repository.default_branch()?)?;
+        let head = match at {
+            At::Commit(commit) => commit.clone(),
+            At::Worktree => repository.resolve("HEAD")?,
+        };
+        Ok(repository.merge_base(&branch, &head)?)
+    };
+    match (found(), &request.selection) {
+        (Ok(commit), _) => Ok(Some(commit)),
+        (Err(failure), Selection::Affected) => Err(failure),
+        (Err(_), _) => Ok(None),
+    }
+}
+
+fn targets(
+    run: &Run,
+    root: &Path,
+    request: &Request,
+    base: Option<&Workspace>,
+    head: &Workspace,
+    affected: &Affected,
+) -> Result<Vec<Target>, Failure> {
+    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
+    let there = |stacks: Vec<Stack>| {
+        stacks
+            .iter()
+            .map(|stack| Target::of(stack, before(&stack.id)))
+            .collect()
+    };
+    Ok(match &request.selection {
+        Selection::Named(names) => there(head.named(run, root, names)?),
+        Selection::All => there(head.layout.stacks.clone()),
+        Selection::Affected => affected_targets(affected, base, head),
+    })
+}
+
+/// The affected stacks as targets, the removed ones included.
+pub fn affected_targets(affected: &Affected, base: Option<&Workspace>, head: &Workspace) -> Vec<Target> {
+    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
+    let target = |stack: &crate::model::affected::AffectedStack| match stack.change {
+        InputChange::Removed => before(&stack.id).map(Target::removed),
+        _ => head
+            .layout
+            .stack(&stack.id)
+            .map(|there| Target::of(there, before(&stack.id))),
+    };
+    affected.stacks.iter().filter_map(target).collect()
+}

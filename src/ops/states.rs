@@ -1,0 +1,134 @@
+//! Where the states are kept: the store that `konverge.yaml` names, else a folder of this machine.
+
+use std::path::Path;
+
+use super::Run;
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    secrets::{HashKey, Secrets},
+    state::{IDENTITY_VARIABLE, RepositoryId, Sealer, States, Writer},
+    store::{self, StoreOptions},
+};
+
+/// The states of a repository, opened, with the registry of secrets under the key that they are hashed with.
+#[derive(Clone)]
+pub struct Memory {
+    /// The states.
+    pub states: States,
+    /// The registry under the store's key.
+    pub secrets: Secrets,
+}
+
+/// Whether the key of the hashes may be made if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Only looked at: without one, hashes hold within this run.
+    Look,
+    /// Made on first use.
+    Make,
+}
+
+/// The id under which the store knows a repository: `state.id`, else the normalised URL of `origin`.
+///
+/// # Errors
+/// Neither is there, and a shared store is used.
+pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, Failure> {
+    let origin = || repository.and_then(Repository::origin_url);
+    if let Some(id) = config.state.id.clone().or_else(origin) {
+        return Ok(RepositoryId::new(id));
+    }
+    match (&config.state.url, repository) {
+        (None, Some(repository)) => Ok(RepositoryId::new(format!("folder:{}", repository.root().display()))),
+        (None, None) => Ok(RepositoryId::new("no-repository")),
+        (Some(_), _) => Err(Failure::new(ErrorKind::Config, "the repository has no id in the store")
+            .hint("`konverge init` writes one as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
+    }
+}
+
+/// Opens the states. Nothing is written but, with [`KeyUse::Make`], the key of the hashes.
+///
+/// # Errors
+/// The store is misconfigured or can not be reached, or can not keep a lease.
+pub async fn open(
+    run: &Run,
+    config: &Config,
+    repository: Option<&Repository>,
+    key: KeyUse,
+) -> Result<Memory, Failure> {
+    let id = repository_id(config, repository)?;
+    let url = match &config.state.url {
+        Some(url) => url.clone(),
+        None => default_folder(run, &id)?,
+    };
+    let store = store::open(&url, &options(run, config)?).await?;
+    if key == KeyUse::Make && !config.state.unsafe_no_lock {
+        store::probe(store.as_ref()).await?;
+    }
+    let writer = Writer {
+        run: run.url(),
+        actor: run.actor(),
+    };
+    let mut states = States::open(store, id, writer);
+    let identity = run.var(IDENTITY_VARIABLE);
+    if let Some(sealer) = Sealer::new(&config.state.encrypt_to, identity)? {
+        states = states.with_sealer(sealer, !config.state.encrypt_to.is_empty());
+    }
+    if let Some(history) = config.state.history {
+        states = states.with_retention(u64::from(history));
+    }
+    let secrets = match (run.var("KONVERGE_REVIEW_KEY"), key) {
+        (Some(text), _) => run.secrets.with_key(HashKey::derived(text)),
+        (None, KeyUse::Make) => run.secrets.with_key(states.hash_key().await?),
+        (None, KeyUse::Look) => match states.existing_hash_key().await? {
+            Some(key) => run.secrets.with_key(key),
+            None => run.secrets.clone(),
+        },
+    };
+    Ok(Memory { states, secrets })
+}
+
+/// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
+fn default_folder(run: &Run, id: &RepositoryId) -> Result<String, Failure> {
+    let folder = run
+        .xdg_folder("XDG_STATE_HOME", ".local/state")?
+        .join(store::Key::of(&[id.as_str()]).as_str());
+    Ok(file_url(&folder))
+}
+
+fn file_url(folder: &Path) -> String {
+    format!("file://{}", folder.display())
+}
+
+fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
+    let mut options = StoreOptions {
+        environment: run.env.clone(),
+        ..StoreOptions::default()
+    };
+    for (name, value) in &config.state.options {
+        let truth = || match value.as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(Failure::new(
+                ErrorKind::Config,
+                format!("state.options.{name} is `true` or `false`"),
+            )),
+        };
+        match name.as_str() {
+            "endpoint" => options.endpoint = Some(value.clone()),
+            "region" => options.region = Some(value.clone()),
+            "ca_file" => options.ca_file = Some(value.clone()),
+            "path_style" => options.path_style = Some(truth()?),
+            "allow_http" => options.allow_http = truth()?,
+            other => {
+                return Err(Failure::new(
+                    ErrorKind::Config,
+                    format!("state.options has no `{}`", other.escape_debug()),
+                )
+                .hint("known: endpoint, region, path_style, ca_file, allow_http"));
+            }
+        }
+    }
+    Ok(options)
+}
