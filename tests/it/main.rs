@@ -8,6 +8,7 @@ mod support;
 mod build;
 mod kcl;
 mod parts;
+mod parts_on_demand;
 mod rooms;
 mod sandbox;
 mod state;

@@ -6,7 +6,7 @@ use crate::support::minio::{self, Minio};
 use crate::support::moto::Moto;
 use crate::support::process::Konverge;
 use crate::support::service::{Ports, eventually};
-use crate::support::{kcl, terraform};
+use crate::support::{kcl, octokit, terraform};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -180,6 +180,35 @@ fn terraform_applies_a_local_file_without_a_network() {
     // The provider is the real one: it sees that the file went away.
     std::fs::remove_file(&written).unwrap();
     run(&["plan", "-input=false", "-no-color", "-detailed-exitcode"]).expect(2);
+}
+
+#[test]
+fn github_describes_what_we_use() {
+    let openapi = octokit::openapi();
+    let body =
+        &openapi["paths"]["/repos/{owner}/{repo}/issues/{issue_number}/comments"]["post"]["requestBody"];
+    assert_eq!(
+        body["content"]["application/json"]["schema"]["required"],
+        json!(["body"])
+    );
+    let pull_requests = octokit::webhooks("pull_request");
+    assert!(
+        pull_requests
+            .iter()
+            .any(|payload| payload["pull_request"]["head"]["sha"].is_string())
+    );
+}
+
+#[test]
+fn example_is_cloned_whole() {
+    let repository = Repository::konfig_example();
+    assert!(
+        repository
+            .git(["ls-files"])
+            .lines()
+            .any(|file| file.ends_with("/stack.yaml"))
+    );
+    assert_eq!(repository.git(["status", "--porcelain"]), "");
 }
 
 #[test]

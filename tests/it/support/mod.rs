@@ -5,15 +5,19 @@
 // Each subject uses some of it, and the benches others.
 #![allow(dead_code)]
 
+pub mod browser;
 pub mod cluster;
 pub mod compiler;
 pub mod counted;
+pub mod gcs;
 pub mod git;
 pub mod kcl;
 pub mod minio;
 pub mod moto;
+pub mod octokit;
 pub mod process;
 pub mod service;
+pub mod stores;
 pub mod terraform;
 pub mod timeline;
 

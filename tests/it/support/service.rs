@@ -5,6 +5,7 @@
 //! A shell that waits for the end of its input removes their folder afterwards.
 
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -74,6 +75,14 @@ impl Service {
     /// Waits until something accepts connections on the port of 127.0.0.1.
     pub fn wait_for_port(&mut self, port: u16, limit: Duration) {
         self.wait_until(limit, || TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+
+    /// Waits until the words stand in its log.
+    pub fn wait_for_words(&mut self, words: &str, limit: Duration) {
+        let log = self.log.clone();
+        self.wait_until(limit, || {
+            std::fs::read_to_string(&log).ok()?.contains(words).then_some(())
+        });
     }
 
     /// The process id.
@@ -155,6 +164,8 @@ pub fn folder(name: &str) -> PathBuf {
             .tempdir_in(parent)
             .expect("a temporary folder can be made")
             .keep();
+        // A server that runs as another user has to come through.
+        std::fs::set_permissions(&session, std::fs::Permissions::from_mode(0o711)).expect("it is ours");
         let remover = std::env::var_os("KONVERGE_TEST_KEEP")
             .is_none()
             .then(|| remover(&session));
