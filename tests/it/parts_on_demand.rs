@@ -34,7 +34,7 @@ async fn creates_once(store: &dyn ObjectStore) {
         .try_collect()
         .await
         .unwrap();
-    assert_eq!(listed, [key.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&key));
     store.delete(&key).await.unwrap();
     assert!(matches!(
         store.get(&key).await,

@@ -1,65 +1,19 @@
 //! A real Kubernetes API server, and on request the controllers, the scheduler and a fake node on which pods become
 //! ready: a Deployment then really becomes available.
 
+pub use super::audit::AuditEvent;
+pub use super::identities::User;
+use super::identities::{kubeconfig, write_identities, write_kubeconfig};
 use super::service::{Ports, Service, eventually, folder};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
-use serde::Deserialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Who speaks to the cluster; each has a token and a kubeconfig.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
-    /// `system:masters`: may do everything.
-    Admin,
-    /// May get, list and watch everything, secrets too, and write nothing.
-    Reader,
-    /// The role `edit`, in every namespace.
-    Editor,
-    /// Authenticated, without any right until a test binds one to `nobody`.
-    Nobody,
-    /// The control plane itself, to tell its requests from a test's.
-    ControlPlane,
-}
-
-impl User {
-    const ALL: [Self; 5] = [
-        Self::Admin,
-        Self::Reader,
-        Self::Editor,
-        Self::Nobody,
-        Self::ControlPlane,
-    ];
-
-    /// The name the API server knows it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Reader => "reader",
-            Self::Editor => "editor",
-            Self::Nobody => "nobody",
-            Self::ControlPlane => "control-plane",
-        }
-    }
-
-    fn token(self) -> String {
-        format!("token-of-{}", self.name())
-    }
-
-    fn groups(self) -> &'static str {
-        match self {
-            Self::Admin | Self::ControlPlane => "system:masters",
-            _ => "konverge:test",
-        }
-    }
-}
 
 /// A running API server on its own etcd.
 pub struct Cluster {
@@ -154,7 +108,7 @@ impl Cluster {
             ports,
         };
         for user in User::ALL {
-            cluster.write_kubeconfig(user);
+            write_kubeconfig(&cluster.folder, &cluster.url, user);
         }
         let kubeconfig = cluster.kubeconfig();
         let ready = move || {
@@ -235,7 +189,7 @@ impl Cluster {
 
     /// The kubeconfig of `user`; its only context is `test`.
     pub fn kubeconfig_of(&self, user: User) -> PathBuf {
-        self.path(&format!("{}.kubeconfig", user.name()))
+        kubeconfig(&self.folder, user)
     }
 
     /// The administrator's client, bound to the runtime that asks.
@@ -275,86 +229,14 @@ impl Cluster {
             .collect()
     }
 
-    /// Ends the API server as a power cut would.
-    pub fn kill_api_server(self) {
-        drop(self.api_server);
+    /// Ends the API server as a power cut would; etcd and the kubeconfigs stay.
+    pub fn kill_api_server(&mut self) {
+        self.api_server.kill();
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
-
-    fn write_kubeconfig(&self, user: User) {
-        let text = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": self.path("ca.crt")}}],
-            "users": [{"name": user.name(), "user": {"token": user.token()}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user.name()}}],
-            "current-context": "test",
-        });
-        std::fs::write(self.kubeconfig_of(user), text.to_string()).expect("the kubeconfig can be written");
-    }
-}
-
-/// One answered request, from the API server's audit log.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AuditEvent {
-    /// `get`, `list`, `create`, `patch`…
-    pub verb: String,
-    /// Path and query.
-    #[serde(rename = "requestURI")]
-    pub uri: String,
-    /// Who asked.
-    pub user: AuditUser,
-    /// With what program.
-    #[serde(default)]
-    pub user_agent: String,
-    /// For what; absent where the path names no resource.
-    pub object_ref: Option<AuditObject>,
-    /// How it was answered.
-    pub response_status: Option<AuditStatus>,
-}
-
-impl AuditEvent {
-    /// Whether it changed, or could have changed, what is stored.
-    pub fn writes(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.uri.contains("dryRun=All")
-    }
-
-    /// Whether it is about something in `namespace`.
-    pub fn is_in(&self, namespace: &str) -> bool {
-        self.object_ref
-            .as_ref()
-            .is_some_and(|object| object.namespace == namespace)
-    }
-}
-
-/// The user of an [`AuditEvent`].
-#[derive(Clone, Debug, Deserialize)]
-pub struct AuditUser {
-    /// As in [`User::name`].
-    pub username: String,
-}
-
-/// The object of an [`AuditEvent`]; what the request does not name is empty.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct AuditObject {
-    /// Plural, lower case.
-    pub resource: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-/// The answer in an [`AuditEvent`].
-#[derive(Clone, Debug, Deserialize)]
-pub struct AuditStatus {
-    /// HTTP status code.
-    pub code: u16,
 }
 
 /// Runs a future to its end from any thread, also one that a runtime already drives.
@@ -375,47 +257,6 @@ async fn client_from(kubeconfig: &Path) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a readable kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.expect("a valid kubeconfig")).expect("a client")
-}
-
-/// A certificate authority, the server's certificate, the key of service accounts, tokens, and what is audited.
-fn write_identities(folder: &Path) {
-    let write =
-        |name: &str, text: String| std::fs::write(folder.join(name), text).expect("the file can be written");
-
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    authority
-        .distinguished_name
-        .push(DnType::CommonName, "konverge test authority");
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key"));
-    let authority = authority.expect("a certificate");
-    let server_key = KeyPair::generate().expect("a key");
-    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-    let server = CertificateParams::new(names).and_then(|server| server.signed_by(&server_key, &authority));
-    write("ca.crt", authority.pem());
-    write("server.crt", server.expect("a certificate").pem());
-    write("server.key", server_key.serialize_pem());
-
-    let accounts = KeyPair::generate().expect("a key");
-    write("accounts.key", accounts.serialize_pem());
-    write("accounts.pub", accounts.public_key_pem());
-
-    let tokens =
-        User::ALL.map(|user| format!("{},{1},{1},\"{2}\"\n", user.token(), user.name(), user.groups()));
-    write("tokens.csv", tokens.concat());
-
-    let audited = json!({
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [
-            {"level": "None", "users": ["system:apiserver", User::ControlPlane.name()]},
-            {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*"]},
-            {"level": "Metadata"},
-        ],
-    });
-    write("audit-policy.yaml", audited.to_string());
 }
 
 async fn grant_rights(client: kube::Client) {

@@ -5,12 +5,14 @@
 // Each subject uses some of it, and the benches others.
 #![allow(dead_code)]
 
+pub mod audit;
 pub mod browser;
 pub mod cluster;
 pub mod compiler;
 pub mod counted;
 pub mod gcs;
 pub mod git;
+pub mod identities;
 pub mod kcl;
 pub mod minio;
 pub mod moto;

@@ -85,6 +85,13 @@ impl Service {
         });
     }
 
+    /// Ends it as a power cut would.
+    pub fn kill(&mut self) {
+        // Already gone is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -99,9 +106,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

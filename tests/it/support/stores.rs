@@ -158,6 +158,8 @@ impl Sql {
             "-k",
             "",
         ]);
+        // Kept in its folder, which goes with it, not as named memory that outlives a kill.
+        server.args(["-c", "dynamic_shared_memory_type=mmap"]);
         let mut service = Service::start("postgres", &server, &folder);
         service.wait_for_words("ready to accept connections", LIMIT);
         let url = format!("postgres://konverge@127.0.0.1:{}/postgres", ports.nth(1));
