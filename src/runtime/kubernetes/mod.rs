@@ -1,1 +1,40 @@
-//! Kubernetes
+//! Kubernetes: looks by LIST, proves by itself what is unchanged, has the server say what the rest would become
+//! (server-side apply, dry-run), and applies by the same request.
+//!
+//! Nothing here predicts a change: local knowledge ([`proof`]) may only say that there is none. Everything else is the
+//! server's own answer, compared with what is there ([`change`]).
+
+mod access;
+mod apply;
+mod change;
+mod client;
+mod cluster;
+mod custom;
+mod delete;
+mod discovery;
+mod dry_run;
+mod error;
+mod fields;
+mod identity;
+mod live;
+mod managers;
+mod plan;
+mod proof;
+mod ready;
+mod rollout;
+mod runtime;
+mod triage;
+mod wait;
+
+pub use access::{ClusterAccess, Credentials};
+pub use ready::{Readiness, readiness};
+pub use runtime::{Conflicts, Kubernetes, Options};
+
+/// Our name as a field manager.
+const FIELD_MANAGER: &str = "konverge";
+/// The annotation that names the owner of an object.
+const OWNER: &str = "konverge/stack";
+/// The annotation that forbids to delete or replace an object.
+const PROTECT: &str = "konverge/protect";
+/// The annotation that keeps an object when it leaves the Spec.
+const KEEP: &str = "konverge/keep";

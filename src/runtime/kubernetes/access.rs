@@ -1,0 +1,91 @@
+//! How a cluster is reached, and the client that reaches it: our retries, not the library's.
+
+use std::path::PathBuf;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::{
+    error::{ErrorKind, Failure, chain},
+    model::ClusterName,
+};
+
+/// A cluster by the name that `konverge.yaml` gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterAccess {
+    /// The name.
+    pub name: ClusterName,
+    /// How it is reached.
+    pub credentials: Credentials,
+    /// Requests under way at once; default 16.
+    pub requests: Option<usize>,
+}
+
+/// Where address and credentials come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// A kubeconfig: client certificates, tokens, exec plugins, OIDC.
+    Kubeconfig {
+        /// The file; `None` for `$KUBECONFIG`, else `~/.kube/config`.
+        path: Option<PathBuf>,
+        /// The context; `None` for the current one.
+        context: Option<String>,
+    },
+    /// The pod's own service account.
+    InCluster,
+}
+
+/// Makes the client; nothing is sent yet.
+pub(super) async fn client(access: &ClusterAccess) -> Result<kube::Client, Failure> {
+    let mut config = config(access).await?;
+    config.default_retry = false;
+    config.connect_timeout = Some(std::time::Duration::from_secs(10));
+    kube::Client::try_from(config).map_err(|error| {
+        Failure::new(
+            ErrorKind::Kubernetes,
+            format!(
+                "cluster `{}`: no client can be made: {}",
+                access.name,
+                chain(&error)
+            ),
+        )
+    })
+}
+
+async fn config(access: &ClusterAccess) -> Result<kube::Config, Failure> {
+    let name = &access.name;
+    match &access.credentials {
+        Credentials::InCluster => kube::Config::incluster().map_err(|error| {
+            Failure::new(
+                ErrorKind::Config,
+                format!(
+                    "cluster `{name}` is `in_cluster`, but this is no pod with a service account: {}",
+                    chain(&error)
+                ),
+            )
+            .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+        }),
+        Credentials::Kubeconfig { path, context } => {
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = match path {
+                Some(path) => match Kubeconfig::read_from(path) {
+                    Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
+                    Err(error) => Err(error),
+                },
+                None => kube::Config::from_kubeconfig(&options).await,
+            };
+            config.map_err(|error| {
+                let place = path
+                    .as_ref()
+                    .map_or("the kubeconfig".to_owned(), |p| format!("`{}`", p.display()));
+                Failure::new(
+                    ErrorKind::Config,
+                    format!("cluster `{name}`: {place} can not be used: {}", chain(&error)),
+                )
+                .hint("`kubectl config get-contexts` lists what a kubeconfig holds")
+            })
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Deletes an object by its UID and waits until it is gone; what holds it is named.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{client::Request, discovery::ResourceType, live, plan::Subject, runtime::Kubernetes};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::ResourceId,
+    runtime::ApplySink,
+};
+
+/// Deletes the object if it is still the one with that UID. One that is gone already is no error.
+pub(super) async fn delete(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    uid: Option<&str>,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<(), Failure> {
+    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    if let Some(uid) = uid {
+        options["preconditions"] = json!({"uid": uid});
+    }
+    let path = of.object(subject.name.namespace(), &subject.name.name);
+    let mut request = Request::get(path).body("application/json", &options);
+    request.method = Method::DELETE;
+    match subject.cluster.api.call(&request).await {
+        Ok(_) => {}
+        Err(error) if error.is_code(404) => return Ok(()),
+        Err(error) if error.is_code(409) => {
+            return Err(Failure::new(
+                ErrorKind::Kubernetes,
+                format!(
+                    "{} is not the object any more that the plan saw: {error}",
+                    subject.title()
+                ),
+            )
+            .hint("run it again: a new plan sees what is there now"));
+        }
+        Err(error) => return Err(subject.refusal(&error)),
+    }
+    wait_until_gone(runtime, subject, of, uid, sink, id).await
+}
+
+/// Waits until no object of that name and UID is there.
+pub(super) async fn wait_until_gone(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    uid: Option<&str>,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let Some(object) = live::get(&subject.cluster, of, &subject.name).await? else {
+            return Ok(());
+        };
+        let found = object["metadata"]["uid"].as_str();
+        if uid.is_some() && found != uid {
+            return Ok(());
+        }
+        let holds = held_by(&object);
+        if Instant::now() + pause > deadline || sink.cancelled() {
+            let message = format!(
+                "{} is still there after {} s{holds}",
+                subject.title(),
+                runtime.options.ready_timeout.as_secs()
+            );
+            return Err(Failure::new(ErrorKind::Kubernetes, message)
+                .hint("whoever set the finalizers must take them off; the next run goes on from here"));
+        }
+        if pause > Duration::from_millis(500) {
+            sink.progress(id, &format!("waiting until it is gone{holds}"));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+}
+
+fn held_by(object: &Value) -> String {
+    let finalizers: Vec<_> = object["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if finalizers.is_empty() {
+        return String::new();
+    }
+    format!(", held by its finalizers: {}", finalizers.join(", "))
+}

@@ -1,0 +1,181 @@
+//! Which kinds a cluster knows: aggregated discovery, two requests. One aggregated API that is down does not take the rest
+//! with it.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{
+    client::{Api, Request, escape},
+    error::ApiError,
+};
+
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+/// One kind in one version.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ResourceType {
+    /// Empty for the core group.
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub plural: String,
+    pub namespaced: bool,
+}
+
+impl ResourceType {
+    /// `apps/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The path of all objects, or of those in one namespace.
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let namespace = namespace
+            .map(|ns| format!("/namespaces/{}", escape(ns)))
+            .unwrap_or_default();
+        format!("{root}/{}{namespace}/{}", self.api_version(), self.plural)
+    }
+
+    /// The path of one object.
+    pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{}", self.collection(namespace), escape(name))
+    }
+}
+
+/// What a cluster knows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Discovery {
+    by_version: HashMap<(String, String), ResourceType>,
+    /// By group and kind: the version the server prefers.
+    preferred: HashMap<(String, String), ResourceType>,
+}
+
+impl Discovery {
+    /// Asks the server.
+    pub async fn ask(api: &Api) -> Result<Self, ApiError> {
+        let ask = |path: &'static str| async move {
+            let mut request = Request::get(path);
+            request.accept = ACCEPT;
+            api.call(&request).await
+        };
+        let (core, groups) = tokio::try_join!(ask("/api"), ask("/apis"))?;
+        let mut discovery = Self::default();
+        discovery.read(&core.value)?;
+        discovery.read(&groups.value)?;
+        Ok(discovery)
+    }
+
+    fn read(&mut self, list: &Value) -> Result<(), ApiError> {
+        if list["kind"] != "APIGroupDiscoveryList" {
+            return Err(ApiError::Protocol(
+                "the server has no aggregated discovery (Kubernetes 1.27 or newer is needed)".to_owned(),
+            ));
+        }
+        for group in items(list, "items") {
+            let name = text(&group["metadata"], "name");
+            // The versions stand in the server's order of preference.
+            for version in items(group, "versions") {
+                for resource in items(version, "resources") {
+                    let found = ResourceType {
+                        group: name.to_owned(),
+                        version: text(version, "version").to_owned(),
+                        kind: text(&resource["responseKind"], "kind").to_owned(),
+                        plural: text(resource, "resource").to_owned(),
+                        namespaced: text(resource, "scope") == "Namespaced",
+                    };
+                    let readable = items(resource, "verbs").any(|verb| verb == "get");
+                    if readable && !found.kind.is_empty() {
+                        self.add(found);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, found: ResourceType) {
+        let preferred = (found.group.clone(), found.kind.clone());
+        self.preferred.entry(preferred).or_insert_with(|| found.clone());
+        self.by_version
+            .entry((found.api_version(), found.kind.clone()))
+            .or_insert(found);
+    }
+
+    /// The kind in exactly that version.
+    pub fn exact(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
+        self.by_version.get(&(api_version.to_owned(), kind.to_owned()))
+    }
+
+    /// The kind in that version, or in whichever version the server prefers now: what a state recorded may name a
+    /// version that is no longer served.
+    pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
+        self.exact(api_version, kind).or_else(|| {
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            self.preferred.get(&(group.to_owned(), kind.to_owned()))
+        })
+    }
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn discovery() -> Discovery {
+        let resource = |plural: &str, kind: &str, scope: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list"]});
+        let mut discovery = Discovery::default();
+        discovery
+            .read(&json!({"kind": "APIGroupDiscoveryList", "items": [
+                {"metadata": {"name": "autoscaling"}, "versions": [
+                    {"version": "v2", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced")]},
+                    {"version": "v1", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced")]}]},
+                {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("nodes", "Node", "Cluster")]}]},
+                {"metadata": {"name": "broken.example.com"}, "versions": [{"version": "v1", "freshness": "Stale"}]}]}))
+            .unwrap();
+        discovery
+    }
+
+    #[test]
+    fn a_version_that_is_gone_is_found_in_the_one_preferred_now() {
+        let discovery = discovery();
+        assert!(
+            discovery
+                .exact("autoscaling/v2beta2", "HorizontalPodAutoscaler")
+                .is_none()
+        );
+        let found = discovery
+            .any_version("autoscaling/v2beta2", "HorizontalPodAutoscaler")
+            .unwrap();
+        assert_eq!(
+            found.object(Some("ns"), "a"),
+            "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers/a"
+        );
+        assert_eq!(
+            discovery.exact("v1", "Node").unwrap().object(None, "n"),
+            "/api/v1/nodes/n"
+        );
+    }
+
+    #[test]
+    fn a_server_without_aggregated_discovery_is_named() {
+        let error = Discovery::default()
+            .read(&json!({"kind": "APIGroupList"}))
+            .unwrap_err();
+        assert!(error.to_string().contains("1.27"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Asks the server what an object would become: the request of apply, with `dryRun=All`.
+
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::{
+    FIELD_MANAGER,
+    client::{Answer, Request},
+    cluster::Cluster,
+    discovery::ResourceType,
+    error::{ApiError, Cause},
+    identity::Name,
+    runtime::Conflicts,
+};
+
+/// Server-side apply of an object. `dry` asks without writing; `force` takes fields over from other managers.
+pub(super) fn request(of: &ResourceType, name: &Name, body: &Value, force: bool, dry: bool) -> Request {
+    let mut request = Request::get(of.object(name.namespace(), &name.name))
+        .query("fieldManager", FIELD_MANAGER)
+        .query("fieldValidation", "Strict")
+        .body("application/apply-patch+yaml", body);
+    request.method = Method::PATCH;
+    if force {
+        request = request.query("force", "true");
+    }
+    if dry {
+        request = request.query("dryRun", "All");
+    }
+    request
+}
+
+/// What the server says, and how it was asked in the end.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub answer: Answer,
+    /// Whether fields of others are taken over.
+    pub force: bool,
+    /// What is sent: without the fields left to others.
+    pub body: Value,
+    /// What a reader should know of it.
+    pub notes: Vec<String>,
+}
+
+/// Why a dry-run has no answer.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Fields that others own, and the policy says stop: (path, owner).
+    Conflicts(Vec<(String, String)>),
+    /// Anything else.
+    Api(ApiError),
+}
+
+/// What decides about fields that others own.
+pub(super) struct Ownership<'a> {
+    /// As last applied: what stands in it was ours, and is taken back.
+    pub prior: Option<&'a Map<String, Value>>,
+    /// The object is adopted, and a reviewer sees every path: all fields are taken.
+    pub adopting: bool,
+    /// For fields that were never ours.
+    pub policy: Conflicts,
+}
+
+/// Sends the dry-run; on conflicts once more, with what the policy makes of them.
+pub(super) async fn ask(
+    cluster: &Cluster,
+    of: &ResourceType,
+    name: &Name,
+    mut body: Value,
+    ownership: &Ownership<'_>,
+) -> Result<Answered, Refused> {
+    let first = cluster
+        .api
+        .call(&request(of, name, &body, ownership.adopting, true))
+        .await;
+    let error = match first {
+        Ok(answer) => {
+            return Ok(Answered {
+                answer,
+                force: ownership.adopting,
+                body,
+                notes: Vec::new(),
+            });
+        }
+        Err(error) => error,
+    };
+    let conflicts: Vec<Cause> = error.conflicts().into_iter().cloned().collect();
+    if conflicts.is_empty() {
+        return Err(Refused::Api(error));
+    }
+    let mut stopped = Vec::new();
+    let mut notes = Vec::new();
+    for cause in &conflicts {
+        let path = conflict_path(&cause.field);
+        let owner = conflict_owner(&cause.message);
+        if is_autoscaler(&cause.message, &path) {
+            remove(&mut body, &path);
+            notes.push(format!(
+                "`{path}` is left to the autoscaler, which scaled it last"
+            ));
+            continue;
+        }
+        let ours_before = ownership.prior.is_some_and(|prior| {
+            let prior = Value::Object(prior.clone());
+            super::change::at(&prior, &path).is_some()
+        });
+        match ownership.policy {
+            _ if ours_before => {}
+            Conflicts::Take => notes.push(format!("`{path}` is taken over from `{owner}`")),
+            Conflicts::Leave => {
+                remove(&mut body, &path);
+                notes.push(format!("`{path}` is left to `{owner}`"));
+            }
+            Conflicts::Stop => stopped.push((path, owner)),
+        }
+    }
+    if !stopped.is_empty() {
+        stopped.sort();
+        return Err(Refused::Conflicts(stopped));
+    }
+    notes.sort();
+    let answer = cluster
+        .api
+        .call(&request(of, name, &body, true, true))
+        .await
+        .map_err(Refused::Api)?;
+    Ok(Answered {
+        answer,
+        force: true,
+        body,
+        notes,
+    })
+}
+
+/// The manager in `conflict with "NAME" using …`, with its subresource.
+fn conflict_owner(message: &str) -> String {
+    let mut quoted = message.split('"').skip(1).step_by(2);
+    match (quoted.next(), quoted.next()) {
+        (Some(owner), Some(subresource)) if message.contains("with subresource") => {
+            format!("{owner} ({subresource})")
+        }
+        (Some(owner), _) => owner.to_owned(),
+        _ => "another manager".to_owned(),
+    }
+}
+
+/// The HorizontalPodAutoscaler writes `replicas` through the scale subresource, as the controller manager.
+fn is_autoscaler(message: &str, path: &str) -> bool {
+    path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
+}
+
+/// The path of a plan for the field of a conflict, such as `.spec.containers[name="web"].image`.
+pub(super) fn conflict_path(field: &str) -> String {
+    let mut path = String::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        if let Some(tail) = rest.strip_prefix('[') {
+            let end = tail.rfind("].").or_else(|| tail.strip_suffix(']').map(str::len));
+            let nearest = tail.find("].").or(end).unwrap_or(tail.len());
+            let keys = tail[..nearest].split(',').map(|part| part.replace('"', ""));
+            let keys: Vec<_> = keys.filter(|part| part != "protocol=TCP").collect();
+            path.push('/');
+            path.push_str(&keys.join(",").replace('~', "~0").replace('/', "~1"));
+            rest = tail.get(nearest + 1..).unwrap_or_default();
+        } else {
+            let tail = rest.strip_prefix('.').unwrap_or(rest);
+            // A key may hold dots (annotations): only `f.` names of the schema are split, the server writes them plain.
+            let end = tail.find(['.', '[']).unwrap_or(tail.len());
+            path.push('/');
+            path.push_str(&tail[..end].replace('~', "~0").replace('/', "~1"));
+            rest = &tail[end..];
+        }
+    }
+    rejoin_map_keys(&path)
+}
+
+/// Keys of annotations, labels and data hold dots, which the server does not quote: they are put together again.
+fn rejoin_map_keys(path: &str) -> String {
+    for map in [
+        "/metadata/annotations/",
+        "/metadata/labels/",
+        "/data/",
+        "/matchLabels/",
+        "/nodeSelector/",
+        "/limits/",
+        "/requests/",
+    ] {
+        if let Some(at) = path.find(map) {
+            let (head, tail) = path.split_at(at + map.len());
+            return format!("{head}{}", tail.replace('/', "."));
+        }
+    }
+    path.to_owned()
+}
+
+/// Takes what stands at a path out of an object; what is not there is no error.
+fn remove(object: &mut Value, path: &str) {
+    let Some((parent, last)) = path.rsplit_once('/') else {
+        return;
+    };
+    let mut at = object;
+    for component in parent.split('/').skip(1) {
+        let component = component.replace("~1", "/").replace("~0", "~");
+        let next = match at {
+            Value::Object(map) => map.get_mut(&component),
+            Value::Array(items) => items.iter_mut().find(|item| {
+                let keys: Vec<&str> = component
+                    .split(',')
+                    .filter_map(|p| p.split_once('=').map(|(key, _)| key))
+                    .collect();
+                crate::model::diff::label(item, &keys) == component
+            }),
+            _ => None,
+        };
+        let Some(next) = next else { return };
+        at = next;
+    }
+    if let Some(map) = at.as_object_mut() {
+        map.shift_remove(&last.replace("~1", "/").replace("~0", "~"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_of_conflicts_are_paths() {
+        assert_eq!(conflict_path(".spec.replicas"), "/spec/replicas");
+        assert_eq!(
+            conflict_path(".spec.template.spec.containers[name=\"web\"].image"),
+            "/spec/template/spec/containers/name=web/image"
+        );
+        assert_eq!(
+            conflict_path(".spec.ports[port=80,protocol=\"TCP\"].targetPort"),
+            "/spec/ports/port=80/targetPort"
+        );
+        assert_eq!(
+            conflict_path(".metadata.annotations.example.com/a.b"),
+            "/metadata/annotations/example.com~1a.b"
+        );
+    }
+
+    #[test]
+    fn owners_are_read_with_their_subresource() {
+        assert_eq!(
+            conflict_owner("conflict with \"kubectl-edit\" using apps/v1"),
+            "kubectl-edit"
+        );
+        let scaled = "conflict with \"kube-controller-manager\" with subresource \"scale\" using apps/v1";
+        assert_eq!(conflict_owner(scaled), "kube-controller-manager (scale)");
+        assert!(is_autoscaler(scaled, "/spec/replicas") && !is_autoscaler(scaled, "/spec/paused"));
+    }
+
+    #[test]
+    fn a_field_left_to_others_is_not_sent() {
+        let mut object =
+            json!({"spec": {"containers": [{"name": "web", "image": "x", "args": []}], "replicas": 1}});
+        remove(&mut object, "/spec/containers/name=web/image");
+        remove(&mut object, "/spec/replicas");
+        remove(&mut object, "/spec/nothing/there");
+        assert_eq!(
+            object,
+            json!({"spec": {"containers": [{"name": "web", "args": []}]}})
+        );
+    }
+}

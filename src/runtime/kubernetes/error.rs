@@ -1,0 +1,189 @@
+//! What a cluster may answer instead of what was asked for.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::ClusterName,
+    retry::Verdict,
+};
+
+/// A request that did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum ApiError {
+    /// The server answered with a `Status`.
+    #[error("{}", .0.message)]
+    Status(Box<Status>),
+    /// No answer, or a broken one.
+    #[error("{0}")]
+    Network(String),
+    /// No answer in time.
+    #[error("no answer within {} s", .0.as_secs())]
+    Deadline(Duration),
+    /// An answer that is not what the protocol says.
+    #[error("an answer that is not understood: {0}")]
+    Protocol(String),
+    /// The credentials could not be had (exec plugin, OIDC, token file).
+    #[error("the credentials could not be had: {0}")]
+    Credentials(String),
+}
+
+/// `metav1.Status`, as far as it is used.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Status {
+    /// The HTTP code.
+    pub code: u16,
+    /// One word, such as `NotFound`; empty if the answer had none.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
+    /// The causes: reason, message, field.
+    pub causes: Vec<Cause>,
+    /// When to come back.
+    pub retry_after: Option<Duration>,
+}
+
+/// One cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Cause {
+    /// Such as `FieldValueInvalid`, `FieldManagerConflict`.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
+    /// The field in dots: `spec.selector`, `.spec.replicas` for conflicts.
+    pub field: String,
+}
+
+impl Status {
+    /// Reads the body of an answer that was no success.
+    pub fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |value: &Value, key: &str| {
+            value
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let details = &value["details"];
+        let causes = details["causes"].as_array().into_iter().flatten();
+        let mut message = text(&value, "message");
+        if message.is_empty() {
+            let excerpt: String = String::from_utf8_lossy(body).chars().take(300).collect();
+            message = format!("HTTP {code}: {}", excerpt.escape_debug());
+        }
+        Self {
+            code,
+            reason: text(&value, "reason"),
+            message,
+            causes: causes
+                .map(|cause| Cause {
+                    reason: text(cause, "reason"),
+                    message: text(cause, "message"),
+                    field: text(cause, "field"),
+                })
+                .collect(),
+            retry_after: retry_after
+                .or_else(|| details["retryAfterSeconds"].as_u64().map(Duration::from_secs)),
+        }
+    }
+}
+
+impl ApiError {
+    /// The status, if the server answered with one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether the answer has that HTTP code.
+    pub fn is_code(&self, code: u16) -> bool {
+        self.status().is_some_and(|status| status.code == code)
+    }
+
+    /// The fields that another manager owns, if that is why.
+    pub fn conflicts(&self) -> Vec<&Cause> {
+        let causes = self
+            .status()
+            .filter(|s| s.code == 409)
+            .map(|s| s.causes.as_slice())
+            .unwrap_or_default();
+        causes
+            .iter()
+            .filter(|cause| cause.reason == "FieldManagerConflict")
+            .collect()
+    }
+
+    /// What the next try would bring. Every request of ours may be repeated: reads, dry-runs, server-side apply, and
+    /// deletes bound to a UID.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Network(_) | Self::Deadline(_) => Verdict::Retry,
+            Self::Protocol(_) | Self::Credentials(_) => Verdict::GiveUp,
+            Self::Status(status) => match status.code {
+                409 if status.causes.is_empty() && !is_precondition(&status.message) => Verdict::Retry,
+                429 | 500 | 502 | 503 | 504 => status.retry_after.map_or(Verdict::Retry, Verdict::RetryAfter),
+                _ => Verdict::GiveUp,
+            },
+        }
+    }
+
+    /// As a person reads it.
+    pub fn failure(&self, cluster: &ClusterName, doing: &str) -> Failure {
+        let failure = Failure::new(
+            ErrorKind::Kubernetes,
+            format!("cluster `{cluster}`: {doing}: {self}"),
+        );
+        match self {
+            Self::Network(_) | Self::Deadline(_) => {
+                failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
+            }
+            Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows who the kubeconfig makes you"),
+            Self::Protocol(_) => failure,
+            Self::Status(status) => match status.code {
+                401 => failure
+                    .hint("the credentials are not accepted: `kubectl auth whoami` shows who they make you"),
+                403 => failure
+                    .hint("the account lacks this right: `kubectl auth can-i --list` shows what it has"),
+                _ => failure,
+            },
+        }
+    }
+}
+
+/// A UID that is no longer the object's: repeating does not help.
+fn is_precondition(message: &str) -> bool {
+    message.contains("Precondition failed") || message.contains("uid mismatch")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_final_when_it_has_owners_and_passes_when_it_is_a_race() {
+        let owned = br#"{"reason":"Conflict","message":"Apply failed","details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\" using apps/v1","field":".spec.replicas"}]}}"#;
+        let owned = ApiError::Status(Box::new(Status::read(409, owned, None)));
+        assert_eq!((owned.verdict(), owned.conflicts().len()), (Verdict::GiveUp, 1));
+        let race = br#"{"reason":"Conflict","message":"the object has been modified"}"#;
+        assert_eq!(
+            ApiError::Status(Box::new(Status::read(409, race, None))).verdict(),
+            Verdict::Retry
+        );
+        let uid = br#"{"message":"Precondition failed: UID in precondition: a, UID in object meta: b"}"#;
+        assert_eq!(
+            ApiError::Status(Box::new(Status::read(409, uid, None))).verdict(),
+            Verdict::GiveUp
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_no_status_is_still_told() {
+        let status = Status::read(502, b"<html>bad\x1b[0m gateway", None);
+        assert_eq!(status.message, "HTTP 502: <html>bad\\u{1b}[0m gateway");
+    }
+}

@@ -1,0 +1,116 @@
+//! `managedFields`: who set what. Only our own entry is needed to prove that nothing changed; the others are needed to
+//! say who did.
+
+use serde_json::{Map, Value};
+
+use super::FIELD_MANAGER;
+use crate::model::diff;
+
+/// One entry of `metadata.managedFields`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub manager: &'a str,
+    /// `Apply` or `Update`.
+    pub operation: &'a str,
+    pub subresource: &'a str,
+    pub api_version: &'a str,
+    pub time: &'a str,
+    pub fields: &'a Map<String, Value>,
+}
+
+/// All entries of an object that can be read.
+pub(super) fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
+    let all = object
+        .get("metadata")
+        .and_then(|m| m.get("managedFields"))
+        .and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(|entry| {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+        Some(Entry {
+            manager: text("manager"),
+            operation: text("operation"),
+            subresource: text("subresource"),
+            api_version: text("apiVersion"),
+            time: text("time"),
+            fields: entry.get("fieldsV1")?.as_object()?,
+        })
+    })
+}
+
+/// Our own entry, if there is exactly one and it speaks of that version.
+pub(super) fn ours<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
+    let mut mine = entries(object).filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
+    let entry = mine.next()?;
+    let only = mine.next().is_none();
+    (only && entry.operation == "Apply" && entry.api_version == api_version).then_some(entry.fields)
+}
+
+/// The part of a value that a set of fields covers. Lists keep the order of the object; what the set names and the object
+/// lacks is left out.
+pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
+    if fields.keys().all(|key| key == ".") {
+        return value.clone();
+    }
+    match value {
+        Value::Object(map) => {
+            let owned = map.iter().filter_map(|(key, value)| {
+                let below = fields.get(&format!("f:{key}"))?.as_object()?;
+                Some((key.clone(), project(value, below)))
+            });
+            Value::Object(owned.collect())
+        }
+        Value::Array(items) => items
+            .iter()
+            .filter_map(|item| Some(project(item, item_fields(item, fields)?)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// The fields of a list's item: the entry `k:{…}` whose keys the item has, or `v:…` that it equals.
+pub(super) fn item_fields<'a>(
+    item: &Value,
+    fields: &'a Map<String, Value>,
+) -> Option<&'a Map<String, Value>> {
+    fields.iter().find_map(|(key, below)| {
+        let matches = if let Some(keys) = key.strip_prefix("k:") {
+            let keys: Map<String, Value> = serde_json::from_str(keys).ok()?;
+            keys.iter()
+                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value)))
+        } else if let Some(literal) = key.strip_prefix("v:") {
+            serde_json::from_str::<Value>(literal).is_ok_and(|literal| diff::same(&literal, item))
+        } else {
+            false
+        };
+        matches.then(|| below.as_object()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn projection_keeps_what_is_owned() {
+        let object = json!({"spec": {"replicas": 3, "paused": false, "ports": [{"port": 80, "protocol": "TCP", "name": "web", "nodePort": 30000}, {"port": 81, "protocol": "TCP"}],
+            "finalizers": ["a", "b"], "args": ["x"]}});
+        let fields = json!({"f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:name": {}}},
+            "f:finalizers": {"v:\"b\"": {}}, "f:args": {}, "f:gone": {}}});
+        assert_eq!(
+            project(&object, fields.as_object().unwrap()),
+            json!({"spec": {"replicas": 3, "ports": [{"port": 80, "name": "web"}], "finalizers": ["b"], "args": ["x"]}})
+        );
+    }
+
+    #[test]
+    fn our_entry_must_be_the_only_one_and_of_the_same_version() {
+        let entry = |operation: &str| json!({"manager": "konverge", "operation": operation, "apiVersion": "v1", "fieldsV1": {"f:data": {}}});
+        let object = |entries: Value| json!({"metadata": {"managedFields": entries}});
+        assert!(ours(&object(json!([entry("Apply")])), "v1").is_some());
+        assert!(ours(&object(json!([entry("Apply")])), "v2").is_none());
+        assert!(ours(&object(json!([entry("Update")])), "v1").is_none());
+        assert!(ours(&object(json!([entry("Apply"), entry("Apply")])), "v1").is_none());
+    }
+}

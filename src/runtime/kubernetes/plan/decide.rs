@@ -1,0 +1,302 @@
+//! Decides one item by the three-way table of contracts.
+
+mod create;
+mod update;
+
+use serde_json::{Map, Value, json};
+
+use super::Subject;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::Recorded,
+    },
+    runtime::{
+        Item, Planned, Scope,
+        kubernetes::{KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, triage},
+    },
+    secrets::mask_object,
+};
+
+/// What all items of a call share.
+pub(super) struct Planner<'a> {
+    pub runtime: &'a Kubernetes,
+    pub scope: &'a Scope,
+    /// The CustomResourceDefinitions among the wanted.
+    pub definitions: Vec<Map<String, Value>>,
+    /// The names of the Namespaces among the wanted.
+    pub namespaces: Vec<String>,
+}
+
+/// A plan on its way.
+struct Draft {
+    action: Action,
+    changes: Vec<Change>,
+    validated: Validation,
+    replace: Vec<String>,
+    data_loss: bool,
+    notes: Vec<String>,
+    recorded: Option<Recorded>,
+    expected: Option<Value>,
+    private: Value,
+}
+
+impl Draft {
+    fn new(action: Action) -> Self {
+        Self {
+            action,
+            changes: Vec::new(),
+            validated: Validation::None,
+            replace: Vec::new(),
+            data_loss: false,
+            notes: Vec::new(),
+            recorded: None,
+            expected: None,
+            private: Value::Null,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// One item, given what is there.
+    pub async fn decide(
+        &self,
+        item: Item,
+        subject: Subject,
+        live: Option<Value>,
+    ) -> Result<Planned, Failure> {
+        let moved = item.prior.as_ref().and_then(|prior| prior.cluster.as_ref());
+        if item.desired.is_some()
+            && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
+        {
+            return Err(Failure::new(
+                ErrorKind::Spec,
+                format!(
+                    "`{}` would move from cluster `{from}` to `{}`",
+                    item.id, subject.cluster.api.name
+                ),
+            )
+            .hint(
+                "take it out of the stack in one change, and put it back for the other cluster in the next",
+            ));
+        }
+        let draft = match (&item.desired, live) {
+            (None, None) => Draft::new(Action::Forget),
+            (None, Some(live)) => self.delete(&item, &subject, &live)?,
+            (Some(_), None) => self.create(&item, &subject).await?,
+            (Some(_), Some(live)) if is_ending(&live) => {
+                let mut draft = self.create_later(&item, &subject);
+                draft.notes.push(ending_note(&live));
+                draft.private["ending"] = live["metadata"]["uid"].clone();
+                draft
+            }
+            (Some(_), Some(live)) => {
+                self.check_owner(&subject, &live)?;
+                self.update(&item, &subject, &live).await?
+            }
+        };
+        Ok(self.finish(item, &subject, draft))
+    }
+
+    fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
+        let stack = &self.scope.stack;
+        let mut public = ResourcePlan::new(
+            stack,
+            item.id.clone(),
+            RuntimeKind::Kubernetes,
+            draft.action,
+            draft.changes,
+        );
+        public.cluster = Some(subject.cluster.api.name.clone());
+        public.validated = draft.validated;
+        public.replace = draft.replace;
+        public.data_loss = draft.data_loss;
+        draft.notes.dedup();
+        public.notes = draft
+            .notes
+            .iter()
+            .map(|note| self.runtime.secrets.mask(note))
+            .collect();
+        Planned {
+            item,
+            public,
+            recorded: draft.recorded,
+            expected: draft.expected,
+            private: draft.private,
+        }
+    }
+
+    /// An object of another stack stops the plan.
+    fn check_owner(&self, subject: &Subject, live: &Value) -> Result<(), Failure> {
+        let stack = self.scope.stack.as_str();
+        match identity::annotation(live, OWNER) {
+            Some(owner) if owner != stack => Err(Failure::new(
+                ErrorKind::Policy,
+                format!("{} belongs to stack `{}`", subject.title(), owner.escape_debug()),
+            )
+            .hint(format!("take it out of one of the two stacks; to hand it over, remove it there with the annotation `{KEEP}: \"true\"`, then set `{OWNER}` to `{stack}`"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Result<Draft, Failure> {
+        if let Some(why) = self.not_ours_any_more(item, live) {
+            let mut draft = Draft::new(Action::Forget);
+            draft.notes.push(format!("{} stays: {why}", subject.title()));
+            return Ok(draft);
+        }
+        check_protected(subject, live, "deleted")?;
+        let mut draft = Draft::new(Action::Delete);
+        draft.changes = vec![Change {
+            path: String::new(),
+            from: Some(change::shown(live, &self.runtime.secrets)),
+            to: None,
+            origin: Origin::Change,
+        }];
+        draft.validated = Validation::Server;
+        if let Some(loss) = triage::loses_data(live) {
+            draft.data_loss = true;
+            draft.notes.push(loss.to_owned());
+        }
+        draft.private = json!({"uid": live["metadata"]["uid"]});
+        Ok(draft)
+    }
+
+    fn not_ours_any_more(&self, item: &Item, live: &Value) -> Option<String> {
+        let is_true = |name: &str| identity::annotation(live, name) == Some("true");
+        if is_true(KEEP) {
+            return Some(format!("its annotation `{KEEP}` says so"));
+        }
+        let owner = identity::annotation(live, OWNER);
+        if owner == Some(self.scope.stack.as_str()) {
+            return None;
+        }
+        if let Some(owner) = owner {
+            return Some(format!("it belongs to stack `{}` now", owner.escape_debug()));
+        }
+        let recorded = item
+            .prior
+            .as_ref()
+            .and_then(|prior| prior.private.get("uid"))
+            .and_then(Value::as_str);
+        match (recorded, live["metadata"]["uid"].as_str()) {
+            (Some(recorded), Some(uid)) if recorded != uid => Some(
+                "somebody else made it anew since, and it does not name this stack as its owner".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// What is sent: as wanted, with its owner, without what only the server writes.
+    fn body(&self, item: &Item) -> Map<String, Value> {
+        let mut body = item
+            .desired
+            .as_ref()
+            .map(|d| d.attributes.clone())
+            .unwrap_or_default();
+        if identity::text(&body, "kind") == "Secret" && identity::text(&body, "apiVersion") == "v1" {
+            identity::string_data_to_data(&mut body);
+        }
+        change::strip_server_side(&mut body);
+        self.with_owner(body)
+    }
+
+    fn with_owner(&self, mut object: Map<String, Value>) -> Map<String, Value> {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+            if annotations.is_null() {
+                *annotations = json!({});
+            }
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.insert(OWNER.to_owned(), Value::String(self.scope.stack.to_string()));
+            }
+        }
+        object
+    }
+
+    /// As it is recorded, given the object as the server has it, if it is there.
+    fn record(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: Option<&Value>,
+        guard: &str,
+    ) -> Option<Recorded> {
+        let desired = item.desired.as_ref()?;
+        Some(record(self.runtime, item, subject, desired, body, live, guard))
+    }
+}
+
+/// The record of an object: what was wanted, masked, and what proves later that it is still so.
+pub(in crate::runtime::kubernetes) fn record(
+    runtime: &Kubernetes,
+    item: &Item,
+    subject: &Subject,
+    desired: &crate::model::spec::Resource,
+    body: &Map<String, Value>,
+    live: Option<&Value>,
+    guard: &str,
+) -> Recorded {
+    let secrets = &runtime.secrets;
+    let mut private = Map::new();
+    if let Some(live) = live {
+        private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
+        let sent = mask_object(secrets, body);
+        let live = live
+            .as_object()
+            .map(|live| Value::Object(mask_object(secrets, live)))
+            .unwrap_or_default();
+        if let Some(echo) = Echo::of(&sent, &live, guard) {
+            private.insert("echo".to_owned(), echo.to_json());
+        }
+    }
+    let mut attributes = body.clone();
+    identity::remove_owner(&mut attributes, Some(&desired.attributes));
+    Recorded {
+        id: item.id.clone(),
+        runtime: RuntimeKind::Kubernetes,
+        cluster: Some(subject.cluster.api.name.clone()),
+        attributes: mask_object(secrets, &attributes),
+        depends_on: Vec::new(),
+        extensions: desired.extensions.clone(),
+        private: Value::Object(private),
+    }
+}
+
+fn is_ending(live: &Value) -> bool {
+    !live["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn ending_note(live: &Value) -> String {
+    let finalizers: Vec<_> = live["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let held = if finalizers.is_empty() {
+        String::new()
+    } else {
+        format!(" (held by: {})", finalizers.join(", "))
+    };
+    format!("the one that is there is being deleted{held}; it is made anew when that is gone")
+}
+
+fn check_protected(subject: &Subject, live: &Value, what: &str) -> Result<(), Failure> {
+    if identity::annotation(live, PROTECT) != Some("true") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would be {what}, but its annotation `{PROTECT}` forbids that",
+            subject.title()
+        ),
+    )
+    .hint(format!(
+        "if it is wanted, set `{PROTECT}: \"false\"` in a change of its own first"
+    )))
+}

@@ -1,0 +1,248 @@
+//! What is there already: unchanged if that can be proven, else what the server says.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Draft, Planner, Subject, check_protected,
+    create::{expected, scratch_name},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        diff,
+        plan::{Action, Change, Origin, Validation},
+        value,
+    },
+    runtime::{
+        Item,
+        kubernetes::{
+            change::{self, Sides},
+            dry_run::{self, Answered, Ownership, Refused},
+            proof::{self, Echo},
+            rollout,
+            triage::{self, Cause},
+        },
+    },
+    secrets::mask_object,
+};
+
+impl Planner<'_> {
+    pub(super) async fn update(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        live: &Value,
+    ) -> Result<Draft, Failure> {
+        let body = self.body(item);
+        if body.values().any(value::holds_unknown) {
+            return Ok(self.undecided(item, subject, &body, live));
+        }
+        let Some(of) = &subject.of else {
+            return Err(Failure::new(
+                ErrorKind::Internal,
+                "an object was found of a kind that is not known",
+            ));
+        };
+        let guard = subject.cluster.guard(&of.api_version()).await?;
+        if item.prior.is_some() && self.is_proven(item, &body, live, &guard) {
+            return Ok(self.unchanged(item, subject, &body, live, &guard));
+        }
+        let prior = item
+            .prior
+            .as_ref()
+            .map(|prior| self.with_owner(prior.attributes.clone()));
+        let ownership = Ownership {
+            prior: prior.as_ref(),
+            adopting: item.prior.is_none(),
+            policy: self.runtime.options.conflicts,
+        };
+        let sent = Value::Object(body.clone());
+        match dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership).await {
+            Ok(answered) => {
+                let environment = subject.cluster.environment().await?;
+                let sides = Sides {
+                    prior: prior.as_ref(),
+                    desired: &body,
+                    live,
+                    becomes: &answered.answer.value,
+                    admission: environment.may_mutate(&of.group, &of.plural),
+                };
+                let changes = change::changes(&sides, &self.runtime.secrets);
+                Ok(self.answered(item, subject, &sides, changes, &answered, &guard))
+            }
+            Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
+            Err(Refused::Api(error)) => match triage::cause(&error) {
+                Cause::Immutable(paths) => self.replace(item, subject, &body, live, paths).await,
+                Cause::NoDryRun => {
+                    let mut draft = self.undecided(item, subject, &body, live);
+                    draft.notes.push(format!("not checked by the server: {error}"));
+                    Ok(draft)
+                }
+                _ => Err(subject.refusal(&error)),
+            },
+        }
+    }
+
+    fn answered(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        sides: &Sides<'_>,
+        changes: Vec<Change>,
+        answered: &Answered,
+        guard: &str,
+    ) -> Draft {
+        let adopting = item.prior.is_none();
+        if changes.is_empty() && !adopting {
+            let mut draft = self.unchanged(item, subject, sides.desired, sides.live, guard);
+            draft.notes.clone_from(&answered.notes);
+            return draft;
+        }
+        let mut draft = Draft::new(if adopting { Action::Adopt } else { Action::Update });
+        draft.changes = changes;
+        draft.validated = Validation::Server;
+        draft.notes.clone_from(&answered.notes);
+        draft.notes.extend(rollout::impact(sides.live, sides.becomes));
+        draft.notes.extend(answered.answer.warnings.iter().cloned());
+        draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), "");
+        draft.expected = Some(after_update(sides.becomes.clone()));
+        let uid = &sides.live["metadata"]["uid"];
+        draft.private = json!({"body": answered.body, "force": answered.force, "uid": uid});
+        draft
+    }
+
+    fn is_proven(&self, item: &Item, body: &Map<String, Value>, live: &Value, guard: &str) -> bool {
+        let recorded = item
+            .prior
+            .as_ref()
+            .and_then(|prior| Echo::read(prior.private.get("echo")?));
+        let Some(recorded) = recorded.filter(|echo| echo.guard == guard) else {
+            return false;
+        };
+        if proof::structural(body, live) {
+            return true;
+        }
+        let secrets = &self.runtime.secrets;
+        let live = live
+            .as_object()
+            .map(|live| Value::Object(mask_object(secrets, live)));
+        live.and_then(|live| Echo::of(&mask_object(secrets, body), &live, guard)) == Some(recorded)
+    }
+
+    fn unchanged(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+        guard: &str,
+    ) -> Draft {
+        let mut draft = Draft::new(Action::Unchanged);
+        draft.validated = Validation::Server;
+        draft.recorded = self.record(item, subject, body, Some(live), guard);
+        draft.expected = Some(live.clone());
+        draft
+    }
+
+    /// What can be said without the server: what is there, with what is wanted laid over it.
+    fn undecided(&self, item: &Item, subject: &Subject, body: &Map<String, Value>, live: &Value) -> Draft {
+        let shown = change::shown(live, &self.runtime.secrets);
+        let wanted = Value::Object(mask_object(&self.runtime.secrets, body));
+        let becomes = change::overlay(&shown, &wanted, "");
+        let changes: Vec<_> = diff::differences(&shown, &becomes)
+            .into_iter()
+            .map(|d| Change {
+                path: d.path,
+                from: d.from,
+                to: d.to,
+                origin: Origin::Change,
+            })
+            .collect();
+        let is_known = |change: &Change| change.to.as_ref().is_none_or(|to| !value::holds_unknown(to));
+        let action = match item.prior {
+            None => Action::Adopt,
+            Some(_) if changes.iter().any(is_known) => Action::Update,
+            Some(_) => Action::Unknown,
+        };
+        let mut draft = Draft::new(action);
+        draft.changes = changes;
+        draft.recorded = self.record(item, subject, body, Some(live), "");
+        let laid_over = change::overlay(live, &Value::Object(body.clone()), "");
+        draft.expected = Some(after_update(laid_over));
+        draft.private = json!({"body": body, "force": item.prior.is_none(), "uid": live["metadata"]["uid"]});
+        draft
+    }
+
+    /// Some field can not be changed in place: the object is deleted and made anew. The server checks the new one under
+    /// a name of its own.
+    async fn replace(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+        paths: Vec<String>,
+    ) -> Result<Draft, Failure> {
+        check_protected(subject, live, "replaced")?;
+        let mut draft = self.undecided(item, subject, body, live);
+        draft.action = Action::Replace;
+        draft.replace = paths;
+        draft
+            .notes
+            .push("it is deleted, and made anew when it is gone".to_owned());
+        if let Some(loss) = triage::loses_data(live) {
+            draft.data_loss = true;
+            draft.notes.push(loss.to_owned());
+        }
+        let body = Value::Object(body.clone());
+        draft.expected = Some(expected(body.clone(), &body));
+        draft.private["force"] = json!(false);
+        let Some(of) = &subject.of else { return Ok(draft) };
+        let mut name = subject.name.clone();
+        name.name = scratch_name(&body);
+        let mut scratch = body;
+        scratch["metadata"]["name"] = json!(name.name);
+        match subject
+            .cluster
+            .api
+            .call(&dry_run::request(of, &name, &scratch, false, true))
+            .await
+        {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.extend(answer.warnings);
+            }
+            Err(error) if triage::cause(&error) == Cause::Invalid => return Err(subject.refusal(&error)),
+            Err(error) => draft
+                .notes
+                .push(format!("the new one was not checked by the server: {error}")),
+        }
+        Ok(draft)
+    }
+}
+
+/// What references may read after an update: all of it but what moves by itself.
+fn after_update(mut becomes: Value) -> Value {
+    if let Some(metadata) = becomes["metadata"].as_object_mut() {
+        metadata.shift_remove("managedFields");
+        for key in ["resourceVersion", "generation"] {
+            metadata.insert(key.to_owned(), value::unknown());
+        }
+    }
+    becomes["status"] = value::unknown();
+    becomes
+}
+
+fn conflict(subject: &Subject, conflicts: &[(String, String)]) -> Failure {
+    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
+    let fields: Vec<_> = conflicts.iter().map(owned).collect();
+    Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{}: other field managers own what the Spec wants to set: {}",
+            subject.title(),
+            fields.join(", ")
+        ),
+    )
+    .hint("take the field out of the Spec, or say `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
+}

@@ -1,0 +1,157 @@
+//! The runtime: clusters by name, and the trait's calls handed to who does the work.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{access::ClusterAccess, apply, cluster::Cluster, discovery::Discovery, identity, plan};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ClusterName, ResourceId,
+        spec::{Resource, RuntimeKind},
+    },
+    runtime::{ApplySink, Granularity, Item, Observed, Planned, Runtime, Scope},
+    secrets::Secrets,
+};
+
+/// What to do about a field that another manager owns and that was never ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Conflicts {
+    /// The resource fails, and the owner is named.
+    #[default]
+    Stop,
+    /// The field is taken over.
+    Take,
+    /// The field is left to its owner.
+    Leave,
+}
+
+/// How clusters are treated.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Fields that others own.
+    pub conflicts: Conflicts,
+    /// How long one resource may take to become ready, or to be gone.
+    pub ready_timeout: Duration,
+    /// Whether to wait for readiness at all.
+    pub wait: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            conflicts: Conflicts::Stop,
+            ready_timeout: Duration::from_secs(600),
+            wait: true,
+        }
+    }
+}
+
+/// One or more clusters.
+pub struct Kubernetes {
+    clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    pub(super) options: Options,
+    pub(super) secrets: Secrets,
+}
+
+impl Kubernetes {
+    /// Reads the credentials of each cluster; nothing is sent yet.
+    ///
+    /// # Errors
+    /// A kubeconfig or service account that can not be used.
+    pub async fn connect(
+        clusters: Vec<ClusterAccess>,
+        options: Options,
+        secrets: Secrets,
+    ) -> Result<Self, Failure> {
+        let mut connected = BTreeMap::new();
+        for access in clusters {
+            connected.insert(access.name.clone(), Arc::new(Cluster::connect(&access).await?));
+        }
+        Ok(Self {
+            clusters: connected,
+            options,
+            secrets,
+        })
+    }
+
+    /// How many requests were sent to all clusters so far, each try counted.
+    pub fn requests(&self) -> u64 {
+        self.clusters.values().map(|cluster| cluster.api.sent()).sum()
+    }
+
+    /// The cluster of a name; without a name the only one there is.
+    pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, Failure> {
+        match name {
+            Some(name) => self.clusters.get(name).ok_or_else(|| {
+                let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
+                Failure::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
+                    "define it in `konverge.yaml` under `clusters`; there are: {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
+                ))
+            }),
+            None => match self.clusters.values().next() {
+                Some(only) if self.clusters.len() == 1 => Ok(only),
+                Some(_) => Err(Failure::new(
+                    ErrorKind::Config,
+                    "there are several clusters, and the stack names none",
+                )
+                .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
+                None => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
+                    .hint("name one in `konverge.yaml` under `clusters`")),
+            },
+        }
+    }
+
+    /// The kinds of the cluster that resources without an own one lie in, if that is plain.
+    async fn default_discovery(&self) -> Result<Option<Arc<Discovery>>, Failure> {
+        match self.clusters.values().next() {
+            Some(first) => first.discovery().await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+#[async_trait]
+impl Runtime for Kubernetes {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Kubernetes
+    }
+
+    fn granularity(&self) -> Granularity {
+        Granularity::Resource
+    }
+
+    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+        let discovery = self.default_discovery().await?;
+        resources
+            .into_iter()
+            .map(|resource| {
+                Ok((
+                    resource.id.clone(),
+                    identity::prepare(resource, discovery.as_deref())?,
+                ))
+            })
+            .collect()
+    }
+
+    async fn observe(&self, _: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+        plan::observe(self, items).await
+    }
+
+    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+        plan::plan(self, scope, items).await
+    }
+
+    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure> {
+        for planned in planned {
+            apply::apply(self, scope, planned, sink).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Why the server refused: what can be helped by replacing the object, what by editing it, what by asking somebody.
+
+use serde_json::Value;
+
+use super::{
+    dry_run::conflict_path,
+    error::{ApiError, Status},
+};
+use crate::error::{ErrorKind, Failure};
+
+/// The cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Fields that can not be changed in place, as paths; the object must be made anew.
+    Immutable(Vec<String>),
+    /// The object is not valid.
+    Invalid,
+    /// A quota is exhausted.
+    Quota,
+    /// An admission webhook or policy said no.
+    Denied,
+    /// A webhook can not be asked without writing.
+    NoDryRun,
+    /// Its namespace is not there.
+    NoNamespace,
+    /// The server does not know the kind (any more).
+    NoKind,
+    /// Anything else.
+    Other,
+}
+
+/// What the API server says of a field that can not be changed, across kinds (causes' messages of validation).
+const IMMUTABLE: [&str; 7] = [
+    "field is immutable",
+    "may not change once set",
+    "may not be changed",
+    "is immutable after creation",
+    "updates to statefulset spec for fields other than",
+    "cannot change roleRef",
+    "can not be changed",
+];
+
+/// Looks for the cause.
+pub(super) fn cause(error: &ApiError) -> Cause {
+    let Some(status) = error.status() else {
+        return Cause::Other;
+    };
+    let message = &status.message;
+    match status.code {
+        422 => {
+            let immutable = immutable_paths(status);
+            if immutable.is_empty() {
+                Cause::Invalid
+            } else {
+                Cause::Immutable(immutable)
+            }
+        }
+        400 if message.contains("does not support dry run") => Cause::NoDryRun,
+        _ if message.contains("denied the request") || message.contains("denied request") => Cause::Denied,
+        403 if message.contains("exceeded quota") || message.contains("maximum ") => Cause::Quota,
+        404 if message.starts_with("namespaces \"") => Cause::NoNamespace,
+        404 if message.contains("could not find the requested resource") => Cause::NoKind,
+        400 => Cause::Invalid,
+        500 if message.contains("strict decoding error") || message.contains("not declared in schema") => {
+            Cause::Invalid
+        }
+        _ => Cause::Other,
+    }
+}
+
+/// The immutable fields among the causes; nothing if any cause is of another sort, for then making it anew fails too.
+fn immutable_paths(status: &Status) -> Vec<String> {
+    let is_immutable = |text: &str| IMMUTABLE.iter().any(|words| text.contains(words));
+    if status.causes.is_empty() {
+        return if is_immutable(&status.message) {
+            vec![String::new()]
+        } else {
+            Vec::new()
+        };
+    }
+    if !status.causes.iter().all(|cause| is_immutable(&cause.message)) {
+        return Vec::new();
+    }
+    let mut paths: Vec<_> = status
+        .causes
+        .iter()
+        .map(|cause| conflict_path(&cause.field))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The refusal as a person reads it.
+pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> Failure {
+    let cause = cause(error);
+    let mut failure = error.failure(cluster, doing);
+    match cause {
+        Cause::Quota => {
+            failure.kind = ErrorKind::Policy;
+            failure.hint("ask for a larger quota, or ask for less: `kubectl describe resourcequota` shows what is used")
+        }
+        Cause::Denied => {
+            failure.kind = ErrorKind::Policy;
+            failure.hint("a rule of the cluster forbids it; its message names the rule")
+        }
+        Cause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
+        Cause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
+        Cause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
+        Cause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
+        Cause::Immutable(_) | Cause::Other => failure,
+    }
+}
+
+/// Whether deleting the object loses data or an address for good.
+pub(super) fn loses_data(live: &Value) -> Option<&'static str> {
+    let spec = &live["spec"];
+    match live["kind"].as_str()? {
+        "PersistentVolumeClaim" => Some("the volume's data may be deleted with the claim"),
+        "PersistentVolume" => Some("the volume is released"),
+        "Namespace" => Some("everything in the namespace is deleted"),
+        "CustomResourceDefinition" => Some("every object of this kind is deleted"),
+        "StatefulSet" if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" => {
+            Some("its volume claims are deleted with it")
+        }
+        "StatefulSet"
+            if spec["volumeClaimTemplates"]
+                .as_array()
+                .is_some_and(|claims| !claims.is_empty()) =>
+        {
+            Some(
+                "its pods end; its volume claims stay, and are taken up again only if their templates are the same",
+            )
+        }
+        "Service" if spec["type"] == "LoadBalancer" => Some("its load balancer's address is given up"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn error(code: u16, body: Value) -> ApiError {
+        ApiError::Status(Box::new(Status::read(code, body.to_string().as_bytes(), None)))
+    }
+
+    #[test]
+    fn each_cause_is_told_apart() {
+        let causes = |causes: Value| json!({"reason": "Invalid", "message": "is invalid", "details": {"causes": causes}});
+        let immutable = json!({"field": "spec.selector", "message": "Invalid value: {}: field is immutable"});
+        let bad = json!({"field": "spec.replicas", "message": "must be greater than or equal to 0"});
+        assert_eq!(
+            cause(&error(422, causes(json!([immutable])))),
+            Cause::Immutable(vec!["/spec/selector".to_owned()])
+        );
+        assert_eq!(
+            cause(&error(422, causes(json!([immutable, bad])))),
+            Cause::Invalid
+        );
+        assert_eq!(
+            cause(&error(
+                403,
+                json!({"message": "pods \"x\" is forbidden: exceeded quota: q"})
+            )),
+            Cause::Quota
+        );
+        assert_eq!(
+            cause(&error(
+                400,
+                json!({"message": "admission webhook \"a\" does not support dry run"})
+            )),
+            Cause::NoDryRun
+        );
+        assert_eq!(
+            cause(&error(
+                403,
+                json!({"message": "admission webhook \"a\" denied the request: no"})
+            )),
+            Cause::Denied
+        );
+        assert_eq!(
+            cause(&error(404, json!({"message": "namespaces \"a\" not found"}))),
+            Cause::NoNamespace
+        );
+        assert_eq!(
+            cause(&error(
+                403,
+                json!({"message": "is forbidden: User \"u\" cannot patch"})
+            )),
+            Cause::Other
+        );
+    }
+}

@@ -1,0 +1,249 @@
+//! Waits for readiness: one watch per kind and namespace, shared by all that wait; never one per object.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    client::{Api, Request},
+    discovery::ResourceType,
+    live,
+    plan::Subject,
+    ready::{Readiness, readiness},
+    runtime::Kubernetes,
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::ResourceId,
+    runtime::ApplySink,
+};
+
+/// Without any event for so long the object is read, in case the watch is not allowed or lost something.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The watches of one cluster, ended with it.
+pub(super) struct Watches {
+    api: Api,
+    running: Mutex<HashMap<String, Arc<Feed>>>,
+}
+
+/// What one watch has seen.
+struct Feed {
+    latest: Mutex<HashMap<String, Value>>,
+    seen: watch::Sender<u64>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().expect("no panic while the lock is held");
+        running.values().for_each(|feed| feed.task.abort());
+    }
+}
+
+impl Watches {
+    pub fn new(api: Api) -> Self {
+        Self {
+            api,
+            running: Mutex::default(),
+        }
+    }
+
+    /// The watch of a collection, started at a resource version if it is not running yet.
+    fn of(&self, path: String, from: &str) -> Arc<Feed> {
+        let mut running = self.running.lock().expect("no panic while the lock is held");
+        let feed = running.entry(path.clone()).or_insert_with(|| {
+            let (api, from) = (self.api.clone(), from.to_owned());
+            Arc::new_cyclic(|feed: &std::sync::Weak<Feed>| {
+                let feed = feed.clone();
+                Feed {
+                    latest: Mutex::default(),
+                    seen: watch::Sender::new(0),
+                    task: tokio::spawn(async move { follow(&api, &path, from, &feed).await }),
+                }
+            })
+        });
+        Arc::clone(feed)
+    }
+}
+
+/// Follows a collection until the feed is dropped. A watch that ends is opened again where it stopped; one that is too
+/// old starts from now, and who waits reads its object.
+async fn follow(api: &Api, path: &str, mut from: String, feed: &std::sync::Weak<Feed>) {
+    loop {
+        let mut request = Request::get(path)
+            .query("watch", "true")
+            .query("allowWatchBookmarks", "true");
+        if !from.is_empty() {
+            request = request.query("resourceVersion", from.clone());
+        }
+        match api.open(&request).await {
+            Ok(mut body) => {
+                let mut buffer = Vec::new();
+                while let Some(Ok(frame)) = body.frame().await {
+                    let Ok(data) = frame.into_data() else { continue };
+                    buffer.extend_from_slice(&data);
+                    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = buffer.drain(..=end).collect();
+                        let Some(feed) = feed.upgrade() else { return };
+                        take(&line, &mut from, &feed);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, path, "the watch could not be opened");
+                if error.is_code(403) || error.is_code(405) {
+                    return;
+                }
+                if error.is_code(410) {
+                    from.clear();
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        if feed.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+fn take(line: &[u8], from: &mut String, feed: &Feed) {
+    let Ok(mut event) = serde_json::from_slice::<Value>(line) else {
+        return;
+    };
+    if event["type"] == "ERROR" {
+        from.clear();
+        return;
+    }
+    let object = event["object"].take();
+    if let Some(version) = object["metadata"]["resourceVersion"].as_str() {
+        version.clone_into(from);
+    }
+    if event["type"] == "BOOKMARK" {
+        return;
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let gone = event["type"] == "DELETED";
+    let seen = if gone { Value::Null } else { object };
+    feed.latest
+        .lock()
+        .expect("no panic while the lock is held")
+        .insert(name, seen);
+    feed.seen.send_modify(|count| *count += 1);
+}
+
+/// Waits until an object that was just written is ready, and returns it as it is then.
+///
+/// # Errors
+/// It failed for good, vanished, or took too long.
+pub(super) async fn until_ready(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    written: Value,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<Value, Failure> {
+    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let version = written["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default();
+    let feed = subject
+        .cluster
+        .watches
+        .of(of.collection(subject.name.namespace()), version);
+    let mut events = feed.seen.subscribe();
+    let uid = written["metadata"]["uid"].clone();
+    let mut object = written;
+    let mut told = String::new();
+    let mut look = false;
+    loop {
+        match readiness(&object) {
+            Readiness::Ready | Readiness::Suspended(_) => return Ok(object),
+            Readiness::Failed(why) => {
+                return Err(Failure::new(
+                    ErrorKind::Kubernetes,
+                    format!("{} failed: {why}", subject.title()),
+                ));
+            }
+            Readiness::Progressing(what) => {
+                if what != told {
+                    sink.progress(id, &what);
+                    told = what;
+                }
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::new(
+                ErrorKind::Kubernetes,
+                format!("{} is not ready after {} s: {told}", subject.title(), runtime.options.ready_timeout.as_secs()),
+            )
+            .hint("it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait"));
+        }
+        if sink.cancelled() {
+            return Err(Failure::new(
+                ErrorKind::Interrupted,
+                format!(
+                    "{} was applied, but its readiness was not waited for: {told}",
+                    subject.title()
+                ),
+            ));
+        }
+        let latest = feed
+            .latest
+            .lock()
+            .expect("no panic while the lock is held")
+            .get(&subject.name.name)
+            .cloned();
+        match latest {
+            Some(Value::Null) => look = true,
+            Some(latest) if latest["metadata"]["uid"] == uid && latest != object => {
+                object = with_type(latest, of);
+                continue;
+            }
+            _ => {}
+        }
+        if look {
+            look = false;
+            match live::get(&subject.cluster, of, &subject.name).await? {
+                Some(found) => {
+                    object = found;
+                    feed.latest
+                        .lock()
+                        .expect("no panic while the lock is held")
+                        .remove(&subject.name.name);
+                    if readiness(&object) != Readiness::Progressing(told.clone()) {
+                        continue;
+                    }
+                }
+                // A Job that ended may be deleted by its own time to live.
+                None if of.kind == "Job" => return Ok(object),
+                None => {
+                    return Err(Failure::new(
+                        ErrorKind::Kubernetes,
+                        format!("{} was deleted while it was waited for", subject.title()),
+                    ));
+                }
+            }
+        }
+        let pause = LOOK_AGAIN.min(deadline.saturating_duration_since(Instant::now()));
+        if tokio::time::timeout(pause, events.changed()).await.is_err() {
+            look = true;
+        }
+    }
+}
+
+/// Objects of a watch carry their type; one that does not gets it.
+fn with_type(mut object: Value, of: &ResourceType) -> Value {
+    if object["kind"].is_null() {
+        object["kind"] = Value::String(of.kind.clone());
+        object["apiVersion"] = Value::String(of.api_version());
+    }
+    object
+}
