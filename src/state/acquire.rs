@@ -6,15 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Lease, Reason, StateError, States, Versioned, Writer,
-    document::{JournalPlace, StateDocument},
-    envelope::{Header, Put, put},
-    journal::JournalDocument,
-    rows::{self, Rows},
-    states::Reading,
-};
-use crate::model::{RepoPath, StackId, state::StackState};
+use super::{Lease, StateError, States, Writer, envelope::Header, rows, states::Reading, takeover::Claim};
+use crate::model::{RepoPath, StackId};
 
 /// How a lease is asked for.
 #[derive(Clone)]
@@ -96,19 +89,6 @@ pub(super) enum LeaseDocument {
     Unlocked { reason: String },
 }
 
-/// A lease that was just taken.
-pub(super) struct Grant {
-    pub stack: StackId,
-    pub document: LeaseDocument,
-    pub id: String,
-    pub epoch: u64,
-    /// The newest serial, our own fence included.
-    pub serial: u64,
-    pub term: Duration,
-    /// When it was asked for, by our clock.
-    pub asked: Duration,
-}
-
 /// How the newest lease stands.
 enum Standing {
     /// Nobody holds it, and its last holder ended it itself.
@@ -124,7 +104,6 @@ struct Watch {
     started: Duration,
     seen: Option<(u64, u64)>,
     since: Duration,
-    over: bool,
 }
 
 impl States {
@@ -139,22 +118,20 @@ impl States {
             started: now,
             seen: None,
             since: now,
-            over: false,
         };
         loop {
+            // What an answer shows was so when it was asked for, however late it comes.
+            let asked = self.clock.monotonic();
             let reading = self.read_for_lease(stack, &options).await?;
-            let standing = self.standing(stack, &reading, &mut watch).await?;
-            let clean = match standing {
-                Standing::Free => true,
-                Standing::Ended => false,
-                Standing::Held(holder) => {
-                    if !self.wait_for(stack, &holder, &mut watch, &options).await? {
-                        continue;
-                    }
-                    false
-                }
+            let claim = match self.standing(stack, &reading, asked, &mut watch).await? {
+                Standing::Free => Claim::Free,
+                Standing::Ended => Claim::Ended,
+                Standing::Held(holder) => match self.wait_for(stack, &holder, &mut watch, &options).await? {
+                    Some(claim) => claim,
+                    None => continue,
+                },
             };
-            if let Some(lease) = self.take(stack, reading, clean, &options).await? {
+            if let Some(lease) = self.take(stack, reading, claim, &options).await? {
                 return Ok(lease);
             }
         }
@@ -194,15 +171,20 @@ impl States {
             started: Duration::ZERO,
             seen: None,
             since: Duration::ZERO,
-            over: false,
         };
-        Ok(match self.standing(stack, &reading, &mut watch).await? {
-            Standing::Held(holder) => Some(holder),
-            Standing::Free | Standing::Ended => None,
-        })
+        Ok(
+            match self.standing(stack, &reading, Duration::ZERO, &mut watch).await? {
+                Standing::Held(holder) => Some(holder),
+                Standing::Free | Standing::Ended => None,
+            },
+        )
     }
 
-    async fn read_for_lease(&self, stack: &StackId, options: &LeaseOptions) -> Result<Reading, StateError> {
+    pub(super) async fn read_for_lease(
+        &self,
+        stack: &StackId,
+        options: &LeaseOptions,
+    ) -> Result<Reading, StateError> {
         match self.read(stack).await {
             Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                 self.read_last_good(stack).await
@@ -215,6 +197,7 @@ impl States {
         &self,
         stack: &StackId,
         reading: &Reading,
+        asked: Duration,
         watch: &mut Watch,
     ) -> Result<Standing, StateError> {
         let Some((epoch, renewal)) = reading.rows.lease() else {
@@ -225,10 +208,9 @@ impl States {
             return Ok(Standing::Free);
         }
         let key = rows::lease(stack, epoch, renewal);
-        let now = self.clock.monotonic();
         if watch.seen != Some((epoch, renewal)) {
             watch.seen = Some((epoch, renewal));
-            watch.since = now;
+            watch.since = self.clock.monotonic();
         }
         let Some(bytes) = self.store.get(&key).await? else {
             // Cleaned up behind the listing: the next look shows what came after it.
@@ -244,22 +226,23 @@ impl States {
                 writer: header.writer,
                 since,
                 term: Duration::from_millis(term_ms),
-                quiet: now.saturating_sub(watch.since),
+                quiet: asked.saturating_sub(watch.since),
             }),
         })
     }
 
-    /// Waits a little; whether the holder may be taken over now.
+    /// Waits a little, unless the holder may be taken over now.
     async fn wait_for(
         &self,
         stack: &StackId,
         holder: &Holder,
         watch: &mut Watch,
         options: &LeaseOptions,
-    ) -> Result<bool, StateError> {
+    ) -> Result<Option<Claim>, StateError> {
         let term = holder.term.max(options.term);
-        if watch.over || holder.quiet >= term {
-            return Ok(true);
+        if holder.quiet >= term {
+            let renewal = watch.seen.map_or(0, |(_, renewal)| renewal);
+            return Ok(Some(Claim::Silent { renewal }));
         }
         let held = || StateError::Held {
             stack: stack.clone(),
@@ -269,10 +252,7 @@ impl States {
         if let Some(observer) = &options.watch {
             match observer.waiting(holder, waited).await {
                 WaitVerdict::KeepWaiting => {}
-                WaitVerdict::HolderIsOver => {
-                    watch.over = true;
-                    return Ok(true);
-                }
+                WaitVerdict::HolderIsOver => return Ok(Some(Claim::Over)),
                 WaitVerdict::GiveUp => return Err(held()),
             }
         }
@@ -287,199 +267,6 @@ impl States {
                     .max(Duration::from_millis(1)),
             )
             .await;
-        Ok(false)
-    }
-
-    /// Tries to take the next epoch; `None` if another was faster.
-    async fn take(
-        &self,
-        stack: &StackId,
-        before: Reading,
-        clean: bool,
-        options: &LeaseOptions,
-    ) -> Result<Option<Lease>, StateError> {
-        let epoch = 1 + newest_epoch(&before);
-        let since = self.clock.wall();
-        let started = self.clock.monotonic();
-        let id = format!("{epoch}-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
-        let held = LeaseDocument::Held {
-            id: id.clone(),
-            term_ms: u64::try_from(options.term.as_millis()).unwrap_or(u64::MAX),
-            since,
-        };
-        let letter = self.letter("lease", &held)?;
-        if let Put::Theirs(_) = put(&*self.store, &rows::lease(stack, epoch, 0), &letter).await? {
-            return Ok(None);
-        }
-        // An old number that was cleaned up can be made again by a run that slept: look whether ours is the newest.
-        let rows = Rows::of(&self.store.list(&rows::stack(stack)).await?);
-        let unchanged = rows.states == before.rows.states && rows.journals == before.rows.journals;
-        let mut reading = if unchanged {
-            Reading { rows, ..before }
-        } else {
-            self.read_for_lease(stack, options).await?
-        };
-        if newest_epoch(&reading) != epoch {
-            return Ok(None);
-        }
-        let mut serial = reading.rows.serial().unwrap_or(0);
-        if !clean || !unchanged {
-            self.close_predecessors(stack, epoch, &reading).await?;
-            // What they wrote until the rows were closed counts; from here on their writes collide.
-            loop {
-                reading = self.read_for_lease(stack, options).await?;
-                serial = reading.rows.serial().unwrap_or(0) + 1;
-                if self.fence(stack, epoch, serial, &reading, options).await? {
-                    break;
-                }
-            }
-        }
-        let prior = reading.merged(stack).map(|prior| Versioned { serial, ..prior });
-        let grant = Grant {
-            stack: stack.clone(),
-            document: held,
-            id,
-            epoch,
-            serial,
-            term: options.term,
-            asked: started,
-        };
-        Ok(Some(Lease::hold(self.clone(), grant, prior, reading.rows)))
-    }
-
-    /// Ends the rows of every earlier epoch that is still listed, so that a holder that still believes in one collides.
-    /// Epochs before that of the newest document were ended by whoever wrote it.
-    async fn close_predecessors(
-        &self,
-        stack: &StackId,
-        epoch: u64,
-        reading: &Reading,
-    ) -> Result<(), StateError> {
-        let from = reading
-            .document
-            .as_ref()
-            .map_or(0, |(_, document)| document.epoch);
-        for old in reading.rows.leases.range(from..epoch).map(|(epoch, _)| *epoch) {
-            self.end_lease(stack, old, &LeaseDocument::TakenOver { by: epoch })
-                .await?;
-            let next = reading
-                .rows
-                .journals
-                .get(&old)
-                .and_then(|row| row.last())
-                .map_or(0, |last| last + 1);
-            let letter = self.letter("journal", &JournalDocument::ClosedBy(epoch))?;
-            for entry in next.. {
-                let key = rows::journal(stack, old, entry);
-                match put(&*self.store, &key, &letter).await? {
-                    Put::Ours => break,
-                    Put::Theirs(bytes) => {
-                        if let (_, JournalDocument::ClosedBy(_)) =
-                            self.envelopes.read("journal", &key, &bytes)?
-                        {
-                            break;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts an end to an epoch's row of renewals.
-    async fn end_lease(&self, stack: &StackId, epoch: u64, end: &LeaseDocument) -> Result<(), StateError> {
-        let rows = Rows::of(&self.store.list(&rows::stack(stack)).await?);
-        let next = rows
-            .leases
-            .get(&epoch)
-            .and_then(|row| row.last())
-            .map_or(0, |last| last + 1);
-        let letter = self.letter("lease", end)?;
-        for renewal in next.. {
-            let key = rows::lease(stack, epoch, renewal);
-            match put(&*self.store, &key, &letter).await? {
-                Put::Ours => break,
-                Put::Theirs(bytes) => {
-                    let (_, there): (_, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
-                    if !matches!(there, LeaseDocument::Held { .. }) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Creates the state's next serial, with the dead holder's journal merged in. Whether it was ours.
-    async fn fence(
-        &self,
-        stack: &StackId,
-        epoch: u64,
-        serial: u64,
-        reading: &Reading,
-        options: &LeaseOptions,
-    ) -> Result<bool, StateError> {
-        let merged = reading.merged(stack);
-        let document = StateDocument {
-            serial,
-            reason: Reason::Takeover,
-            epoch,
-            closes_lease: false,
-            journal: JournalPlace { epoch, entry: 0 },
-            retired: merged.as_ref().is_some_and(|versioned| versioned.retired),
-            applied_reviews: merged
-                .as_ref()
-                .map(|versioned| versioned.applied_reviews.clone())
-                .unwrap_or_default(),
-            note: None,
-            state: merged.map_or_else(
-                || StackState::empty(stack.clone(), options.folder.clone()),
-                |versioned| versioned.state,
-            ),
-        };
-        let letter = self.letter("state", &document)?;
-        Ok(matches!(
-            put(&*self.store, &rows::state(stack, serial), &letter).await?,
-            Put::Ours
-        ))
-    }
-
-    /// Goes back from a newest document that can not be read to one that can. The serials above it stay taken.
-    async fn read_last_good(&self, stack: &StackId) -> Result<Reading, StateError> {
-        let rows = Rows::of(&self.store.list(&rows::stack(stack)).await?);
-        let mut document = None;
-        for serial in rows.states.iter().rev() {
-            if let Ok(found @ Some(_)) = self.document(stack, *serial).await {
-                document = found;
-                break;
-            }
-        }
-        Ok(Reading {
-            rows,
-            document,
-            entries: Vec::new(),
-            journal_header: None,
-        })
-    }
-}
-
-fn newest_epoch(reading: &Reading) -> u64 {
-    let listed = reading.rows.lease().map_or(0, |(epoch, _)| epoch);
-    let journaled = reading
-        .rows
-        .journals
-        .last_key_value()
-        .map_or(0, |(epoch, _)| *epoch);
-    let written = reading
-        .document
-        .as_ref()
-        .map_or(0, |(_, document)| document.epoch);
-    listed.max(journaled).max(written)
-}
-
-impl Versioned {
-    /// Whether a run died while it worked on this stack.
-    pub fn was_interrupted(&self) -> bool {
-        !self.pending.is_empty() || self.reason == Reason::Takeover
+        Ok(None)
     }
 }

@@ -342,9 +342,9 @@ impl States {
         &self,
         names: &BTreeSet<String>,
     ) -> Result<Vec<Option<Result<Delta, StateError>>>, StateError> {
-        stream::iter(names)
-            .map(|name| async move {
-                let key = delta_key(name);
+        let keys: Vec<_> = names.iter().map(|name| delta_key(name)).collect();
+        stream::iter(keys)
+            .map(|key| async move {
                 let bytes = self.store.get(&key).await?;
                 Ok(bytes.map(|bytes| self.envelopes.read("index", &key, &bytes).map(|(_, delta)| delta)))
             })
@@ -360,10 +360,11 @@ impl States {
             .filter(|(_, entry)| entry.open)
             .map(|(stack, _)| stack.clone())
             .collect();
-        let looked_up: Vec<_> = stream::iter(&open)
+        let looked_up: Vec<_> = stream::iter(open)
             .map(|stack| async move {
-                let rows = Rows::of(&self.store.list(&rows::stack(stack)).await?);
-                Ok::<_, StateError>((stack, self.entry_from_rows(stack, rows).await?))
+                let rows = Rows::of(&self.store.list(&rows::stack(&stack)).await?);
+                let entry = self.entry_from_rows(&stack, rows).await?;
+                Ok::<_, StateError>((stack, entry))
             })
             .buffered(IN_FLIGHT)
             .try_collect()
@@ -372,11 +373,11 @@ impl States {
             if let Some(entry) = entry.filter(|entry| !entry.open)
                 && known
                     .entries
-                    .get(stack)
+                    .get(&stack)
                     .is_some_and(|there| there.rank() < entry.rank())
             {
                 known.entries.insert(stack.clone(), entry.clone());
-                known.found.insert(stack.clone(), entry);
+                known.found.insert(stack, entry);
             }
         }
         Ok(())
@@ -431,7 +432,8 @@ impl States {
         let deltas = known.merged.iter().map(|name| delta_key(name));
         let old = (number > 3).then(|| compaction_key(number - 3));
         let keys: Vec<_> = deltas.chain(old).collect();
-        for result in futures::future::join_all(keys.iter().map(|key| self.store.delete(key))).await {
+        let deletes: Vec<_> = keys.iter().map(|key| self.store.delete(key)).collect();
+        for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
                 tracing::debug!(%error, "the index kept an old document");
             }

@@ -9,11 +9,12 @@ use tokio::task::JoinHandle;
 
 use super::{
     Entry, Reason, StateError, States, Versioned,
-    acquire::{Grant, LeaseDocument},
+    acquire::LeaseDocument,
     document::{JournalPlace, StateDocument, remember_reviews},
     envelope::{Put, put},
     journal::{JournalDocument, OpenIntents},
     rows::{self, Rows},
+    takeover::Grant,
 };
 use crate::model::state::{JournalEntry, StackState};
 
@@ -64,7 +65,7 @@ impl Lease {
             states,
             standing: Mutex::new(Standing {
                 confirmed: grant.asked,
-                next: 1,
+                next: grant.renewals,
                 lost: None,
                 ended: false,
             }),
@@ -190,14 +191,15 @@ impl Lease {
         }
         inner.standing().ended = true;
         let entry = Entry::of(&document);
-        let mut finished = inner
-            .states
-            .finished
-            .lock()
-            .expect("no panic while the lock is held");
-        finished.entries.insert(inner.grant.stack.clone(), entry);
-        finished.resources += journal.intents;
-        drop(finished);
+        {
+            let mut finished = inner
+                .states
+                .finished
+                .lock()
+                .expect("no panic while the lock is held");
+            finished.entries.insert(inner.grant.stack.clone(), entry);
+            finished.resources += journal.intents;
+        }
         self.clean_up(serial, journal.next).await;
         Ok(serial)
     }
@@ -265,7 +267,7 @@ impl Lease {
                     .map(|n| rows::journal(stack, *epoch, *n)),
             );
         }
-        let deletes = keys.iter().map(|key| inner.states.store.delete(key));
+        let deletes: Vec<_> = keys.iter().map(|key| inner.states.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
                 tracing::debug!(%error, "clean-up left a document behind");

@@ -26,6 +26,7 @@ mod lease;
 mod reviews;
 mod rows;
 mod states;
+mod takeover;
 
 use serde::{Deserialize, Serialize};
 

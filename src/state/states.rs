@@ -244,15 +244,18 @@ impl States {
             .filter(|place| *place >= from)
             .map(|place| rows::journal(stack, place.epoch, place.entry))
             .collect();
-        let batches: Vec<_> = stream::iter(&keys)
-            .map(|key| async move { Ok::<_, StateError>((key, self.store.get(key).await?)) })
+        let batches: Vec<_> = stream::iter(keys)
+            .map(|key| async move {
+                let bytes = self.store.get(&key).await?;
+                Ok::<_, StateError>((key, bytes))
+            })
             .buffered(IN_FLIGHT)
             .try_collect()
             .await?;
         let (mut entries, mut journal_header) = (Vec::new(), None);
         for (key, bytes) in batches {
             let Some(bytes) = bytes else { return Ok(None) };
-            let (header, batch) = self.envelopes.read("journal", key, &bytes)?;
+            let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
             if let JournalDocument::Entries(batch) = batch {
                 entries.extend(batch);
                 journal_header = Some(header);

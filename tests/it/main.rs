@@ -12,4 +12,6 @@ mod parts_on_demand;
 mod rooms;
 mod sandbox;
 mod state;
+mod state_model;
+mod stores;
 mod terraform;
