@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::outcome::{ApplyReport, StackResult},
     ops::{
         self, KeyUse, Request, Session,
         apply::{Agreed, ApplyOptions},
@@ -78,7 +77,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         ),
         Output::Json => report::json::document(&report),
     });
-    Ok(exit_code(&report, context))
+    Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
 }
 
 async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
@@ -137,21 +136,4 @@ async fn agreed(session: &Session, context: &Context) -> Result<bool, Failure> {
         answer = answer => Ok(matches!(answer, Ok(Ok(text)) if text.trim() == "yes")),
         () = session.planning.run.cancel.cancelled() => session.planning.run.check_interrupted().map(|()| false),
     }
-}
-
-/// The gravest of what happened, by the exit codes of the reference.
-fn exit_code(report: &ApplyReport, context: &Context) -> u8 {
-    if context.cancel.is_cancelled() {
-        return ErrorKind::Interrupted.exit_code();
-    }
-    let code = |result: &crate::model::outcome::StackOutcome| match (result.result, &result.error) {
-        (StackResult::Applied | StackResult::Unchanged, _) => 0,
-        (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
-        _ => 1,
-    };
-    let codes: Vec<u8> = report.stacks.iter().map(code).collect();
-    [1, 3, 4]
-        .into_iter()
-        .find(|code| codes.contains(code))
-        .unwrap_or(0)
 }

@@ -9,7 +9,10 @@ use super::Context;
 use crate::{
     model::event::{Event, EventSink},
     ops::{Notes, Run},
-    report::progress::{Dialect, Progress},
+    report::{
+        escape,
+        progress::{Dialect, Progress},
+    },
 };
 
 /// Prints events and remarks to stderr.
@@ -77,7 +80,13 @@ impl EventSink for Screen {
 
 impl Notes for Screen {
     fn note(&self, text: &str) {
-        self.say(text);
+        // What is remarked on may hold a pull request's words.
+        let lines: Vec<_> = text.lines().map(escape::log).collect();
+        self.say(&lines.join("\n"));
+    }
+
+    fn command(&self, line: &str) {
+        self.context.complain(line);
     }
 }
 

@@ -63,6 +63,8 @@ pub struct PullRequestEvent {
     pub base: CommitId,
     /// The branch it goes to.
     pub base_branch: String,
+    /// The repository's default branch.
+    pub default_branch: String,
     /// The head: its identity.
     pub head: CommitId,
     /// The branch it comes from.
@@ -220,6 +222,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
         author: p.text("/pull_request/user/login").unwrap_or_default(),
         base: p.commit("/pull_request/base/sha")?,
         base_branch: p.text("/pull_request/base/ref")?,
+        default_branch: p.text("/repository/default_branch")?,
         head_branch: p.text("/pull_request/head/ref")?,
         merge_commit: trial.then(|| runner.sha.clone()),
         // A head whose repository is gone was in a fork.

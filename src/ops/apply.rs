@@ -14,7 +14,7 @@ use crate::{
     error::{ErrorKind, Failure},
     model::{
         CommitId, Digest, StackId,
-        outcome::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+        outcome::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
         state::{JournalEntry, StackState},
     },
@@ -24,8 +24,8 @@ use crate::{
 /// Who agrees to a stack's plan before anything of it is touched.
 #[async_trait]
 pub trait Consent: Send + Sync {
-    /// An error stops the stack.
-    async fn stack(&self, plan: &StackPlan) -> Result<(), Failure>;
+    /// `used` are the pull requests whose reviews this stack has used up. An error stops the stack.
+    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure>;
 
     /// A resource whose values became known only on the way.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure>;
@@ -200,7 +200,8 @@ async fn under_lease(
     if let Some((id, failure)) = plan.failures.first() {
         return Err(failure.clone().within(id));
     }
-    options.consent.stack(&plan.public).await?;
+    let used = lease.prior().map(|prior| prior.applied_reviews.clone()).unwrap_or_default();
+    options.consent.stack(&plan.public, &used).await?;
     let public = plan.public.clone();
     let journal = LeaseJournal {
         lease,
@@ -285,7 +286,7 @@ pub struct Agreed;
 
 #[async_trait]
 impl Consent for Agreed {
-    async fn stack(&self, _: &StackPlan) -> Result<(), Failure> {
+    async fn stack(&self, _: &StackPlan, _: &BTreeSet<u64>) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -296,11 +297,21 @@ impl Consent for Agreed {
 
 /// Whether every stack ended well.
 pub fn ended_well(report: &ApplyReport) -> bool {
-    report.stacks.iter().all(|stack| {
-        matches!(stack.result, StackResult::Applied | StackResult::Unchanged)
-            && stack
-                .resources
-                .iter()
-                .all(|resource| resource.result == ResourceResult::Done)
-    })
+    report.stacks.iter().all(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
+}
+
+/// The gravest of what happened, by the exit codes of the reference: failed before stopped before held by a lease.
+pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
+    if interrupted {
+        return ErrorKind::Interrupted.exit_code();
+    }
+    let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
+        (StackResult::Applied | StackResult::Unchanged, _) => 0,
+        (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
+        // Whatever held it back has a code of its own.
+        (StackResult::HeldBack, _) => 0,
+        _ => 1,
+    };
+    let codes: Vec<u8> = report.stacks.iter().map(code).collect();
+    [1, 3, 4].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
 }

@@ -4,7 +4,9 @@
 
 pub mod apply;
 pub mod build;
+pub mod ci;
 pub mod clusters;
+pub mod drift;
 mod infrastructure;
 pub mod init;
 pub mod order;

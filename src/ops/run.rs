@@ -14,6 +14,9 @@ use crate::{
 pub trait Notes: Send + Sync {
     /// One remark, one or more lines.
     fn note(&self, text: &str);
+
+    /// A command to GitHub's runner, made by `github::workflow`; nobody else hears it.
+    fn command(&self, line: &str);
 }
 
 /// The surroundings of one run; cheap to clone.

@@ -1,0 +1,214 @@
+//! What GitHub is told. Feedback that fails is a warning and never fails the run: the plan and the apply are what counts.
+
+use serde_json::json;
+
+use super::Job;
+use crate::{
+    error::Failure,
+    github::{Client, GithubError, Issue, StatusState, Upsert, workflow},
+    model::{
+        CommitId, StackId,
+        check::{Annotation, Level},
+        marker::{Marker, MarkerKind},
+        outcome::ApplyReport,
+        plan::{Plan, Summary},
+    },
+    report::{self, RunInfo},
+};
+
+/// Tells GitHub about one job.
+pub(super) struct Feedback<'a> {
+    job: &'a Job,
+    client: Option<&'a Client>,
+}
+
+impl<'a> Feedback<'a> {
+    pub fn new(job: &'a Job) -> Self {
+        Self { job, client: job.client.as_ref() }
+    }
+
+    /// For a job whose token may only read: summary, outputs and annotations, but neither comment nor status.
+    pub fn unheard(job: &'a Job) -> Self {
+        Self { job, client: None }
+    }
+
+    fn warn(&self, what: &str, error: GithubError) {
+        let failure = Failure::from(error);
+        let hints: String = failure.hints.iter().map(|hint| format!("\n  hint: {hint}")).collect();
+        self.job.run.notes.note(&format!("warning: {what}: {}{hints}", failure.message));
+    }
+
+    /// Sets a commit status.
+    pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        let Some(client) = self.client else { return };
+        let description = self.job.run.secrets.mask(description);
+        let url = self.job.runner.run_url();
+        if let Err(error) = client.set_status(commit, context, state, &description, Some(&url)).await {
+            self.warn(&format!("the status {context} could not be set"), error);
+        }
+    }
+
+    /// Writes the sticky comment, packed to what GitHub takes.
+    pub async fn comment(&self, number: u64, marker: &Marker, render: impl Fn(usize) -> String) {
+        let Some(client) = self.client else { return };
+        let masked = |budget| self.job.run.secrets.mask(&render(budget));
+        match client.upsert_packed(number, marker, masked).await {
+            Ok(Upsert::NewerRunWrote { .. }) => {
+                self.job.run.notes.note("note: a newer run has written the comment; it is left as it is");
+            }
+            Ok(_) => {}
+            Err(error) => self.warn("the comment could not be written", error),
+        }
+    }
+
+    /// Tells the pull requests that brought a commit what became of it.
+    pub async fn merged_outcome(&self, head: &CommitId, report: &ApplyReport, info: &RunInfo) {
+        let Some(client) = self.client else { return };
+        let pulls = match client.pull_requests_of_commit(head).await {
+            Ok(pulls) => pulls,
+            Err(error) => return self.warn("the merged pull request could not be found", error),
+        };
+        for pull in pulls.into_iter().filter(|pull| pull.is_merged()) {
+            let marker = Marker {
+                head: head.to_string(),
+                run: self.job.runner.run_id,
+                attempt: self.job.runner.run_attempt,
+                ..Marker::new(MarkerKind::Apply, "")
+            };
+            let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
+            self.comment(pull.number, &marker, render).await;
+        }
+    }
+
+    /// Keeps one issue for each of these (marker, title, body), and closes those of the stacks that are settled.
+    pub async fn issues(
+        &self,
+        label: &str,
+        kind: MarkerKind,
+        settled: &[StackId],
+        issues: Vec<(Marker, String, String)>,
+    ) {
+        let Some(client) = self.client else { return };
+        let known = match client.kept_issues(label).await {
+            Ok(known) => known,
+            Err(error) => return self.warn("the issues could not be listed", error),
+        };
+        for (marker, title, body) in issues {
+            let (title, body) = (self.job.run.secrets.mask(&title), self.job.run.secrets.mask(&body));
+            if let Err(error) = client.keep_issue(&known, label, &marker, &title, &body).await {
+                self.warn("an issue could not be written", error);
+            }
+        }
+        let over = |issue: &&Issue| {
+            issue.marker.kind == kind && settled.iter().any(|stack| stack.as_str() == issue.marker.scope)
+        };
+        for issue in known.iter().filter(over) {
+            if let Err(error) = client.close_issue(issue).await {
+                self.warn("an issue could not be closed", error);
+            }
+        }
+    }
+
+    /// Adds to the job summary.
+    pub fn summary(&self, markdown: &str) {
+        if let Err(error) = self.job.runner.add_summary(&self.job.run.secrets.mask(markdown)) {
+            self.warn("the job summary could not be written", error);
+        }
+    }
+
+    /// Sets the step's outputs of a preview or a look for drift.
+    pub fn plan_outputs(&self, plan: &Plan, total: &Summary) {
+        let changed: Vec<_> = plan.stacks.iter().filter(|s| s.summary.changed() > 0).map(|s| s.id.as_str()).collect();
+        let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        let digest = crate::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
+        self.outputs(&[
+            ("has-changes", (!changed.is_empty()).to_string()),
+            ("stack-count", plan.stacks.len().to_string()),
+            ("changed-stacks", json!(changed).to_string()),
+            ("create-count", (total.create + total.adopt).to_string()),
+            ("update-count", total.update.to_string()),
+            ("replace-count", total.replace.to_string()),
+            ("delete-count", (total.delete + total.forget).to_string()),
+            ("plan-digest", digest.to_string()),
+            ("failure-reason", reason.as_ref().and_then(|r| r.as_str()).unwrap_or_default().to_owned()),
+        ]);
+        self.result_file(&report::json::document(plan));
+    }
+
+    /// Sets the step's outputs of an apply.
+    pub fn apply_outputs(&self, report: &ApplyReport) {
+        let touched: Vec<_> =
+            report.stacks.iter().filter(|s| !s.resources.is_empty()).map(|s| s.id.as_str()).collect();
+        let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        self.outputs(&[
+            ("has-changes", (!touched.is_empty()).to_string()),
+            ("stack-count", report.stacks.len().to_string()),
+            ("changed-stacks", json!(touched).to_string()),
+            ("failure-reason", reason.as_ref().and_then(|r| r.as_str()).unwrap_or_default().to_owned()),
+        ]);
+        self.result_file(&report::json::document(report));
+    }
+
+    /// Sets outputs of the step.
+    pub fn outputs(&self, outputs: &[(&str, String)]) {
+        if let Err(error) = self.job.runner.set_outputs(outputs) {
+            self.warn("the step's outputs could not be set", error);
+        }
+    }
+
+    /// Keeps the whole result where later steps find it.
+    fn result_file(&self, json: &str) {
+        let folder = self.job.run.var("RUNNER_TEMP").map_or_else(std::env::temp_dir, Into::into);
+        let path = folder.join(format!("konverge-{}.json", uuid::Uuid::new_v4().simple()));
+        match std::fs::write(&path, self.job.run.secrets.mask(json)) {
+            Ok(()) => self.outputs(&[("result-path", path.display().to_string())]),
+            Err(error) => {
+                self.job.run.notes.note(&format!("warning: the result was not kept in {}: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Shows the failures of a plan at their lines.
+    pub fn annotate(&self, plan: &Plan) {
+        let notes: Vec<_> = plan
+            .stacks
+            .iter()
+            .filter_map(|stack| {
+                let error = stack.error.as_ref()?;
+                Some(Annotation {
+                    level: Level::Error,
+                    file: error.file.clone().unwrap_or_default(),
+                    line: error.line,
+                    column: error.column,
+                    title: format!("{} could not be previewed", stack.id),
+                    message: self.job.run.secrets.mask(&error.message),
+                })
+            })
+            .collect();
+        self.commands(&notes);
+    }
+
+    /// Shows why the whole run failed.
+    pub fn failed(&self, failure: &Failure) {
+        let location = failure.location.as_ref();
+        self.commands(&[Annotation {
+            level: Level::Error,
+            file: location.map(|l| l.file.clone()).unwrap_or_default(),
+            line: location.and_then(|l| l.line),
+            column: location.and_then(|l| l.column),
+            title: "konverge".to_owned(),
+            message: self.job.run.secrets.mask(&failure.message),
+        }]);
+        let kind = serde_json::to_value(failure.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().to_owned();
+        self.outputs(&[("failure-reason", kind)]);
+    }
+
+    fn commands(&self, notes: &[Annotation]) {
+        for line in workflow::annotations(notes) {
+            self.job.run.notes.command(&line);
+        }
+    }
+}

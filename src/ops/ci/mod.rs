@@ -1,0 +1,127 @@
+//! `ci`: what the event of a GitHub Actions run asks for.
+//!
+//! | event | what happens |
+//! |---|---|
+//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record |
+//! | `workflow_run` of a fork's pull request | [`preview`] of its Specs, by this repository's own job |
+//! | `push` to the default branch | [`merge`]: apply what was reviewed |
+//! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
+//! | `schedule`, other `workflow_dispatch` | [`drift`] |
+
+mod drift;
+mod feedback;
+mod merge;
+mod opening;
+mod preview;
+
+use std::collections::HashMap;
+
+use super::{Run, clusters::Live};
+use crate::{
+    error::{ErrorKind, Failure},
+    git::{Credentials, Repository},
+    github::{Client, Event, Runner},
+    report::RunInfo,
+};
+
+/// What may be said besides the environment.
+#[derive(Debug, Clone, Default)]
+pub struct CiOptions {
+    /// Whether the real infrastructure is asked; `None` is `required`, and `never` for forks.
+    pub live: Option<Live>,
+}
+
+/// How a run of `ci` ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Ended {
+    const WELL: Self = Self { code: 0 };
+}
+
+/// One run in GitHub Actions.
+pub(super) struct Job {
+    run: Run,
+    runner: Runner,
+    repository: Repository,
+    credentials: Option<Credentials>,
+    client: Option<Client>,
+    options: CiOptions,
+}
+
+/// Does what the event asks for.
+///
+/// # Errors
+/// No GitHub Actions environment, an event that is refused, a repository or configuration that can not be used.
+pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
+    let env: HashMap<String, String> = run.env.clone().into_iter().collect();
+    let runner = Runner::from_env(&env)?;
+    let event = runner.event()?;
+    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"].iter().find_map(|name| run.var(name));
+    let client = match token {
+        Some(token) => Some(Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?),
+        None => {
+            run.notes.note("warning: no token: neither comment nor status is written (set the input `github-token`)");
+            None
+        }
+    };
+    let job = Job {
+        run: run.clone(),
+        repository: Repository::discover(&run.dir)?,
+        credentials: token.map(|token| Credentials::from_token(token.to_owned().into())),
+        client,
+        options: options.clone(),
+        runner,
+    };
+    if job.repository.is_dirty()? {
+        run.notes.note("warning: the working tree has changes of its own; only commits are read");
+    }
+    match event {
+        Event::PullRequest(event) => preview::pull_request(&job, &event).await,
+        Event::MergeGroup { base, head, .. } => preview::merge_group(&job, &base, &head).await,
+        Event::WorkflowRun(event) => {
+            let head = job.repository.resolve("HEAD")?;
+            Event::WorkflowRun(event.clone()).refuse_fork_checkout(&head)?;
+            preview::fork(&job, &event).await
+        }
+        Event::Push(event) => merge::push(&job, &event).await,
+        Event::WorkflowDispatch { inputs, ref_name, default_branch } => {
+            only_from(&ref_name, &default_branch)?;
+            match inputs.get("approve").map(|text| text.trim()).filter(|text| !text.is_empty()) {
+                Some(digests) => merge::approved(&job, digests).await,
+                None => drift::run(&job).await,
+            }
+        }
+        Event::Schedule { .. } => drift::run(&job).await,
+        Event::RepositoryDispatch { action, .. } => {
+            Err(Failure::new(ErrorKind::Github, format!("repository_dispatch `{}` asks for nothing known", action.escape_debug()))
+                .hint("start the workflow with workflow_dispatch instead"))
+        }
+    }
+}
+
+/// A person may start a workflow on any branch; state is changed from the default branch only.
+fn only_from(ref_name: &str, default_branch: &str) -> Result<(), Failure> {
+    if ref_name.strip_prefix("refs/heads/").unwrap_or(ref_name) == default_branch {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorKind::Policy, format!("the workflow was started on `{}`", ref_name.escape_debug()))
+        .hint(format!("start it on `{default_branch}`: only what is merged is applied or looked at")))
+}
+
+impl Job {
+    fn info(&self) -> RunInfo {
+        RunInfo {
+            repository: self.runner.repository.clone(),
+            server_url: self.runner.server_url.clone(),
+            run_url: Some(self.runner.run_url()),
+            run: self.runner.run_id,
+            attempt: self.runner.run_attempt,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..RunInfo::default()
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Opens revisions in a job: commits only, with the power of the protected branch.
+
+use super::Job;
+use crate::{
+    config::{Config, Kcl},
+    error::Failure,
+    model::{CommitId, affected::Affected},
+    ops::{
+        At, KeyUse, Memory, Planning, Target, Wanted, Workspace,
+        build::Compiler,
+        clusters::{GivenCluster, Live},
+        infrastructure, session, states,
+    },
+};
+
+/// Two revisions and everything to plan their difference with.
+pub(super) struct Opened {
+    pub planning: Planning,
+    pub targets: Vec<Target>,
+    pub affected: Affected,
+    pub stacks_in_repository: usize,
+}
+
+/// What a job may do with what it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The protected branch's configuration holds: store, clusters, policy.
+    Protected,
+    /// Spec is compared with Spec, and the review is recorded: a fork's pull request, from a job of this repository.
+    Recorded,
+    /// Spec is compared with Spec; no store, no cluster, no credential.
+    None,
+}
+
+impl Job {
+    /// Opens base and head under the configuration that `protected`, a commit of the protected branch, has.
+    ///
+    /// # Errors
+    /// A commit can not be fetched or read; configuration, core or store can not be used.
+    pub(super) async fn open(
+        &self,
+        protected: &CommitId,
+        base: &CommitId,
+        head: &CommitId,
+        trust: Trust,
+    ) -> Result<Opened, Failure> {
+        for commit in [protected, base, head] {
+            self.repository.ensure(commit, self.credentials.as_ref()).await?;
+        }
+        let protected = Config::of(self.repository.revision(protected)?.as_ref())?;
+        let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
+        let mut config = proposed.with_power_from(&protected);
+        if trust != Trust::Protected {
+            config = without_power(&config);
+        }
+        if config != proposed && trust == Trust::Protected {
+            self.run.notes.note(
+                "note: konverge.yaml differs from the protected branch's in keys that grant power; the protected branch's holds until this is merged",
+            );
+        }
+        let head_side = Workspace::open_under(&self.repository, &At::Commit(head.clone()), &config)?;
+        head_side.layout.require_module()?;
+        let base_side = Workspace::open_under(&self.repository, &At::Commit(base.clone()), &config)?;
+        let affected = head_side.analysis.compare(&base_side.analysis);
+        let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
+        let memory = match trust {
+            Trust::None => None,
+            Trust::Protected | Trust::Recorded => self.memory(&protected, KeyUse::Make).await?,
+        };
+        let live = match trust {
+            Trust::None | Trust::Recorded => Live::Never,
+            Trust::Protected => self.options.live.unwrap_or(Live::Required),
+        };
+        Ok(Opened {
+            stacks_in_repository: head_side.layout.stacks.len(),
+            planning: self.planning(config, head_side, Some(base_side), memory, live)?,
+            targets,
+            affected,
+        })
+    }
+
+    /// What plans are made of in this job.
+    ///
+    /// # Errors
+    /// A setting of the infrastructure can not be used.
+    pub(super) fn planning(
+        &self,
+        config: Config,
+        head: Workspace,
+        base: Option<Workspace>,
+        memory: Option<Memory>,
+        live: Live,
+    ) -> Result<Planning, Failure> {
+        let given = GivenCluster::default();
+        Ok(Planning {
+            runtimes: infrastructure::runtimes(&self.run, &config, &given, live, memory.as_ref())?,
+            wanted: Wanted::Compiled {
+                compiler: Box::new(Compiler::new(&self.run, &config)),
+                head: Box::new(head),
+                base: base.map(Box::new),
+            },
+            run: self.run.clone(),
+            config,
+            memory,
+            live,
+            given,
+        })
+    }
+
+    /// The states, if a store is configured: a folder of the runner would be gone with it.
+    ///
+    /// # Errors
+    /// The store can not be used.
+    pub(super) async fn memory(&self, config: &Config, key: KeyUse) -> Result<Option<Memory>, Failure> {
+        if config.state.url.is_none() {
+            return Ok(None);
+        }
+        states::open(&self.run, config, Some(&self.repository), key).await.map(Some)
+    }
+}
+
+/// The configuration with all power taken out: only how the repository is to be read remains.
+fn without_power(config: &Config) -> Config {
+    Config {
+        version: config.version,
+        kcl: Kcl { version: config.kcl.version.clone(), settings: config.kcl.settings, ..Kcl::default() },
+        ..Config::default()
+    }
+}
