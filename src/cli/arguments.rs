@@ -55,6 +55,8 @@ pub enum Command {
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan
     Apply(super::apply::Args),
+    /// Do what the event of a GitHub Actions run asks for: preview, apply, or look for drift
+    Ci(super::ci::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
     /// Print completions for a shell

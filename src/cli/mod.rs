@@ -3,6 +3,7 @@
 mod apply;
 mod arguments;
 mod build;
+mod ci;
 mod completions;
 mod config;
 mod context;

@@ -82,6 +82,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Build(args) => super::build::run(&args, context).await,
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
+        Command::Ci(args) => super::ci::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,

@@ -96,7 +96,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
-    let prepared = rename::prepare(request.spec, request.runtimes).await?;
+    let prepared = rename::prepare(request.spec, request.cluster.as_ref(), request.runtimes).await?;
     let graph = Graph::of_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
     let mut drafts = wanted_drafts(&request, &prepared, &graph)?;
@@ -285,7 +285,10 @@ fn add_deletes(
     Ok(())
 }
 
-fn cluster_of(resource: &Resource, stack: Option<&ClusterName>) -> Result<Option<ClusterName>, Failure> {
+pub(super) fn cluster_of(
+    resource: &Resource,
+    stack: Option<&ClusterName>,
+) -> Result<Option<ClusterName>, Failure> {
     if resource.runtime != RuntimeKind::Kubernetes {
         return Ok(None);
     }

@@ -1,12 +1,12 @@
 //! Lets every runtime normalise its resources before the graph is made, and follows the ids that change on the way.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Runtimes;
 use crate::{
     error::{ErrorKind, Failure},
     model::{
-        ResourceId,
+        ClusterName, ResourceId,
         spec::{Resource, RuntimeKind, Spec},
     },
     spec::references::Targets,
@@ -20,19 +20,23 @@ pub(super) struct Prepared {
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Asks each runtime for the normal form.
-pub(super) async fn prepare(spec: &Spec, runtimes: &Runtimes) -> Result<Prepared, Failure> {
+/// Asks each runtime for the normal form; Kubernetes cluster by cluster, since each knows kinds of its own.
+pub(super) async fn prepare(
+    spec: &Spec,
+    cluster: Option<&ClusterName>,
+    runtimes: &Runtimes,
+) -> Result<Prepared, Failure> {
     let mut prepared: HashMap<ResourceId, Resource> = HashMap::new();
-    for kind in [RuntimeKind::Kubernetes, RuntimeKind::Terraform] {
-        let mine: Vec<_> = spec
-            .resources
-            .iter()
-            .filter(|r| r.runtime == kind)
-            .cloned()
-            .collect();
-        if !mine.is_empty() {
-            prepared.extend(runtimes.get(kind)?.prepare(mine).await?);
-        }
+    let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
+    for resource in &spec.resources {
+        let place = super::plan::cluster_of(resource, cluster)?;
+        groups
+            .entry((resource.runtime, place))
+            .or_default()
+            .push(resource.clone());
+    }
+    for ((kind, place), mine) in groups {
+        prepared.extend(runtimes.get(kind)?.prepare(place.as_ref(), mine).await?);
     }
     let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
     let mut resources = Vec::with_capacity(old_ids.len());

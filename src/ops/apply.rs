@@ -200,7 +200,10 @@ async fn under_lease(
     if let Some((id, failure)) = plan.failures.first() {
         return Err(failure.clone().within(id));
     }
-    let used = lease.prior().map(|prior| prior.applied_reviews.clone()).unwrap_or_default();
+    let used = lease
+        .prior()
+        .map(|prior| prior.applied_reviews.clone())
+        .unwrap_or_default();
     options.consent.stack(&plan.public, &used).await?;
     let public = plan.public.clone();
     let journal = LeaseJournal {
@@ -297,7 +300,10 @@ impl Consent for Agreed {
 
 /// Whether every stack ended well.
 pub fn ended_well(report: &ApplyReport) -> bool {
-    report.stacks.iter().all(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
+    report
+        .stacks
+        .iter()
+        .all(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
 }
 
 /// The gravest of what happened, by the exit codes of the reference: failed before stopped before held by a lease.
@@ -313,5 +319,8 @@ pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
         _ => 1,
     };
     let codes: Vec<u8> = report.stacks.iter().map(code).collect();
-    [1, 3, 4].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+    [1, 3, 4]
+        .into_iter()
+        .find(|code| codes.contains(code))
+        .unwrap_or(0)
 }

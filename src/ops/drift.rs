@@ -21,8 +21,11 @@ const AT_ONCE: usize = 8;
 /// # Errors
 /// The run was interrupted.
 pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Plan, Failure> {
-    let mut stacks: Vec<_> =
-        stream::iter(targets).map(|target| one(planning, target)).buffer_unordered(AT_ONCE).collect().await;
+    let mut stacks: Vec<_> = stream::iter(targets)
+        .map(|target| one(planning, target))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     Ok(Plan { version: 1, stacks })
@@ -54,7 +57,11 @@ async fn looked(planning: &Planning, target: &Target) -> Result<StackPlan, Failu
         return Ok(plan);
     }
     // The code has moved on: what the change itself would do is no drift.
-    let drifted = plan.resources.iter().filter_map(|resource| drifted(&plan.id, resource)).collect();
+    let drifted = plan
+        .resources
+        .iter()
+        .filter_map(|resource| drifted(&plan.id, resource))
+        .collect();
     Ok(StackPlan::new(plan.stack, plan.id, plan.basis, drifted))
 }
 
@@ -64,6 +71,12 @@ fn drifted(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
     let changes: Vec<_> = resource.changes.iter().filter(foreign).cloned().collect();
     (!changes.is_empty()).then(|| ResourcePlan {
         cluster: resource.cluster.clone(),
-        ..ResourcePlan::new(stack, resource.id.clone(), resource.runtime, Action::Update, changes)
+        ..ResourcePlan::new(
+            stack,
+            resource.id.clone(),
+            resource.runtime,
+            Action::Update,
+            changes,
+        )
     })
 }

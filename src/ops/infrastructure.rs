@@ -1,21 +1,123 @@
 //! The runtimes of a run, under the configuration in force.
 
+use std::{path::PathBuf, sync::Arc};
+
 use super::{
     Memory, Run,
-    clusters::{GivenCluster, Live},
+    clusters::{GivenCluster, Live, given_name},
 };
-use crate::{config::Config, engine::Runtimes, error::Failure};
+use crate::{
+    config::{self, Config},
+    engine::Runtimes,
+    error::{ErrorKind, Failure},
+    runtime::{
+        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
+        terraform::{AllowedProvider, StateKey, Terraform, TerraformOptions},
+    },
+    state::IDENTITY_VARIABLE,
+};
 
-/// Clusters and Terraform; nothing is connected to before it is needed.
+/// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
 ///
 /// # Errors
 /// A setting can not be used.
-pub(super) fn runtimes(
-    _run: &Run,
-    _config: &Config,
-    _given: &GivenCluster,
-    _live: Live,
-    _memory: &Memory,
+pub(super) async fn runtimes(
+    run: &Run,
+    config: &Config,
+    given: &GivenCluster,
+    live: Live,
+    memory: Option<&Memory>,
 ) -> Result<Runtimes, Failure> {
-    Ok(Runtimes::new())
+    if live == Live::Never {
+        return Ok(Runtimes::new());
+    }
+    let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let mut clusters: Vec<_> = config
+        .clusters
+        .iter()
+        .map(|(name, cluster)| access(run, name.clone(), cluster))
+        .collect::<Result<_, _>>()?;
+    if given.is_given() {
+        let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
+        let credentials = Credentials::Kubeconfig {
+            path,
+            context: given.context.clone(),
+        };
+        clusters.push(ClusterAccess {
+            name: given_name(),
+            credentials,
+            requests: None,
+        });
+    }
+    let options = Options {
+        conflicts: match config.apply.conflicts {
+            config::Conflicts::Stop => Conflicts::Stop,
+            config::Conflicts::Take => Conflicts::Take,
+            config::Conflicts::Leave => Conflicts::Leave,
+        },
+        ready_timeout: config
+            .apply
+            .ready_timeout
+            .map_or(Options::default().ready_timeout, config::Span::duration),
+        ..Options::default()
+    };
+    let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
+    let mut terraform = TerraformOptions::new(secrets.clone());
+    terraform.binary = config.terraform.binary.as_ref().map(PathBuf::from);
+    terraform.mirror = config.terraform.mirror.as_ref().map(|path| run.dir.join(path));
+    terraform.plugin_cache = run
+        .xdg_folder("XDG_CACHE_HOME", ".cache")
+        .ok()
+        .map(|folder| folder.join("terraform"));
+    terraform.key = run.var(IDENTITY_VARIABLE).map(StateKey::parse).transpose()?;
+    terraform.providers = config
+        .terraform
+        .providers
+        .iter()
+        .map(|provider| AllowedProvider {
+            source: provider.source.clone(),
+            version: provider.version.clone(),
+            hashes: provider.hashes.clone(),
+        })
+        .collect();
+    Ok(Runtimes::new()
+        .with(Arc::new(kubernetes))
+        .with(Arc::new(Terraform::new(terraform))))
+}
+
+fn access(
+    run: &Run,
+    name: crate::model::ClusterName,
+    cluster: &config::Cluster,
+) -> Result<ClusterAccess, Failure> {
+    let requests = cluster.requests.map(|n| n as usize);
+    if cluster.in_cluster {
+        return Ok(ClusterAccess {
+            name,
+            credentials: Credentials::InCluster,
+            requests,
+        });
+    }
+    let path = match &cluster.kubeconfig_env {
+        None => None,
+        Some(variable) => {
+            let path = run.var(variable).ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::Config,
+                    format!("cluster `{name}`: the variable {variable} is not set"),
+                )
+                .hint("set it to the path of a kubeconfig in the job's `env:`")
+            })?;
+            Some(PathBuf::from(path))
+        }
+    };
+    let credentials = Credentials::Kubeconfig {
+        path,
+        context: cluster.context.clone(),
+    };
+    Ok(ClusterAccess {
+        name,
+        credentials,
+        requests,
+    })
 }

@@ -77,7 +77,8 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     let targets = targets(run, repository.root(), request, base.as_ref(), &head, &affected)?;
     let config = head.config.clone();
     let memory = states::open(run, &config, Some(&repository), key).await?;
-    let runtimes = infrastructure::runtimes(run, &config, &request.given, request.live, &memory)?;
+    let runtimes =
+        infrastructure::runtimes(run, &config, &request.given, request.live, Some(&memory)).await?;
     let compiler = Box::new(Compiler::new(run, &config));
     let planning = Planning {
         run: run.clone(),
@@ -136,7 +137,8 @@ pub async fn open_file(
         None => Config::default(),
     };
     let memory = states::open(run, &config, repository.as_ref(), key).await?;
-    let runtimes = infrastructure::runtimes(run, &config, &request.given, request.live, &memory)?;
+    let runtimes =
+        infrastructure::runtimes(run, &config, &request.given, request.live, Some(&memory)).await?;
     let folder = RepoPath::root();
     let stack = Stack {
         id: id.clone(),

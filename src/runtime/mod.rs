@@ -124,8 +124,13 @@ pub trait Runtime: Send + Sync {
     fn granularity(&self) -> Granularity;
 
     /// Normalises and checks desired resources before the graph is made: resolves a missing namespace, refuses what
-    /// can never be applied (`generateName`). Ids may change; the old id is returned with the new resource.
-    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure>;
+    /// can never be applied (`generateName`). Ids may change; the old id is returned with the new resource. All of them
+    /// lie in `cluster`.
+    async fn prepare(
+        &self,
+        cluster: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, Failure>;
 
     /// Looks, and writes nothing. One answer per item, in order.
     async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure>;

@@ -27,8 +27,11 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     job.repository.ensure(&head, job.credentials.as_ref()).await?;
     let config = Config::of(job.repository.revision(&head)?.as_ref())?;
     let memory = job.memory(&config, KeyUse::Look).await?.ok_or_else(|| {
-        Failure::new(ErrorKind::Config, "there is nothing to compare with: no store is configured")
-            .hint("set `state.url` in konverge.yaml")
+        Failure::new(
+            ErrorKind::Config,
+            "there is nothing to compare with: no store is configured",
+        )
+        .hint("set `state.url` in konverge.yaml")
     })?;
     let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
     let known = memory.states.known().await?;
@@ -44,7 +47,10 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
         .stacks
         .iter()
         .filter(|stack| {
-            let recorded = known.entries.get(&stack.id).and_then(|entry| entry.settled_digest());
+            let recorded = known
+                .entries
+                .get(&stack.id)
+                .and_then(|entry| entry.settled_digest());
             side.analysis.input_digest(stack).ok() != recorded
         })
         .map(|stack| stack.id.to_string())
@@ -56,25 +62,42 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
             behind.join(", ")
         ));
     }
-    let label = config.drift.label.clone().unwrap_or_else(|| "konverge-drift".to_owned());
+    let label = config
+        .drift
+        .label
+        .clone()
+        .unwrap_or_else(|| "konverge-drift".to_owned());
     let live = job.options.live.unwrap_or(Live::Required);
-    let planning = job.planning(config, side, None, Some(memory), live)?;
+    let planning = job.planning(config, side, None, Some(memory), live).await?;
     let plan = drift::run(&planning, &targets).await?;
     tell(job, &head, &plan, &label, feedback).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
-    Ok(Ended { code: u8::from(failed) })
+    Ok(Ended {
+        code: u8::from(failed),
+    })
 }
 
 async fn tell(job: &Job, head: &crate::model::CommitId, plan: &Plan, label: &str, feedback: &Feedback<'_>) {
-    let info = RunInfo { head: Some(head.clone()), ..job.info() };
-    let drifted: Vec<_> = plan.stacks.iter().filter(|stack| stack.summary.changed() > 0).collect();
+    let info = RunInfo {
+        head: Some(head.clone()),
+        ..job.info()
+    };
+    let drifted: Vec<_> = plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .collect();
     let calm: Vec<_> = plan
         .stacks
         .iter()
         .filter(|stack| stack.summary.changed() == 0 && stack.error.is_none())
         .map(|stack| stack.id.clone())
         .collect();
-    let mut summary = format!("### Konverge drift: {} of {} stacks differ\n\n", drifted.len(), plan.stacks.len());
+    let mut summary = format!(
+        "### Konverge drift: {} of {} stacks differ\n\n",
+        drifted.len(),
+        plan.stacks.len()
+    );
     let issues = drifted
         .iter()
         .map(|stack| {
@@ -86,14 +109,27 @@ async fn tell(job: &Job, head: &crate::model::CommitId, plan: &Plan, label: &str
                 ..Marker::new(MarkerKind::Drift, stack.id.as_str())
             };
             let body = report::markdown::drift_issue(stack, &info, &marker, "now", report::COMMENT_BUDGET);
-            (marker, format!("{} differs from what was applied", stack.id), body)
+            (
+                marker,
+                format!("{} differs from what was applied", stack.id),
+                body,
+            )
         })
         .collect();
     for stack in &drifted {
-        summary.push_str(&report::markdown::stack_text(stack, SUMMARY_BUDGET / drifted.len().max(1)));
+        summary.push_str(&report::markdown::stack_text(
+            stack,
+            SUMMARY_BUDGET / drifted.len().max(1),
+        ));
     }
     feedback.summary(&summary);
-    feedback.plan_outputs(plan, &plan.stacks.iter().fold(Summary::default(), |sum, stack| sum.plus(stack.summary)));
+    feedback.plan_outputs(
+        plan,
+        &plan
+            .stacks
+            .iter()
+            .fold(Summary::default(), |sum, stack| sum.plus(stack.summary)),
+    );
     feedback.outputs(&[("has-drift", (!drifted.is_empty()).to_string())]);
     feedback.annotate(plan);
     feedback.issues(label, MarkerKind::Drift, &calm, issues).await;

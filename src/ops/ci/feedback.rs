@@ -24,7 +24,10 @@ pub(super) struct Feedback<'a> {
 
 impl<'a> Feedback<'a> {
     pub fn new(job: &'a Job) -> Self {
-        Self { job, client: job.client.as_ref() }
+        Self {
+            job,
+            client: job.client.as_ref(),
+        }
     }
 
     /// For a job whose token may only read: summary, outputs and annotations, but neither comment nor status.
@@ -34,8 +37,15 @@ impl<'a> Feedback<'a> {
 
     fn warn(&self, what: &str, error: GithubError) {
         let failure = Failure::from(error);
-        let hints: String = failure.hints.iter().map(|hint| format!("\n  hint: {hint}")).collect();
-        self.job.run.notes.note(&format!("warning: {what}: {}{hints}", failure.message));
+        let hints: String = failure
+            .hints
+            .iter()
+            .map(|hint| format!("\n  hint: {hint}"))
+            .collect();
+        self.job
+            .run
+            .notes
+            .note(&format!("warning: {what}: {}{hints}", failure.message));
     }
 
     /// Sets a commit status.
@@ -43,7 +53,10 @@ impl<'a> Feedback<'a> {
         let Some(client) = self.client else { return };
         let description = self.job.run.secrets.mask(description);
         let url = self.job.runner.run_url();
-        if let Err(error) = client.set_status(commit, context, state, &description, Some(&url)).await {
+        if let Err(error) = client
+            .set_status(commit, context, state, &description, Some(&url))
+            .await
+        {
             self.warn(&format!("the status {context} could not be set"), error);
         }
     }
@@ -54,7 +67,10 @@ impl<'a> Feedback<'a> {
         let masked = |budget| self.job.run.secrets.mask(&render(budget));
         match client.upsert_packed(number, marker, masked).await {
             Ok(Upsert::NewerRunWrote { .. }) => {
-                self.job.run.notes.note("note: a newer run has written the comment; it is left as it is");
+                self.job
+                    .run
+                    .notes
+                    .note("note: a newer run has written the comment; it is left as it is");
             }
             Ok(_) => {}
             Err(error) => self.warn("the comment could not be written", error),
@@ -94,7 +110,10 @@ impl<'a> Feedback<'a> {
             Err(error) => return self.warn("the issues could not be listed", error),
         };
         for (marker, title, body) in issues {
-            let (title, body) = (self.job.run.secrets.mask(&title), self.job.run.secrets.mask(&body));
+            let (title, body) = (
+                self.job.run.secrets.mask(&title),
+                self.job.run.secrets.mask(&body),
+            );
             if let Err(error) = client.keep_issue(&known, label, &marker, &title, &body).await {
                 self.warn("an issue could not be written", error);
             }
@@ -118,7 +137,12 @@ impl<'a> Feedback<'a> {
 
     /// Sets the step's outputs of a preview or a look for drift.
     pub fn plan_outputs(&self, plan: &Plan, total: &Summary) {
-        let changed: Vec<_> = plan.stacks.iter().filter(|s| s.summary.changed() > 0).map(|s| s.id.as_str()).collect();
+        let changed: Vec<_> = plan
+            .stacks
+            .iter()
+            .filter(|s| s.summary.changed() > 0)
+            .map(|s| s.id.as_str())
+            .collect();
         let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
         let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
         let digest = crate::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
@@ -131,22 +155,40 @@ impl<'a> Feedback<'a> {
             ("replace-count", total.replace.to_string()),
             ("delete-count", (total.delete + total.forget).to_string()),
             ("plan-digest", digest.to_string()),
-            ("failure-reason", reason.as_ref().and_then(|r| r.as_str()).unwrap_or_default().to_owned()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
         ]);
         self.result_file(&report::json::document(plan));
     }
 
     /// Sets the step's outputs of an apply.
     pub fn apply_outputs(&self, report: &ApplyReport) {
-        let touched: Vec<_> =
-            report.stacks.iter().filter(|s| !s.resources.is_empty()).map(|s| s.id.as_str()).collect();
+        let touched: Vec<_> = report
+            .stacks
+            .iter()
+            .filter(|s| !s.resources.is_empty())
+            .map(|s| s.id.as_str())
+            .collect();
         let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
         let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
         self.outputs(&[
             ("has-changes", (!touched.is_empty()).to_string()),
             ("stack-count", report.stacks.len().to_string()),
             ("changed-stacks", json!(touched).to_string()),
-            ("failure-reason", reason.as_ref().and_then(|r| r.as_str()).unwrap_or_default().to_owned()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
         ]);
         self.result_file(&report::json::document(report));
     }
@@ -160,12 +202,19 @@ impl<'a> Feedback<'a> {
 
     /// Keeps the whole result where later steps find it.
     fn result_file(&self, json: &str) {
-        let folder = self.job.run.var("RUNNER_TEMP").map_or_else(std::env::temp_dir, Into::into);
+        let folder = self
+            .job
+            .run
+            .var("RUNNER_TEMP")
+            .map_or_else(std::env::temp_dir, Into::into);
         let path = folder.join(format!("konverge-{}.json", uuid::Uuid::new_v4().simple()));
         match std::fs::write(&path, self.job.run.secrets.mask(json)) {
             Ok(()) => self.outputs(&[("result-path", path.display().to_string())]),
             Err(error) => {
-                self.job.run.notes.note(&format!("warning: the result was not kept in {}: {error}", path.display()));
+                self.job.run.notes.note(&format!(
+                    "warning: the result was not kept in {}: {error}",
+                    path.display()
+                ));
             }
         }
     }
@@ -202,7 +251,11 @@ impl<'a> Feedback<'a> {
             message: self.job.run.secrets.mask(&failure.message),
         }]);
         let kind = serde_json::to_value(failure.kind).ok();
-        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().to_owned();
+        let kind = kind
+            .as_ref()
+            .and_then(|kind| kind.as_str())
+            .unwrap_or_default()
+            .to_owned();
         self.outputs(&[("failure-reason", kind)]);
     }
 

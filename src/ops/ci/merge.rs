@@ -3,7 +3,10 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{collections::BTreeSet, sync::{Arc, Mutex, PoisonError}};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 
@@ -19,7 +22,11 @@ use crate::{
         plan::{ResourcePlan, StackPlan},
         review::{ReviewRecord, Unit},
     },
-    ops::{At, KeyUse, Memory, Target, Workspace, apply::{self, ApplyOptions, Consent}, clusters::Live},
+    ops::{
+        At, KeyUse, Memory, Target, Workspace,
+        apply::{self, ApplyOptions, Consent},
+        clusters::Live,
+    },
     policy::{Objection, Reviewed, Unreviewed},
     report::{self, RunInfo, SUMMARY_BUDGET},
 };
@@ -33,30 +40,52 @@ const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 /// Commits arrived on a branch.
 pub(super) async fn push(job: &Job, event: &PushEvent) -> Result<Ended, Failure> {
     if !event.is_default_branch() {
-        job.run.notes.note(&format!("a push to `{}`: only `{}` is applied", event.ref_name, event.default_branch));
+        job.run.notes.note(&format!(
+            "a push to `{}`: only `{}` is applied",
+            event.ref_name, event.default_branch
+        ));
         return Ok(Ended::WELL);
     }
     let Some(after) = &event.after else {
-        return Err(Failure::new(ErrorKind::Github, "the default branch was deleted: nothing is applied"));
+        return Err(Failure::new(
+            ErrorKind::Github,
+            "the default branch was deleted: nothing is applied",
+        ));
     };
     told(job, after, &event.default_branch, BTreeSet::new()).await
 }
 
 /// Somebody agreed to plans by their digest.
 pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
-    let digests = text.split([',', ' ', '\n']).filter(|part| !part.is_empty()).map(|part| {
-        part.parse::<Digest>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string()).hint("copy the whole digest from the issue or the summary")
-        })
-    });
+    let digests = text
+        .split([',', ' ', '\n'])
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            part.parse::<Digest>().map_err(|error| {
+                Failure::new(ErrorKind::Usage, error.to_string())
+                    .hint("copy the whole digest from the issue or the summary")
+            })
+        });
     let digests = digests.collect::<Result<BTreeSet<_>, _>>()?;
     let branch = job.runner.ref_name.trim_start_matches("refs/heads/").to_owned();
     told(job, &job.runner.sha.clone(), &branch, digests).await
 }
 
-async fn told(job: &Job, head: &CommitId, branch: &str, approvals: BTreeSet<Digest>) -> Result<Ended, Failure> {
+async fn told(
+    job: &Job,
+    head: &CommitId,
+    branch: &str,
+    approvals: BTreeSet<Digest>,
+) -> Result<Ended, Failure> {
     let feedback = Feedback::new(job);
-    feedback.status(head, github::APPLY, StatusState::Pending, "applying what was reviewed").await;
+    feedback
+        .status(
+            head,
+            github::APPLY,
+            StatusState::Pending,
+            "applying what was reviewed",
+        )
+        .await;
     let result = applied(job, head, branch, approvals, &feedback).await;
     let (state, description) = match &result {
         Ok(report) if apply::ended_well(report) => (StatusState::Success, description(report)),
@@ -68,7 +97,9 @@ async fn told(job: &Job, head: &CommitId, branch: &str, approvals: BTreeSet<Dige
     };
     feedback.status(head, github::APPLY, state, &description).await;
     let report = result?;
-    Ok(Ended { code: apply::exit_code(&report, job.run.cancel.is_cancelled()) })
+    Ok(Ended {
+        code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+    })
 }
 
 async fn applied(
@@ -81,8 +112,11 @@ async fn applied(
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::of(job.repository.revision(head)?.as_ref())?;
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
-        Failure::new(ErrorKind::Config, "nothing is applied: no store is configured to keep the state in")
-            .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
+        Failure::new(
+            ErrorKind::Config,
+            "nothing is applied: no store is configured to keep the state in",
+        )
+        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
     let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
     side.layout.require_module()?;
@@ -92,7 +126,11 @@ async fn applied(
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
-    let records = if targets.is_empty() { Vec::new() } else { merged_reviews(job, &memory, branch).await? };
+    let records = if targets.is_empty() {
+        Vec::new()
+    } else {
+        merged_reviews(job, &memory, branch).await?
+    };
     let consent = Arc::new(ByReview {
         pull_requests: records.iter().map(|record| record.pull_request).collect(),
         records,
@@ -108,11 +146,15 @@ async fn applied(
         allow_empty: true,
     };
     let live = job.options.live.unwrap_or(Live::Required);
-    let planning = job.planning(config, side, None, Some(memory.clone()), live)?;
+    let planning = job
+        .planning(config, side, None, Some(memory.clone()), live)
+        .await?;
     let report = apply::run(&planning, &targets, &options).await?;
     // The index only serves speed: what it is not told is looked up by the next run.
     if let Err(error) = memory.states.settle().await {
-        job.run.notes.note(&format!("warning: the index was not told: {error}"));
+        job.run
+            .notes
+            .note(&format!("warning: the index was not told: {error}"));
     }
     tell(job, head, &report, &consent, feedback).await;
     Ok(report)
@@ -122,7 +164,10 @@ async fn applied(
 fn behind(job: &Job, side: &Workspace, known: &crate::state::Known) -> Result<Vec<Target>, Failure> {
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
-        let recorded = known.entries.get(&stack.id).and_then(|entry| entry.settled_digest());
+        let recorded = known
+            .entries
+            .get(&stack.id)
+            .and_then(|entry| entry.settled_digest());
         if recorded != Some(side.analysis.input_digest(stack)?) {
             targets.push(Target::of(stack, None));
         }
@@ -133,7 +178,10 @@ fn behind(job: &Job, side: &Workspace, known: &crate::state::Known) -> Result<Ve
         );
         return Ok(targets);
     }
-    let gone = known.entries.iter().filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none());
+    let gone = known
+        .entries
+        .iter()
+        .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none());
     targets.extend(gone.map(|(id, entry)| Target::forgotten(id.clone(), folder(entry))));
     Ok(targets)
 }
@@ -144,15 +192,26 @@ fn folder(entry: &crate::state::Entry) -> RepoPath {
 
 /// The last preview of each merged pull request that has one.
 async fn merged_reviews(job: &Job, memory: &Memory, branch: &str) -> Result<Vec<ReviewRecord>, Failure> {
-    let recorded: BTreeSet<u64> =
-        memory.states.reviews().list().await?.into_iter().map(|place| place.pull_request).collect();
-    let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else { return Ok(Vec::new()) };
+    let recorded: BTreeSet<u64> = memory
+        .states
+        .reviews()
+        .list()
+        .await?
+        .into_iter()
+        .map(|place| place.pull_request)
+        .collect();
+    let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
+        return Ok(Vec::new());
+    };
     let merged = merged(client, branch).await?;
     let mut records = Vec::new();
     for pull in merged.into_iter().filter(|pull| recorded.contains(&pull.number)) {
         match memory.states.reviews().latest(pull.number, &pull.head).await? {
             Some(record) => records.push(record),
-            None => job.run.notes.note(&format!("note: the last head of #{} was never previewed", pull.number)),
+            None => job.run.notes.note(&format!(
+                "note: the last head of #{} was never previewed",
+                pull.number
+            )),
         }
     }
     Ok(records)
@@ -177,38 +236,70 @@ impl ByReview {
         const SHOWN: usize = 5;
         let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
         let more = objections.len().saturating_sub(SHOWN);
-        let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-        Failure::new(ErrorKind::Unreviewed, format!("{stack} was stopped before anything of it was touched:\n{}{more}", lines.join("\n")))
-            .hint("open a pull request whose preview shows it, or revert the change that brought it")
-            .hint(format!("to agree to exactly this plan, start the workflow by hand with `approve: {digest}`"))
+        let more = if more > 0 {
+            format!("\nand {more} more")
+        } else {
+            String::new()
+        };
+        Failure::new(
+            ErrorKind::Unreviewed,
+            format!(
+                "{stack} was stopped before anything of it was touched:\n{}{more}",
+                lines.join("\n")
+            ),
+        )
+        .hint("open a pull request whose preview shows it, or revert the change that brought it")
+        .hint(format!(
+            "to agree to exactly this plan, start the workflow by hand with `approve: {digest}`"
+        ))
     }
 }
 
 fn said(unreviewed: &Unreviewed) -> String {
     let Unreviewed { unit, objection } = unreviewed;
-    let place = if unit.path.is_empty() { String::new() } else { format!(" at {}", unit.path) };
+    let place = if unit.path.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", unit.path)
+    };
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::MovedGround => "what stands there now is not what the reviewer saw",
         Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
     };
     let action = serde_json::to_value(unit.action).ok();
-    let action = action.as_ref().and_then(|action| action.as_str()).unwrap_or_default().to_owned();
+    let action = action
+        .as_ref()
+        .and_then(|action| action.as_str())
+        .unwrap_or_default()
+        .to_owned();
     format!("{action} {}{place}: {why}", unit.resource)
 }
 
 #[async_trait]
 impl Consent for ByReview {
     async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure> {
-        let records = self.records.iter().filter(|record| !used.contains(&record.pull_request));
+        let records = self
+            .records
+            .iter()
+            .filter(|record| !used.contains(&record.pull_request));
         let reviewed = Reviewed::of(&plan.id, records).with_approvals(self.approvals.iter().copied());
         let objections = reviewed.objections(plan, self.drift);
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).insert(plan.id.clone(), reviewed);
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(plan.id.clone(), reviewed);
         if objections.is_empty() {
             return Ok(());
         }
-        let units = objections.iter().map(|objection| objection.unit.clone()).collect();
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).push((plan.clone(), units));
+        let units = objections
+            .iter()
+            .map(|objection| objection.unit.clone())
+            .collect();
+        self.stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((plan.clone(), units));
         Err(self.refusal(&plan.id, &objections, &plan.digest))
     }
 
@@ -218,19 +309,30 @@ impl Consent for ByReview {
             .get(stack)
             .map(|reviewed| reviewed.resource_objections(stack, plan, self.drift))
             .unwrap_or_default();
-        if objections.is_empty() { Ok(()) } else { Err(self.refusal(stack, &objections, &plan.digest)) }
+        if objections.is_empty() {
+            Ok(())
+        } else {
+            Err(self.refusal(stack, &objections, &plan.digest))
+        }
     }
 }
 
 /// Tells the pull requests that came with this head, and opens an issue for what nobody reviewed.
 async fn tell(job: &Job, head: &CommitId, report: &ApplyReport, consent: &ByReview, feedback: &Feedback<'_>) {
-    let info = RunInfo { head: Some(head.clone()), ..job.info() };
+    let info = RunInfo {
+        head: Some(head.clone()),
+        ..job.info()
+    };
     feedback.summary(&report::markdown::outcome(report, &info, None, SUMMARY_BUDGET));
     feedback.apply_outputs(report);
     if report.stacks.is_empty() {
         return;
     }
-    let stopped = consent.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let stopped = consent
+        .stopped
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     feedback.merged_outcome(head, report, &info).await;
     let settled: Vec<_> = report
         .stacks
@@ -238,25 +340,42 @@ async fn tell(job: &Job, head: &CommitId, report: &ApplyReport, consent: &ByRevi
         .filter(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
         .map(|stack| stack.id.clone())
         .collect();
-    feedback.issues(UNREVIEWED_LABEL, MarkerKind::Unreviewed, &settled, stopped.iter().map(|(plan, units)| {
-        let marker = Marker {
-            head: head.to_string(),
-            run: job.runner.run_id,
-            attempt: job.runner.run_attempt,
-            digest: plan.digest.to_string(),
-            ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
-        };
-        let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
-        let body = report::markdown::unreviewed(plan, units, &info, &marker, report::COMMENT_BUDGET);
-        (marker, title, body)
-    }).collect()).await;
+    feedback
+        .issues(
+            UNREVIEWED_LABEL,
+            MarkerKind::Unreviewed,
+            &settled,
+            stopped
+                .iter()
+                .map(|(plan, units)| {
+                    let marker = Marker {
+                        head: head.to_string(),
+                        run: job.runner.run_id,
+                        attempt: job.runner.run_attempt,
+                        digest: plan.digest.to_string(),
+                        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
+                    };
+                    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
+                    let body =
+                        report::markdown::unreviewed(plan, units, &info, &marker, report::COMMENT_BUDGET);
+                    (marker, title, body)
+                })
+                .collect(),
+        )
+        .await;
 }
 
 fn description(report: &ApplyReport) -> String {
     if report.stacks.is_empty() {
         return "everything is applied already".to_owned();
     }
-    let count = |result| report.stacks.iter().filter(|stack| stack.result == result).count();
+    let count = |result| {
+        report
+            .stacks
+            .iter()
+            .filter(|stack| stack.result == result)
+            .count()
+    };
     let words = [
         (StackResult::Applied, "applied"),
         (StackResult::Unchanged, "unchanged"),

@@ -60,11 +60,20 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
     let event = runner.event()?;
-    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"].iter().find_map(|name| run.var(name));
+    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
+        .iter()
+        .find_map(|name| run.var(name));
     let client = match token {
-        Some(token) => Some(Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?),
+        Some(token) => Some(Client::new(
+            &runner.api_url,
+            &runner.repository,
+            token,
+            run.secrets.clone(),
+        )?),
         None => {
-            run.notes.note("warning: no token: neither comment nor status is written (set the input `github-token`)");
+            run.notes.note(
+                "warning: no token: neither comment nor status is written (set the input `github-token`)",
+            );
             None
         }
     };
@@ -77,7 +86,8 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
         runner,
     };
     if job.repository.is_dirty()? {
-        run.notes.note("warning: the working tree has changes of its own; only commits are read");
+        run.notes
+            .note("warning: the working tree has changes of its own; only commits are read");
     }
     match event {
         Event::PullRequest(event) => preview::pull_request(&job, &event).await,
@@ -88,18 +98,30 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             preview::fork(&job, &event).await
         }
         Event::Push(event) => merge::push(&job, &event).await,
-        Event::WorkflowDispatch { inputs, ref_name, default_branch } => {
+        Event::WorkflowDispatch {
+            inputs,
+            ref_name,
+            default_branch,
+        } => {
             only_from(&ref_name, &default_branch)?;
-            match inputs.get("approve").map(|text| text.trim()).filter(|text| !text.is_empty()) {
+            match inputs
+                .get("approve")
+                .map(|text| text.trim())
+                .filter(|text| !text.is_empty())
+            {
                 Some(digests) => merge::approved(&job, digests).await,
                 None => drift::run(&job).await,
             }
         }
         Event::Schedule { .. } => drift::run(&job).await,
-        Event::RepositoryDispatch { action, .. } => {
-            Err(Failure::new(ErrorKind::Github, format!("repository_dispatch `{}` asks for nothing known", action.escape_debug()))
-                .hint("start the workflow with workflow_dispatch instead"))
-        }
+        Event::RepositoryDispatch { action, .. } => Err(Failure::new(
+            ErrorKind::Github,
+            format!(
+                "repository_dispatch `{}` asks for nothing known",
+                action.escape_debug()
+            ),
+        )
+        .hint("start the workflow with workflow_dispatch instead")),
     }
 }
 
@@ -108,8 +130,13 @@ fn only_from(ref_name: &str, default_branch: &str) -> Result<(), Failure> {
     if ref_name.strip_prefix("refs/heads/").unwrap_or(ref_name) == default_branch {
         return Ok(());
     }
-    Err(Failure::new(ErrorKind::Policy, format!("the workflow was started on `{}`", ref_name.escape_debug()))
-        .hint(format!("start it on `{default_branch}`: only what is merged is applied or looked at")))
+    Err(Failure::new(
+        ErrorKind::Policy,
+        format!("the workflow was started on `{}`", ref_name.escape_debug()),
+    )
+    .hint(format!(
+        "start it on `{default_branch}`: only what is merged is applied or looked at"
+    )))
 }
 
 impl Job {

@@ -73,7 +73,9 @@ impl Job {
         };
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
-            planning: self.planning(config, head_side, Some(base_side), memory, live)?,
+            planning: self
+                .planning(config, head_side, Some(base_side), memory, live)
+                .await?,
             targets,
             affected,
         })
@@ -83,7 +85,7 @@ impl Job {
     ///
     /// # Errors
     /// A setting of the infrastructure can not be used.
-    pub(super) fn planning(
+    pub(super) async fn planning(
         &self,
         config: Config,
         head: Workspace,
@@ -93,7 +95,7 @@ impl Job {
     ) -> Result<Planning, Failure> {
         let given = GivenCluster::default();
         Ok(Planning {
-            runtimes: infrastructure::runtimes(&self.run, &config, &given, live, memory.as_ref())?,
+            runtimes: infrastructure::runtimes(&self.run, &config, &given, live, memory.as_ref()).await?,
             wanted: Wanted::Compiled {
                 compiler: Box::new(Compiler::new(&self.run, &config)),
                 head: Box::new(head),
@@ -115,7 +117,9 @@ impl Job {
         if config.state.url.is_none() {
             return Ok(None);
         }
-        states::open(&self.run, config, Some(&self.repository), key).await.map(Some)
+        states::open(&self.run, config, Some(&self.repository), key)
+            .await
+            .map(Some)
     }
 }
 
@@ -123,7 +127,11 @@ impl Job {
 fn without_power(config: &Config) -> Config {
     Config {
         version: config.version,
-        kcl: Kcl { version: config.kcl.version.clone(), settings: config.kcl.settings, ..Kcl::default() },
+        kcl: Kcl {
+            version: config.kcl.version.clone(),
+            settings: config.kcl.settings,
+            ..Kcl::default()
+        },
         ..Config::default()
     }
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ended, Job, feedback::Feedback, opening::{Opened, Trust}};
+use super::{
+    Ended, Job,
+    feedback::Feedback,
+    opening::{Opened, Trust},
+};
 use crate::{
     error::{ErrorKind, Failure},
     git::GitError,
@@ -13,10 +17,12 @@ use crate::{
         plan::Summary,
         review::ReviewRecord,
     },
-    ops::{order::Order, preview::{self, Preview}},
+    ops::{
+        order::Order,
+        preview::{self, Preview},
+    },
     report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET},
 };
-
 
 /// What a preview is about.
 struct Subject {
@@ -37,7 +43,9 @@ struct Subject {
 /// Previews a pull request.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<Ended, Failure> {
     if event.action == "closed" {
-        job.run.notes.note("the pull request is closed: nothing to preview");
+        job.run
+            .notes
+            .note("the pull request is closed: nothing to preview");
         return Ok(Ended::WELL);
     }
     let (base, content) = sides(job, event).await?;
@@ -54,7 +62,11 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
         number: Some(event.number),
         head: event.head.clone(),
         // The tip of the base branch: the trial merge's first parent is newer than the event.
-        protected: if event.merge_commit.as_ref() == Some(&content) { base.clone() } else { event.base.clone() },
+        protected: if event.merge_commit.as_ref() == Some(&content) {
+            base.clone()
+        } else {
+            event.base.clone()
+        },
         base,
         content,
         trust,
@@ -63,7 +75,16 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     if stranger {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
     }
-    show(job, &subject, &if stranger { Feedback::unheard(job) } else { Feedback::new(job) }).await
+    show(
+        job,
+        &subject,
+        &if stranger {
+            Feedback::unheard(job)
+        } else {
+            Feedback::new(job)
+        },
+    )
+    .await
 }
 
 /// The commits to compare: the trial merge with its first parent, if it is one of this head; else the head with the
@@ -78,7 +99,11 @@ async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitI
             return Ok((first.clone(), merge.clone()));
         }
     }
-    let base = job.repository.merge_base_fetching(&event.base, &event.head, credentials).await.map_err(shallow)?;
+    let base = job
+        .repository
+        .merge_base_fetching(&event.base, &event.head, credentials)
+        .await
+        .map_err(shallow)?;
     Ok((base, event.head.clone()))
 }
 
@@ -103,21 +128,35 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
 /// A fork's pull request, from the job that may write: its commits are fetched as data and compiled in the sandbox.
 pub(super) async fn fork(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, Failure> {
     if event.event != "pull_request" || !event.from_fork {
-        job.run.notes.note("the workflow run is not of a fork's pull request: nothing to do");
+        job.run
+            .notes
+            .note("the workflow run is not of a fork's pull request: nothing to do");
         return Ok(Ended::WELL);
     }
     let client = job.client.as_ref().ok_or_else(|| {
-        Failure::new(ErrorKind::Github, "a fork's preview is posted with a token, and there is none")
-            .hint("set the input `github-token`")
+        Failure::new(
+            ErrorKind::Github,
+            "a fork's preview is posted with a token, and there is none",
+        )
+        .hint("set the input `github-token`")
     })?;
     let pulls = client.pull_requests_of_commit(&event.head).await?;
-    let Some(pull) = pulls.into_iter().find(|pull| pull.open && pull.from_fork && pull.head == event.head) else {
-        job.run.notes.note("the pull request is closed or has a newer head: nothing to do");
+    let Some(pull) = pulls
+        .into_iter()
+        .find(|pull| pull.open && pull.from_fork && pull.head == event.head)
+    else {
+        job.run
+            .notes
+            .note("the pull request is closed or has a newer head: nothing to do");
         return Ok(Ended::WELL);
     };
     let credentials = job.credentials.as_ref();
     let tip = job.repository.resolve("HEAD")?;
-    let base = job.repository.merge_base_fetching(&tip, &event.head, credentials).await.map_err(shallow)?;
+    let base = job
+        .repository
+        .merge_base_fetching(&tip, &event.head, credentials)
+        .await
+        .map_err(shallow)?;
     let subject = Subject {
         number: Some(pull.number),
         head: event.head.clone(),
@@ -131,31 +170,69 @@ pub(super) async fn fork(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, F
 }
 
 async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
-    feedback.status(&subject.head, github::PREVIEW, StatusState::Pending, "looking at what would change").await;
+    feedback
+        .status(
+            &subject.head,
+            github::PREVIEW,
+            StatusState::Pending,
+            "looking at what would change",
+        )
+        .await;
     let result = previewed(job, subject, feedback).await;
     match &result {
         Ok((code, description)) => {
-            let state = if *code == 0 { StatusState::Success } else { StatusState::Failure };
-            feedback.status(&subject.head, github::PREVIEW, state, description).await;
+            let state = if *code == 0 {
+                StatusState::Success
+            } else {
+                StatusState::Failure
+            };
+            feedback
+                .status(&subject.head, github::PREVIEW, state, description)
+                .await;
         }
         Err(failure) => {
             feedback.failed(failure);
-            feedback.status(&subject.head, github::PREVIEW, StatusState::Error, &failure.message).await;
+            feedback
+                .status(
+                    &subject.head,
+                    github::PREVIEW,
+                    StatusState::Error,
+                    &failure.message,
+                )
+                .await;
         }
     }
     result.map(|(code, _)| Ended { code })
 }
 
 async fn previewed(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<(u8, String), Failure> {
-    let opened = job.open(&subject.protected, &subject.base, &subject.content, subject.trust).await?;
+    let opened = job
+        .open(&subject.protected, &subject.base, &subject.content, subject.trust)
+        .await?;
     if opened.planning.memory.is_none() && subject.trust == Trust::Protected {
-        job.run.notes.note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
+        job.run
+            .notes
+            .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
     }
     let preview = preview::run(&opened.planning, &opened.targets).await?;
     record(job, subject, &opened, &preview).await?;
-    let total = preview.plan.stacks.iter().fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
-    let failed = preview.plan.stacks.iter().filter(|stack| stack.error.is_some()).count();
-    let changed = preview.plan.stacks.iter().filter(|stack| stack.summary.changed() > 0).count();
+    let total = preview
+        .plan
+        .stacks
+        .iter()
+        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+    let failed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.error.is_some())
+        .count();
+    let changed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .count();
     let description = description(changed, failed, &total);
 
     let info = RunInfo {
@@ -171,7 +248,11 @@ async fn previewed(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Res
         attempt: job.runner.run_attempt,
         ..Marker::new(MarkerKind::Preview, "")
     };
-    let stacks: Vec<_> = opened.targets.iter().filter_map(|target| target.rules().cloned()).collect();
+    let stacks: Vec<_> = opened
+        .targets
+        .iter()
+        .filter_map(|target| target.rules().cloned())
+        .collect();
     let waves = Order::of(&opened.planning.config, &stacks)?.waves();
     let input = |budget| CommentInput {
         run: &info,
@@ -189,7 +270,11 @@ async fn previewed(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Res
         budget,
     };
     if let Some(number) = subject.number {
-        feedback.comment(number, &marker, |budget| report::markdown::comment(&input(budget)).body).await;
+        feedback
+            .comment(number, &marker, |budget| {
+                report::markdown::comment(&input(budget)).body
+            })
+            .await;
     }
     feedback.summary(&report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body);
     feedback.plan_outputs(&preview.plan, &total);
@@ -201,7 +286,9 @@ const NO_LINKS: &BTreeMap<crate::model::StackId, String> = &BTreeMap::new();
 
 /// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.
 async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview) -> Result<(), Failure> {
-    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else { return Ok(()) };
+    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
+        return Ok(());
+    };
     let record = ReviewRecord {
         version: 1,
         pull_request: number,
@@ -210,22 +297,40 @@ async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview
         run: job.runner.run_url(),
         stacks: preview.reviewed.clone(),
     };
-    memory.states.reviews().save(&record, job.runner.run_id, job.runner.run_attempt).await?;
+    memory
+        .states
+        .reviews()
+        .save(&record, job.runner.run_id, job.runner.run_attempt)
+        .await?;
     Ok(())
 }
 
 fn description(changed: usize, failed: usize, total: &Summary) -> String {
-    let stacks = |n: usize| if n == 1 { "1 stack".to_owned() } else { format!("{n} stacks") };
+    let stacks = |n: usize| {
+        if n == 1 {
+            "1 stack".to_owned()
+        } else {
+            format!("{n} stacks")
+        }
+    };
     let counts = [
         ("+", total.create + total.adopt),
         ("~", total.update + total.unknown),
         ("±", total.replace),
         ("-", total.delete + total.forget),
     ];
-    let counts: Vec<_> = counts.iter().filter(|(_, n)| *n > 0).map(|(sign, n)| format!("{sign}{n}")).collect();
+    let counts: Vec<_> = counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(sign, n)| format!("{sign}{n}"))
+        .collect();
     match (changed, failed) {
         (0, 0) => "nothing changes".to_owned(),
         (_, 0) => format!("{} would change: {}", stacks(changed), counts.join(" ")),
-        (_, _) => format!("{} could not be previewed; {} would change", stacks(failed), stacks(changed)),
+        (_, _) => format!(
+            "{} could not be previewed; {} would change",
+            stacks(failed),
+            stacks(changed)
+        ),
     }
 }

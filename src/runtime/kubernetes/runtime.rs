@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{access::ClusterAccess, apply, cluster::Cluster, discovery::Discovery, identity, plan};
+use super::{access::ClusterAccess, apply, cluster::Cluster, identity, plan};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -50,40 +50,39 @@ impl Default for Options {
 
 /// One or more clusters.
 pub struct Kubernetes {
-    clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    /// A cluster whose credentials can not be used fails when it is asked for, and takes no other down.
+    clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, Failure>>,
     pub(super) options: Options,
     pub(super) secrets: Secrets,
 }
 
 impl Kubernetes {
-    /// Reads the credentials of each cluster; nothing is sent yet.
-    ///
-    /// # Errors
-    /// A kubeconfig or service account that can not be used.
-    pub async fn connect(
-        clusters: Vec<ClusterAccess>,
-        options: Options,
-        secrets: Secrets,
-    ) -> Result<Self, Failure> {
+    /// Reads the credentials of each cluster; nothing is sent yet. A cluster that can not be used fails when it is asked
+    /// for.
+    pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in clusters {
-            connected.insert(access.name.clone(), Arc::new(Cluster::connect(&access).await?));
+            connected.insert(access.name.clone(), Cluster::connect(&access).await.map(Arc::new));
         }
-        Ok(Self {
+        Self {
             clusters: connected,
             options,
             secrets,
-        })
+        }
     }
 
     /// How many requests were sent to all clusters so far, each try counted.
     pub fn requests(&self) -> u64 {
-        self.clusters.values().map(|cluster| cluster.api.sent()).sum()
+        self.clusters
+            .values()
+            .flatten()
+            .map(|cluster| cluster.api.sent())
+            .sum()
     }
 
     /// The cluster of a name; without a name the only one there is.
     pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, Failure> {
-        match name {
+        let found = match name {
             Some(name) => self.clusters.get(name).ok_or_else(|| {
                 let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
                 Failure::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
@@ -105,15 +104,8 @@ impl Kubernetes {
                 None => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
                     .hint("name one in `konverge.yaml` under `clusters`")),
             },
-        }
-    }
-
-    /// The kinds of the cluster that resources without an own one lie in, if that is plain.
-    async fn default_discovery(&self) -> Result<Option<Arc<Discovery>>, Failure> {
-        match self.clusters.values().next() {
-            Some(first) => first.discovery().await.map(Some),
-            None => Ok(None),
-        }
+        };
+        found?.as_ref().map_err(Failure::clone)
     }
 }
 
@@ -127,14 +119,18 @@ impl Runtime for Kubernetes {
         Granularity::Resource
     }
 
-    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure> {
-        let discovery = self.default_discovery().await?;
+    async fn prepare(
+        &self,
+        cluster: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+        let discovery = self.cluster(cluster)?.discovery().await?;
         resources
             .into_iter()
             .map(|resource| {
                 Ok((
                     resource.id.clone(),
-                    identity::prepare(resource, discovery.as_deref())?,
+                    identity::prepare(resource, Some(&*discovery))?,
                 ))
             })
             .collect()

@@ -55,7 +55,7 @@ use tokio::sync::OnceCell;
 use crate::{
     error::Failure,
     model::{
-        ResourceId, StackId,
+        ClusterName, ResourceId, StackId,
         spec::{Resource, RuntimeKind},
     },
     runtime::{ApplySink, Granularity, Item, Observed, Planned, Runtime, Scope},
@@ -141,7 +141,11 @@ impl Runtime for Terraform {
         Granularity::Segment
     }
 
-    async fn prepare(&self, resources: Vec<Resource>) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+    async fn prepare(
+        &self,
+        _: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
         resources
             .into_iter()
             .map(|resource| {
