@@ -1,7 +1,8 @@
 //! Applies a saved plan, and keeps the book while Terraform works.
 //!
 //! Terraform writes its state (a file in memory) after each resource. It is read several times a second and written
-//! through to the stack's state, so that whatever ends this run, what was reported complete is remembered.
+//! through to the stack's state, so that whatever ends this run, what was reported complete is remembered. OpenTofu writes
+//! its state every 20 seconds at most, and when it is interrupted: until then the ids it reports are remembered.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Terraform,
+    binary::Make,
     book::{self, Book},
     error::TerraformError,
     holding::{self, Holding},
@@ -154,6 +156,8 @@ struct Application<'a> {
     ended: HashSet<usize>,
     last_write: Instant,
     last_seen: Option<super::memory::Stamp>,
+    /// Whether its state is written after each resource (Terraform), or now and then (OpenTofu).
+    writes_each_time: bool,
     /// When Terraform was asked to stop.
     interrupted: Option<Instant>,
     /// Why nothing can be remembered any more.
@@ -178,6 +182,7 @@ impl<'a> Application<'a> {
             ended: HashSet::new(),
             last_write: Instant::now(),
             last_seen: None,
+            writes_each_time: false,
             interrupted: None,
             lost: None,
         }
@@ -243,6 +248,7 @@ impl<'a> Application<'a> {
     /// Runs `terraform apply` to its end; gives its exit code and the start of its standard error.
     async fn carry_out(&mut self) -> Result<(Option<i32>, String), TerraformError> {
         let toolbox = self.runtime.toolbox().await?;
+        self.writes_each_time = toolbox.binary.make == Make::Terraform;
         let _turn = toolbox.processes.acquire().await;
         let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color", "-backup=-"]
             .map(OsString::from)
@@ -284,16 +290,17 @@ impl<'a> Application<'a> {
         if self.lost.is_some() || self.last_write.elapsed() < BETWEEN_WRITES {
             return;
         }
-        let before = Instant::now();
+        let (before, written) = (Instant::now(), self.last_seen);
         if let Err(failure) = self.write().await {
             self.lost = Some(failure);
             return;
         }
         self.last_write = Instant::now();
+        // OpenTofu writes when it likes: only a write that came after the report has it in.
+        let each_time = self.writes_each_time || self.last_seen != written;
         let complete = |index: usize| {
-            self.progress
-                .complete(index)
-                .is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
+            let complete = self.progress.complete(index);
+            each_time && complete.is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
         };
         let complete: Vec<_> = (0..self.prepared.ready.len()).filter(|&i| complete(i)).collect();
         for index in complete {
@@ -314,7 +321,6 @@ impl<'a> Application<'a> {
     async fn write(&mut self) -> Result<(), Failure> {
         let files = |error: std::io::Error| TerraformError::Files(error.to_string());
         let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
-        let in_flight = self.progress.in_flight(&self.prepared.ready);
         let mut entries = None;
         if self.last_seen != Some(stamp) {
             let text = self.prepared.workspace.state.read().map_err(files)?;
@@ -324,6 +330,7 @@ impl<'a> Application<'a> {
             }
         }
         let ready = &self.prepared.ready;
+        let progress = &self.progress;
         let change = |book: &mut Book| {
             for ready in ready {
                 let subject = &ready.subject;
@@ -344,6 +351,7 @@ impl<'a> Application<'a> {
                     }
                 }
             }
+            let in_flight = progress.in_flight(ready, |id| book.resources.contains_key(id));
             book.in_flight.extend(in_flight);
         };
         let stack = &self.scope.stack;

@@ -72,6 +72,15 @@ impl Binary {
         Ok(found)
     }
 
+    /// A provider's source as this executable takes it: OpenTofu has a registry of its own under the same names, and turns
+    /// locked packages of the other one away.
+    pub(super) fn source_of(&self, source: &str) -> String {
+        match (self.make, source.strip_prefix("registry.terraform.io/")) {
+            (Make::OpenTofu, Some(name)) => format!("registry.opentofu.org/{name}"),
+            _ => source.to_owned(),
+        }
+    }
+
     fn check(&self) -> Result<(), TerraformError> {
         let mut parts = self
             .version

@@ -38,6 +38,9 @@ pub(super) struct InFlight {
     pub(super) action: String,
     /// Where.
     pub(super) address: String,
+    /// It was reported complete with this id, but its state had not been written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
 }
 
 impl Default for Book {

@@ -30,6 +30,9 @@ pub(super) struct Hook {
     pub(super) resource: Option<HookResource>,
     #[serde(default)]
     pub(super) action: String,
+    /// The object's id at the provider, once it has one.
+    #[serde(default)]
+    pub(super) id_value: Option<String>,
     #[serde(default)]
     pub(super) elapsed_seconds: Option<f64>,
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     address::{Address, PLACEHOLDER},
+    binary::Binary,
     error::TerraformError,
     expression::{Translator, literal},
     holding,
@@ -76,8 +77,8 @@ impl Names {
     }
 
     /// The `provider` of a resource in the state.
-    fn in_state(&self, subject: &Subject) -> String {
-        let base = format!("provider[\"{}\"]", subject.provider.source);
+    fn in_state(&self, subject: &Subject, binary: &Binary) -> String {
+        let base = format!("provider[\"{}\"]", binary.source_of(&subject.provider.source));
         match self.alias(subject) {
             Some(alias) => format!("{base}.{alias}"),
             None => base,
@@ -106,14 +107,17 @@ impl Names {
 }
 
 /// The `terraform` block that asks for these providers.
-pub(super) fn requirements<'a>(providers: impl IntoIterator<Item = (&'a ProviderRef, String)>) -> Value {
+pub(super) fn requirements<'a>(
+    providers: impl IntoIterator<Item = (&'a ProviderRef, String)>,
+    binary: &Binary,
+) -> Value {
     let required: Map<String, Value> = providers
         .into_iter()
         .filter(|(provider, _)| !provider.is_builtin())
         .map(|(provider, name)| {
             (
                 name,
-                json!({"source": provider.source, "version": provider.version}),
+                json!({"source": binary.source_of(&provider.source), "version": provider.version}),
             )
         })
         .collect();
@@ -123,7 +127,7 @@ pub(super) fn requirements<'a>(providers: impl IntoIterator<Item = (&'a Provider
 /// Puts the module together. An item whose body can not be said is its own error: all such are given back.
 pub(super) fn build(
     subjects: &[Subject],
-    terraform_version: &str,
+    binary: &Binary,
 ) -> Result<Module, Vec<(ResourceId, TerraformError)>> {
     let names = Names::of(subjects);
     let wanted: HashMap<ResourceId, Address> = subjects
@@ -162,7 +166,7 @@ pub(super) fn build(
     let used = subjects.iter().map(|s| &s.provider).filter(|p| !p.is_builtin());
     let named = used.map(|p| (p, names.local[&p.source].clone()));
     let mut configuration = Map::new();
-    configuration.insert("terraform".to_owned(), requirements(named));
+    configuration.insert("terraform".to_owned(), requirements(named, binary));
     let blocks = names.blocks();
     for (key, part) in [
         ("provider", Value::Object(blocks)),
@@ -176,7 +180,7 @@ pub(super) fn build(
     }
     Ok(Module {
         configuration: Value::Object(configuration),
-        state: state(subjects, &names, terraform_version),
+        state: state(subjects, &names, binary),
     })
 }
 
@@ -221,17 +225,17 @@ fn body(
     Ok(Some(body))
 }
 
-fn state(subjects: &[Subject], names: &Names, terraform_version: &str) -> Value {
+fn state(subjects: &[Subject], names: &Names, binary: &Binary) -> Value {
     let known: Vec<_> = subjects.iter().map(|s| s.address.to_string()).collect();
     let entries = subjects
         .iter()
         .filter_map(|s| {
             s.holding
                 .as_ref()
-                .map(|h| h.entry_for(&s.address, &names.in_state(s), &known))
+                .map(|h| h.entry_for(&s.address, &names.in_state(s, binary), &known))
         })
         .collect();
-    holding::document(terraform_version, "konverge", entries)
+    holding::document(&binary.version, "konverge", entries)
 }
 
 /// Members as literals: nothing in them is a reference or an expression.
@@ -258,6 +262,14 @@ mod tests {
         model::spec::{Resource, RuntimeKind},
         runtime::Item,
     };
+
+    fn binary() -> Binary {
+        Binary {
+            path: "terraform".into(),
+            make: crate::runtime::terraform::Make::Terraform,
+            version: "1.11.4".to_owned(),
+        }
+    }
 
     fn subject(id: &str, provider: &str, meta: Value, attributes: Value) -> Subject {
         let desired = Resource {
@@ -303,7 +315,7 @@ mod tests {
                 json!({"v": "$kusion_path.n:t:t_x:first.id", "u": {"$unknown": true}}),
             ),
         ];
-        let module = build(&subjects, "1.11.4").unwrap().configuration;
+        let module = build(&subjects, &binary()).unwrap().configuration;
         let required = &module["terraform"]["required_providers"];
         assert_eq!(
             required["t"],
@@ -340,7 +352,7 @@ mod tests {
                 json!({"v": "$kusion_path.n:t:t_x:gone.id"}),
             ),
         ];
-        let failed = build(&subjects, "1.11.4").unwrap_err();
+        let failed = build(&subjects, &binary()).unwrap_err();
         assert_eq!(failed.len(), 1);
         assert_eq!(failed[0].0.as_str(), "n:t:t_x:second");
     }

@@ -87,7 +87,7 @@ async fn refresh(
     let options = &runtime.options;
     let toolbox = runtime.toolbox().await?;
     let installed = toolbox.install(providers, options).await?;
-    let module = module::build(subjects, &toolbox.binary.version).map_err(|mut failed| failed.remove(0).1)?;
+    let module = module::build(subjects, &toolbox.binary).map_err(|mut failed| failed.remove(0).1)?;
     let workspace = toolbox.workspace(&installed, &module)?;
     let _turn = toolbox.processes.acquire().await;
     let mut out = OsString::from("-out=");

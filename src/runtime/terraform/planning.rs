@@ -95,7 +95,15 @@ async fn plan_all(
                 }
                 let hashes = used
                     .keys()
-                    .filter_map(|p| Some((p.clone(), installed.hashes.get(&p.source)?.clone())))
+                    .filter_map(|p| {
+                        Some((
+                            p.clone(),
+                            installed
+                                .hashes
+                                .get(&toolbox.binary.source_of(&p.source))?
+                                .clone(),
+                        ))
+                    })
                     .collect();
                 let segment = presenting::Segment {
                     stack: &scope.stack,
@@ -127,7 +135,7 @@ async fn run(
     subjects: &[Subject],
 ) -> Result<Outcome, TerraformError> {
     let options = &runtime.options;
-    let module = match module::build(subjects, &toolbox.binary.version) {
+    let module = match module::build(subjects, &toolbox.binary) {
         Ok(module) => module,
         Err(failed) => return Ok(Outcome::Refused(failed)),
     };

@@ -248,11 +248,17 @@ impl Segment<'_> {
             notes.push(format!("its state moves here from `{old}`"));
         }
         if let Some(flight) = self.book.in_flight.get(subject.id()) {
+            let plain = |text: &str| super::messages::plain(self.secrets, text);
+            let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
+            let known = match &id {
+                Some(id) => format!("it was made with the id `{id}`"),
+                None => "it may exist".to_owned(),
+            };
             notes.push(format!(
-                "an earlier run was stopped during its {}: if it exists at the provider, set `kusionstack.io/import-id` \
-                 in its extensions to its id there (`terraform import {} ID`)",
-                super::messages::plain(self.secrets, &flight.action),
-                subject.address
+                "an earlier run was stopped during its {action}: {known}; to take it over, set `kusionstack.io/import-id` in \
+                 its extensions to its id at the provider (`terraform import {} {}`)",
+                subject.address,
+                id.as_deref().unwrap_or("ID")
             ));
         }
         if drift.is_some_and(|d| d.change.after.is_null()) {

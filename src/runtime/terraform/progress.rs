@@ -22,6 +22,8 @@ struct Standing {
     /// When the last of it was done.
     complete: Option<Instant>,
     errored: bool,
+    /// The object's id at the provider.
+    id: Option<String>,
 }
 
 /// All resources of an apply.
@@ -72,6 +74,7 @@ impl Progress {
             }
             "apply_complete" => {
                 standing.doing = None;
+                standing.id = hook.id_value.clone();
                 standing.done.push(hook.action.clone());
                 let steps = self.steps[index];
                 if steps.iter().all(|step| standing.done.iter().any(|d| d == step)) {
@@ -114,15 +117,26 @@ impl Progress {
         self.diagnostics.first()
     }
 
-    /// What is under way now.
-    pub(super) fn in_flight(&self, ready: &[Ready]) -> BTreeMap<ResourceId, InFlight> {
+    /// What is under way now, and what was made but is not in the state yet (`held`): OpenTofu writes its state every 20
+    /// seconds only.
+    pub(super) fn in_flight(
+        &self,
+        ready: &[Ready],
+        held: impl Fn(&ResourceId) -> bool,
+    ) -> BTreeMap<ResourceId, InFlight> {
         ready
             .iter()
-            .enumerate()
-            .filter_map(|(index, r)| {
+            .zip(&self.standings)
+            .filter_map(|(r, standing)| {
+                let made = r.action == Action::Create && standing.complete.is_some() && !held(r.subject.id());
                 let flight = InFlight {
-                    action: self.doing(index)?.to_owned(),
+                    action: match &standing.doing {
+                        Some(doing) => doing.clone(),
+                        None if made => "create".to_owned(),
+                        None => return None,
+                    },
                     address: r.subject.address.to_string(),
+                    id: standing.id.clone().filter(|_| made),
                 };
                 Some((r.subject.id().clone(), flight))
             })

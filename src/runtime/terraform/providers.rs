@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use serde_json::Value;
 
-use super::{error::TerraformError, options::AllowedProvider};
+use super::{binary::Binary, error::TerraformError, options::AllowedProvider};
 use crate::model::{ResourceId, spec::Resource};
 
 /// The host of sources that name none.
@@ -138,7 +138,7 @@ pub(super) fn check_allowed<'a>(
 }
 
 /// The dependency lock file for these providers: only packages with these hashes are used.
-pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>) -> String {
+pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>, binary: &Binary) -> String {
     let mut text = String::new();
     for (provider, hashes) in providers {
         if hashes.is_empty() {
@@ -152,7 +152,7 @@ pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>) -> Strin
         let _ = write!(
             text,
             "provider \"{}\" {{\n  version = \"{version}\"\n  constraints = \"{version}\"\n  hashes = [\n{}  ]\n}}\n",
-            provider.source,
+            binary.source_of(&provider.source),
             hashes.concat(),
             version = provider.version,
         );
@@ -200,6 +200,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::spec::RuntimeKind;
+    use crate::runtime::terraform::Make;
     use serde_json::{Map, json};
 
     fn resource(provider: &str) -> Resource {
@@ -270,7 +271,20 @@ mod tests {
     fn a_lock_file_is_read_as_it_is_written() {
         let provider = ProviderRef::of(&resource("hashicorp/local/2.9.0")).unwrap();
         let hashes = vec!["h1:a+/=".to_owned(), "zh:00ff".to_owned()];
-        let text = lock_file(&BTreeMap::from([(provider.clone(), hashes.clone())]));
-        assert_eq!(read_lock_file(&text), BTreeMap::from([(provider.source, hashes)]));
+        let locked = BTreeMap::from([(provider.clone(), hashes.clone())]);
+        for (make, host) in [
+            (Make::Terraform, "registry.terraform.io"),
+            (Make::OpenTofu, "registry.opentofu.org"),
+        ] {
+            let binary = Binary {
+                path: "x".into(),
+                make,
+                version: "1.11.4".to_owned(),
+            };
+            assert_eq!(
+                read_lock_file(&lock_file(&locked, &binary)),
+                BTreeMap::from([(format!("{host}/hashicorp/local"), hashes.clone())])
+            );
+        }
     }
 }

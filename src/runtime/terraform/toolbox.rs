@@ -121,10 +121,10 @@ impl Toolbox {
             .keys()
             .enumerate()
             .map(|(n, provider)| (provider, format!("p{n}")));
-        let configuration = serde_json::json!({"terraform": module::requirements(named)});
+        let configuration = serde_json::json!({"terraform": module::requirements(named, &self.binary)});
         let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| files(&e));
         write("main.tf.json", &configuration.to_string())?;
-        write(LOCK_FILE, &providers::lock_file(wanted))?;
+        write(LOCK_FILE, &providers::lock_file(wanted, &self.binary))?;
         let mut args = vec!["-input=false", "-no-color", "-backend=false"];
         if wanted.values().all(|hashes| !hashes.is_empty()) {
             args.push("-lockfile=readonly");

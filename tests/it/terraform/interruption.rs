@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use konverge::{error::ErrorKind, model::plan::Action, runtime::Runtime};
+use konverge::{
+    error::ErrorKind,
+    model::plan::Action,
+    runtime::{Runtime, terraform::Make},
+};
 use serde_json::json;
 
 use super::rig::{Event, Rig, Sink};
@@ -39,7 +43,16 @@ fn wanted(rig: &Rig) -> Vec<konverge::model::spec::Resource> {
 }
 
 /// The state was written through with the quick resource in it, while the slow one is still under way.
-async fn quick_one_is_remembered(sink: &Sink) {
+async fn quick_one_is_remembered(rig: &Rig, sink: &Sink) {
+    let is_state = |e: &Event| matches!(e, Event::Data(key, _) if key == konverge::runtime::terraform::STATE);
+    if rig.runtime.binary().await.unwrap().make == Make::OpenTofu {
+        // It writes its state when it is interrupted, or after 20 seconds.
+        sink.until("something is remembered", |sink| {
+            rig.path("quick").exists() && sink.events.lock().unwrap().iter().any(is_state)
+        })
+        .await;
+        return;
+    }
     sink.until("the quick resource has ended", |sink| {
         sink.end_of("quick").is_some()
     })
@@ -47,9 +60,7 @@ async fn quick_one_is_remembered(sink: &Sink) {
     let events = sink.events.lock().unwrap();
     let ended = events.iter().position(|e| matches!(e, Event::Ended(..))).unwrap();
     assert!(
-        events[..ended]
-            .iter()
-            .any(|e| matches!(e, Event::Data(key, _) if key == konverge::runtime::terraform::STATE)),
+        events[..ended].iter().any(is_state),
         "the state comes before the end"
     );
 }
@@ -62,7 +73,7 @@ pub async fn an_interrupted_apply(binary: PathBuf) {
     let sink = Sink::default();
     let apply = rig.runtime.apply(&rig.scope, planned, &sink);
     let others = async {
-        quick_one_is_remembered(&sink).await;
+        quick_one_is_remembered(&rig, &sink).await;
         assert!(sink.end_of("slow").is_none());
         sink.cancelled.store(true, Ordering::Relaxed);
         // What is in flight is not torn: it ends when it can.
@@ -97,7 +108,7 @@ pub async fn a_killed_apply(binary: PathBuf) {
     let sink = Sink::default();
     let apply = rig.runtime.apply(&rig.scope, planned, &sink);
     let others = async {
-        quick_one_is_remembered(&sink).await;
+        quick_one_is_remembered(&rig, &sink).await;
         sink.cancelled.store(true, Ordering::Relaxed);
     };
     let (result, ()) = tokio::join!(apply, others);
@@ -142,7 +153,7 @@ pub async fn a_lost_lease_stops_terraform(binary: PathBuf) {
     let sink = Sink::default();
     let apply = rig.runtime.apply(&rig.scope, planned, &sink);
     let others = async {
-        quick_one_is_remembered(&sink).await;
+        quick_one_is_remembered(&rig, &sink).await;
         sink.lost.store(true, Ordering::Relaxed);
         // The next thing to remember can not be: Terraform is asked to stop.
         assert_eq!(read_pipe(rig.path("slow")).await, "slow");
