@@ -6,7 +6,6 @@ SHELL := /bin/bash
 .PHONY: help build demo parts test test-all example lint fmt clippy deny bench docs
 
 CARGO ?= cargo
-KCL_CORE := 0.13.2
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
 
 # In CI every checkout builds into one folder, so that the dependencies are compiled once per machine, and nothing
@@ -22,7 +21,7 @@ help: ## say what can be made
 
 build: ## the release binary, and the pinned KCL core where it finds it
 	$(CARGO) build --release --locked
-	$(TARGET)/release/konverge kcl install $(KCL_CORE)
+	$(TARGET)/release/konverge kcl install
 
 demo: build ## show the preview of a change to the example, as a reviewer would get it
 	KONVERGE=$(abspath $(TARGET)/release/konverge) scripts/demo

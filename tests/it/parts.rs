@@ -150,12 +150,18 @@ async fn read(store: &dyn ObjectStore, key: &Path) -> String {
 #[test]
 fn kcl_core_compiles() {
     let program = r#"
-import kcl_lib.api as api
+import importlib.metadata, json, kcl_lib.api as api
 arguments = api.ExecProgramArgs(k_filename_list=["main.k"], k_code_list=["schema A:\n    n: int = 1 + 1\na = A {}"])
-print(api.API().exec_program(arguments).json_result)
+result = json.loads(api.API().exec_program(arguments).json_result)
+print(json.dumps({"version": importlib.metadata.version("kcl_lib"), "result": result}))
 "#;
     let outcome = Konverge::of(&kcl::interpreter(), ["-c", program]).run().expect(0);
-    assert_eq!(outcome.json(), json!({"a": {"n": 2}}));
+    let expected = json!({"version": konverge::kcl::DEFAULT_VERSION, "result": {"a": {"n": 2}}});
+    assert_eq!(
+        outcome.json(),
+        expected,
+        "tests/parts/kcl pins what `konverge kcl install` installs"
+    );
 }
 
 #[test]
