@@ -62,6 +62,9 @@ impl Client {
     ///
     /// # Errors
     /// An address or a token that can not be used.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime: the transport's queue is a task.
     pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, GithubError> {
         let unusable = |message: String| GithubError::Runner {
             message,

@@ -1,1 +1,8 @@
-//! TODO-DOC
+//! Notifications: a chat's incoming webhook, or a signed webhook of one's own. They carry names, counts and a link to
+//! the run; never a value of a resource, so never a secret.
+
+mod message;
+mod send;
+
+pub use message::{Message, Topic};
+pub use send::{Kind, NotifyError, Sender, Target, signature};

@@ -1,5 +1,10 @@
-//! Guardrails: what may be done, and who may. Pure functions over what is known; asking GitHub is not theirs.
+//! Guardrails: what may be applied, when, by whom. Pure functions over facts that others have looked up; the rules
+//! come from the protected branch's `konverge.yaml`.
 
-mod reviewed;
+mod codeowners;
+mod evaluate;
+mod rules;
 
-pub use reviewed::{Objection, Reviewed, Unreviewed};
+pub use codeowners::CodeOwners;
+pub use evaluate::{evaluate, may_apply};
+pub use rules::{Approval, Facts, Freeze, Role, Rules, Stage};

@@ -48,6 +48,16 @@ impl Title {
             .join(" ")
     }
 
+    /// `apps/v1 Deployment`: what several stacks' resources have in common.
+    pub fn of_kind(&self) -> String {
+        let words = [&self.group, &self.kind].map(String::as_str).join(" ");
+        if words.trim().is_empty() {
+            self.name.clone()
+        } else {
+            words.trim().to_owned()
+        }
+    }
+
     /// `Deployment web/api`.
     pub fn short(&self) -> String {
         if self.kind.is_empty() {

@@ -6,6 +6,7 @@
 //! - [`progress`]: events as lines of a log
 //! - [`escape`]: the one place where foreign text is made harmless
 
+pub mod checks;
 pub mod diff;
 pub mod escape;
 pub mod html;

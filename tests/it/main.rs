@@ -6,7 +6,10 @@
 mod support;
 
 mod build;
+mod comment;
+mod github;
 mod kcl;
+mod notify;
 mod parts;
 mod parts_on_demand;
 mod rooms;

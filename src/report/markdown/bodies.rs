@@ -54,7 +54,8 @@ fn group_block(group: &Group<'_>, detail: &Detail) -> String {
     }
     text.push_str("\n\n");
     for resource in &group.resources {
-        text.push_str(&resource_block(resource, detail));
+        let title = label::Title::of(&resource.id, resource.runtime);
+        text.push_str(&block(resource, &title.of_kind(), detail));
     }
     text.push_str("</details>\n\n");
     text
@@ -140,11 +141,15 @@ fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Detail)
 /// A resource's heading, what is to be known of it, and its diff.
 pub(super) fn resource_block(resource: &ResourcePlan, detail: &Detail) -> String {
     let title = label::Title::of(&resource.id, resource.runtime);
+    block(resource, &title.full(), detail)
+}
+
+fn block(resource: &ResourcePlan, title: &str, detail: &Detail) -> String {
     let mut text = format!(
         "#### {} {} {}\n\n",
         label::sign(resource.action),
         label::word(resource.action),
-        escape::code(&title.full())
+        escape::code(title)
     );
     for note in notes(resource) {
         text.push_str(&format!("- {note}\n"));

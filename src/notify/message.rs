@@ -1,0 +1,117 @@
+//! What is told, and how each protocol writes it.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::model::StackId;
+
+/// What it is about: the words of `notify[].on`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topic {
+    /// An apply failed, for some stack at least.
+    ApplyFailed,
+    /// An apply ended well.
+    ApplyDone,
+    /// A stack differs from what was applied.
+    Drift,
+    /// A merge was stopped because nobody reviewed a part of it.
+    Unreviewed,
+}
+
+impl Topic {
+    /// The topic of a word in `notify[].on`.
+    pub fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "apply-failed" => Self::ApplyFailed,
+            "apply-done" => Self::ApplyDone,
+            "drift" => Self::Drift,
+            "unreviewed" => Self::Unreviewed,
+            _ => return None,
+        })
+    }
+}
+
+/// One notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is about.
+    pub topic: Topic,
+    /// `owner/name`.
+    pub repository: String,
+    /// One line: `3 stacks applied, 1 failed`.
+    pub title: String,
+    /// The stacks it is about.
+    pub stacks: Vec<StackId>,
+    /// The run's page.
+    pub url: Option<String>,
+}
+
+/// Stacks named at most.
+const MOST: usize = 20;
+
+impl Message {
+    /// The document of a signed webhook; `"version":1` first.
+    pub(super) fn document(&self) -> Value {
+        json!({
+            "version": 1, "topic": self.topic, "repository": self.repository, "title": self.title,
+            "stacks": self.stacks, "url": self.url,
+        })
+    }
+
+    /// The body of an incoming webhook of Slack, and of what speaks the same (Mattermost, Rocket.Chat, Discord's
+    /// `/slack`).
+    pub(super) fn slack(&self) -> Value {
+        let mut text = format!("*{}*: {}", slack(&self.repository), slack(&self.title));
+        for stack in self.stacks.iter().take(MOST) {
+            text.push_str(&format!("\n• `{}`", slack(stack.as_str()).replace('`', "'")));
+        }
+        if self.stacks.len() > MOST {
+            text.push_str(&format!("\nand {} more", self.stacks.len() - MOST));
+        }
+        if let Some(url) = self
+            .url
+            .as_ref()
+            .filter(|url| url.starts_with("https://") || url.starts_with("http://"))
+        {
+            text.push_str(&format!("\n<{}|the run>", slack(url).replace('|', "%7C")));
+        }
+        json!({"text": text, "unfurl_links": false})
+    }
+}
+
+/// Slack reads `<…>` as mentions and links, and nothing else once these three are escaped.
+fn slack(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect::<String>()
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('*', "∗")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_name_mentions_nobody() {
+        let message = Message {
+            topic: Topic::ApplyFailed,
+            repository: "acme/konfig".into(),
+            title: "failed <!channel> *x*\n<https://evil.example|run>".into(),
+            stacks: vec!["p<!here>`x`/dev".parse().unwrap()],
+            url: Some("https://github.com/acme/konfig/actions/runs/1".into()),
+        };
+        let body = message.slack();
+        let text = body["text"].as_str().unwrap();
+        assert_eq!(text.matches('<').count(), 1, "{text}");
+        assert!(text.ends_with("<https://github.com/acme/konfig/actions/runs/1|the run>"));
+        assert_eq!(
+            message.document().as_object().unwrap().keys().next().unwrap(),
+            "version"
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Sending. A notification that fails is told to the caller, who goes on: it never fails an apply.
+
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::message::Message;
+use crate::{
+    error::{ErrorKind, Failure},
+    retry::{Policy, Verdict},
+    secrets::Secrets,
+};
+
+/// The protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An incoming webhook of Slack or a compatible chat.
+    Slack,
+    /// A JSON POST with an HMAC signature.
+    Webhook,
+}
+
+/// Who is told. The address is a secret: whoever has it may post.
+#[derive(Clone)]
+pub struct Target {
+    /// The protocol.
+    pub kind: Kind,
+    /// Its name in messages: the environment variable that holds the address.
+    pub name: String,
+    /// The address.
+    pub url: String,
+    /// The signing key of a webhook.
+    pub key: Option<String>,
+}
+
+/// A notification that was not delivered. Never holds the address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotifyError {
+    /// The address is none, or not HTTPS.
+    #[error("{name} holds no address that begins with https://")]
+    Address {
+        /// The variable.
+        name: String,
+    },
+    /// A webhook without a key could be forged by anybody.
+    #[error("the webhook in {name} has no signing key")]
+    NoKey {
+        /// The variable.
+        name: String,
+    },
+    /// No answer.
+    #[error("no answer from the address in {name}")]
+    Unreachable {
+        /// The variable.
+        name: String,
+    },
+    /// A bad answer.
+    #[error("the address in {name} answered {status}")]
+    Refused {
+        /// The variable.
+        name: String,
+        /// The status.
+        status: u16,
+        /// What it asked to wait.
+        wait: Option<Duration>,
+    },
+}
+
+impl From<NotifyError> for Failure {
+    fn from(error: NotifyError) -> Self {
+        let failure = Failure::new(ErrorKind::Config, error.to_string());
+        match error {
+            NotifyError::NoKey { .. } => failure.hint("name the variable with the key in `notify[].key_env`"),
+            NotifyError::Address { .. } => failure.hint("set the variable from a secret in the job's `env:`"),
+            _ => failure,
+        }
+    }
+}
+
+/// Sends notifications.
+#[derive(Clone)]
+pub struct Sender {
+    http: reqwest::Client,
+    secrets: Secrets,
+    patience: Policy,
+}
+
+impl Sender {
+    /// A sender with ten seconds for each try.
+    ///
+    /// # Errors
+    /// No HTTP client can be made.
+    pub fn new(secrets: Secrets) -> Result<Self, Failure> {
+        let http = reqwest::Client::builder()
+            .timeout(Duration::from_secs(10))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| Failure::new(ErrorKind::Internal, format!("no HTTP client: {error}")))?;
+        let patience = Policy {
+            attempts: 3,
+            total: Duration::from_secs(30),
+            ..Policy::default()
+        };
+        Ok(Self {
+            http,
+            secrets,
+            patience,
+        })
+    }
+
+    /// Sends one. A signed webhook is repeated with the same delivery id, by which its receiver knows it again; a chat
+    /// message is repeated only where it certainly did not arrive.
+    ///
+    /// # Errors
+    /// It was not delivered.
+    pub async fn send(&self, target: &Target, message: &Message) -> Result<(), NotifyError> {
+        self.secrets.learn(&target.url);
+        let local = target.url.starts_with("http://127.0.0.1:");
+        if !target.url.starts_with("https://") && !local {
+            return Err(NotifyError::Address {
+                name: target.name.clone(),
+            });
+        }
+        let (document, key) = match (target.kind, &target.key) {
+            (Kind::Slack, _) => (message.slack(), None),
+            (Kind::Webhook, Some(key)) => (message.document(), Some(key)),
+            (Kind::Webhook, None) => {
+                return Err(NotifyError::NoKey {
+                    name: target.name.clone(),
+                });
+            }
+        };
+        let body = self.secrets.mask_value(&document).to_string();
+        let delivery = uuid::Uuid::new_v4().to_string();
+        let repeatable = key.is_some();
+        let classify = |error: &NotifyError| match error {
+            NotifyError::Refused { wait: Some(wait), .. } => Verdict::RetryAfter(*wait),
+            NotifyError::Refused { status: 500.., .. } | NotifyError::Unreachable { .. } if repeatable => {
+                Verdict::Retry
+            }
+            _ => Verdict::GiveUp,
+        };
+        self.patience
+            .run(classify, || {
+                self.once(target, key.map(String::as_str), &delivery, &body)
+            })
+            .await
+    }
+
+    async fn once(
+        &self,
+        target: &Target,
+        key: Option<&str>,
+        delivery: &str,
+        body: &str,
+    ) -> Result<(), NotifyError> {
+        let mut request = self
+            .http
+            .post(&target.url)
+            .header("content-type", "application/json");
+        if let Some(key) = key {
+            let timestamp = jiff::Timestamp::now().as_second().to_string();
+            request = request
+                .header("x-konverge-delivery", delivery)
+                .header("x-konverge-timestamp", &timestamp)
+                .header("x-konverge-signature-256", signature(key, &timestamp, body));
+        }
+        let response = request
+            .body(body.to_owned())
+            .send()
+            .await
+            .map_err(|_| NotifyError::Unreachable {
+                name: target.name.clone(),
+            })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let wait = response
+            .headers()
+            .get("retry-after")
+            .and_then(|v| v.to_str().ok()?.parse().ok());
+        Err(NotifyError::Refused {
+            name: target.name.clone(),
+            status: status.as_u16(),
+            wait: wait.map(Duration::from_secs).filter(|_| status == 429),
+        })
+    }
+}
+
+/// `sha256=` and the HMAC-SHA-256 in hexadecimal of `timestamp.body`: a receiver checks it and refuses old timestamps.
+pub fn signature(key: &str, timestamp: &str, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");
+    mac.update(timestamp.as_bytes());
+    mac.update(b".");
+    mac.update(body.as_bytes());
+    let hex: String = mac
+        .finalize()
+        .into_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("sha256={hex}")
+}

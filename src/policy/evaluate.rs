@@ -1,0 +1,449 @@
+//! The rules held against the facts.
+
+use super::rules::{Facts, Role, Rules, Stage};
+use crate::model::{
+    StackId,
+    finding::{Finding, Verdict},
+    plan::StackPlan,
+};
+
+/// Whether findings let the stack be applied.
+pub fn may_apply(findings: &[Finding], stack: &StackId) -> bool {
+    !findings
+        .iter()
+        .any(|f| f.verdict == Verdict::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
+}
+
+/// What the rules say of one stack's plan; the gravest first. Nothing is said of a stack that stays as it is.
+pub fn evaluate(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<Finding> {
+    if plan.summary.changed() == 0 {
+        return Vec::new();
+    }
+    let mut findings: Vec<_> = [
+        freeze(rules, facts),
+        branch(facts),
+        actor(rules, facts),
+        approvals(rules, facts),
+        reviewers(rules, plan, facts),
+        blast_radius(rules, plan, facts),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|finding| Finding {
+        stack: Some(plan.id.clone()),
+        ..finding
+    })
+    .collect();
+    findings.sort();
+    findings
+}
+
+fn finding(verdict: Verdict, rule: &str, message: String, hint: Option<String>) -> Finding {
+    Finding {
+        verdict,
+        rule: format!("policy.{rule}"),
+        stack: None,
+        message,
+        hint: hint.filter(|_| verdict != Verdict::Pass),
+    }
+}
+
+fn freeze(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+    let frozen = rules
+        .freeze
+        .iter()
+        .find(|f| f.from <= facts.now && facts.now < f.until)?;
+    let reason = if frozen.reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", frozen.reason)
+    };
+    // A merge may come after the freeze: a preview warns.
+    let verdict = if facts.stage == Stage::Apply {
+        Verdict::Deny
+    } else {
+        Verdict::Warn
+    };
+    Some(finding(
+        verdict,
+        "freeze",
+        format!(
+            "nothing is applied from {} until {}{reason}",
+            frozen.from, frozen.until
+        ),
+        Some(format!("the first run after {} applies it", frozen.until)),
+    ))
+}
+
+fn branch(facts: &Facts<'_>) -> Option<Finding> {
+    if facts.stage == Stage::Preview {
+        return None;
+    }
+    match facts.protected_branch {
+        Some(true) => None,
+        Some(false) => Some(finding(
+            Verdict::Deny,
+            "branch",
+            "the branch is not protected: whoever may push could apply anything".to_owned(),
+            Some("protect the default branch in the repository's settings (a ruleset or a branch protection rule)".to_owned()),
+        )),
+        None => Some(finding(
+            Verdict::Warn,
+            "branch",
+            "it could not be asked whether the branch is protected".to_owned(),
+            Some("add `contents: read` to the job's `permissions:`".to_owned()),
+        )),
+    }
+}
+
+fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+    if facts.stage == Stage::Preview {
+        return None;
+    }
+    if facts.role < Role::Write {
+        return Some(finding(
+            Verdict::Deny,
+            "actors",
+            format!(
+                "{} may not push to this repository, so they may not apply",
+                facts.actor
+            ),
+            Some("let somebody with write access run it".to_owned()),
+        ));
+    }
+    if rules.actors.is_empty() || rules.actors.iter().any(|allowed| is(allowed, facts.actor, facts)) {
+        return None;
+    }
+    Some(finding(
+        Verdict::Deny,
+        "actors",
+        format!(
+            "{} is not one of those who may apply: {}",
+            facts.actor,
+            rules.actors.join(", ")
+        ),
+        Some("let one of them merge, or run the workflow by hand".to_owned()),
+    ))
+}
+
+/// Whether a rule's name (a user, a team) means somebody.
+fn is(name: &str, login: &str, facts: &Facts<'_>) -> bool {
+    let name = name.trim_start_matches('@');
+    if name.contains('/') {
+        facts
+            .teams
+            .get(name)
+            .is_some_and(|members| members.iter().any(|m| m.eq_ignore_ascii_case(login)))
+    } else {
+        name.eq_ignore_ascii_case(login)
+    }
+}
+
+/// Those whose approval counts: for the last head, and not the author's own.
+fn approvers<'a>(facts: &'a Facts<'_>) -> Vec<&'a str> {
+    let mut logins: Vec<_> = facts
+        .approvals
+        .iter()
+        .filter(|a| {
+            a.on_last_head
+                && facts
+                    .author
+                    .is_none_or(|author| !author.eq_ignore_ascii_case(&a.reviewer))
+        })
+        .map(|a| a.reviewer.as_str())
+        .collect();
+    logins.sort_unstable();
+    logins.dedup();
+    logins
+}
+
+fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+    if rules.approvals == 0 {
+        return None;
+    }
+    let given = approvers(facts).len();
+    let enough = given as u64 >= u64::from(rules.approvals) || facts.consented;
+    Some(finding(
+        if enough { Verdict::Pass } else { Verdict::Deny },
+        "approvals",
+        format!(
+            "{} of {} approvals of the last head are given",
+            given, rules.approvals
+        ),
+        Some("approvals of older heads do not count: ask again after the last push".to_owned()),
+    ))
+}
+
+fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Finding> {
+    if rules.reviewers.is_empty() {
+        return None;
+    }
+    let mut wanted: Vec<String> = Vec::new();
+    for name in &rules.reviewers {
+        if name == "CODEOWNERS" {
+            let owners = facts
+                .codeowners
+                .map_or(&[][..], |c| c.owners(plan.stack.as_str()));
+            wanted.extend(owners.iter().cloned());
+        } else {
+            wanted.push(name.trim_start_matches('@').to_owned());
+        }
+    }
+    if wanted.is_empty() {
+        return Some(finding(
+            Verdict::Deny,
+            "reviewers",
+            format!(
+                "the code owners of {} have to approve, and CODEOWNERS names none",
+                plan.stack
+            ),
+            Some(format!(
+                "add a line for `/{}/` to CODEOWNERS on the protected branch",
+                plan.stack
+            )),
+        ));
+    }
+    let approvers = approvers(facts);
+    let good = approvers
+        .iter()
+        .find(|login| wanted.iter().any(|name| is(name, login, facts)));
+    let unknown: Vec<_> = wanted
+        .iter()
+        .filter(|name| name.contains('/') && !facts.teams.contains_key(name.as_str()))
+        .map(String::as_str)
+        .collect();
+    if let Some(login) = good {
+        return Some(finding(
+            Verdict::Pass,
+            "reviewers",
+            format!("approved by {login}"),
+            None,
+        ));
+    }
+    if facts.consented {
+        return Some(finding(
+            Verdict::Pass,
+            "reviewers",
+            "agreed to by digest".to_owned(),
+            None,
+        ));
+    }
+    let hint = if unknown.is_empty() {
+        "ask one of them to approve the last head".to_owned()
+    } else {
+        format!(
+            "ask one of them to approve; the members of {} could not be read, which takes an App's token with `members: read`",
+            unknown.join(", ")
+        )
+    };
+    Some(finding(
+        Verdict::Deny,
+        "reviewers",
+        format!("one of {} has to approve the last head", wanted.join(", ")),
+        Some(hint),
+    ))
+}
+
+fn blast_radius(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Finding> {
+    let allowed = rules.max_delete.unwrap_or(Rules::MAX_DELETE);
+    let gone = plan.summary.delete + plan.summary.replace;
+    if gone == 0 {
+        return None;
+    }
+    let within = gone as u64 <= u64::from(allowed) || facts.consented;
+    Some(finding(
+        if within { Verdict::Pass } else { Verdict::Deny },
+        "max_delete",
+        format!("{gone} resources are deleted or replaced, {allowed} are allowed at once"),
+        Some(format!(
+            "split the change, raise `policy.max_delete`, or agree to exactly this: run the workflow by hand with `approve: {}`",
+            plan.digest
+        )),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Approval, CodeOwners, Freeze};
+    use super::*;
+    use crate::model::{
+        RepoPath,
+        plan::{Action, Basis, ResourcePlan},
+        spec::RuntimeKind,
+    };
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn plan(deletes: usize) -> StackPlan {
+        let id: StackId = "shop/prod".parse().unwrap();
+        let resources = (0..deletes)
+            .map(|n| {
+                ResourcePlan::new(
+                    &id,
+                    format!("v1:Service:shop:s{n}").parse().unwrap(),
+                    RuntimeKind::Kubernetes,
+                    Action::Delete,
+                    vec![],
+                )
+            })
+            .collect();
+        StackPlan::new(
+            RepoPath::normalise("appops/shop/prod").unwrap(),
+            id,
+            Basis::Live,
+            resources,
+        )
+    }
+
+    struct World {
+        approvals: Vec<Approval>,
+        teams: BTreeMap<String, BTreeSet<String>>,
+        owners: CodeOwners,
+    }
+
+    fn world(approvals: &[(&str, bool)]) -> World {
+        World {
+            approvals: approvals
+                .iter()
+                .map(|(r, last)| Approval {
+                    reviewer: (*r).into(),
+                    on_last_head: *last,
+                })
+                .collect(),
+            teams: BTreeMap::from([("acme/infra".to_owned(), BTreeSet::from(["ada".to_owned()]))]),
+            owners: CodeOwners::read("/appops/shop/prod/ @acme/infra"),
+        }
+    }
+
+    fn facts(world: &World) -> Facts<'_> {
+        Facts {
+            stage: Stage::Apply,
+            now: "2026-12-24T12:00:00Z".parse().unwrap(),
+            actor: "bob",
+            role: Role::Write,
+            author: Some("eve"),
+            approvals: &world.approvals,
+            teams: &world.teams,
+            protected_branch: Some(true),
+            codeowners: Some(&world.owners),
+            consented: false,
+        }
+    }
+
+    fn denied(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<String> {
+        let findings = evaluate(rules, plan, facts);
+        assert_eq!(
+            may_apply(&findings, &plan.id),
+            !findings.iter().any(|f| f.verdict == Verdict::Deny)
+        );
+        findings
+            .into_iter()
+            .filter(|f| f.verdict == Verdict::Deny)
+            .map(|f| f.rule)
+            .collect()
+    }
+
+    #[test]
+    fn a_freeze_stops_an_apply_and_warns_in_a_preview() {
+        let world = world(&[]);
+        let rules = Rules {
+            freeze: vec![Freeze {
+                from: "2026-12-23T00:00:00Z".parse().unwrap(),
+                until: "2027-01-02T00:00:00Z".parse().unwrap(),
+                reason: "holidays".into(),
+            }],
+            ..Rules::default()
+        };
+        let mut facts = facts(&world);
+        assert_eq!(denied(&rules, &plan(1), &facts), ["policy.freeze"]);
+        facts.stage = Stage::Preview;
+        assert!(denied(&rules, &plan(1), &facts).is_empty());
+        assert_eq!(evaluate(&rules, &plan(1), &facts)[0].verdict, Verdict::Warn);
+        facts.stage = Stage::Apply;
+        facts.now = "2027-01-02T00:00:00Z".parse().unwrap();
+        assert!(denied(&rules, &plan(1), &facts).is_empty());
+    }
+
+    #[test]
+    fn only_the_last_heads_approvals_of_others_count() {
+        let rules = Rules {
+            approvals: 1,
+            ..Rules::default()
+        };
+        for (approvals, stops) in [
+            (vec![("ada", true)], false),
+            (vec![("ada", false)], true),
+            (vec![("EVE", true)], true),
+            (vec![], true),
+        ] {
+            let world = world(&approvals);
+            assert_eq!(
+                !denied(&rules, &plan(1), &facts(&world)).is_empty(),
+                stops,
+                "{approvals:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_team_or_the_code_owners_must_have_approved() {
+        for reviewers in ["@acme/infra", "CODEOWNERS", "ada"] {
+            let rules = Rules {
+                reviewers: vec![reviewers.into()],
+                ..Rules::default()
+            };
+            let good = world(&[("ada", true)]);
+            assert!(denied(&rules, &plan(1), &facts(&good)).is_empty(), "{reviewers}");
+            let bad = world(&[("bob", true)]);
+            assert_eq!(
+                denied(&rules, &plan(1), &facts(&bad)),
+                ["policy.reviewers"],
+                "{reviewers}"
+            );
+        }
+        let rules = Rules {
+            reviewers: vec!["acme/unknown".into()],
+            ..Rules::default()
+        };
+        let world = world(&[("ada", true)]);
+        let findings = evaluate(&rules, &plan(1), &facts(&world));
+        assert!(findings[0].hint.as_ref().unwrap().contains("members: read"));
+    }
+
+    #[test]
+    fn who_may_and_where() {
+        let world = world(&[]);
+        let rules = Rules {
+            actors: vec!["acme/infra".into()],
+            ..Rules::default()
+        };
+        let mut facts = facts(&world);
+        assert_eq!(denied(&rules, &plan(1), &facts), ["policy.actors"]);
+        facts.actor = "Ada";
+        assert!(denied(&rules, &plan(1), &facts).is_empty());
+        facts.role = Role::Read;
+        assert_eq!(denied(&rules, &plan(1), &facts), ["policy.actors"]);
+        facts.role = Role::Admin;
+        facts.protected_branch = Some(false);
+        assert_eq!(denied(&rules, &plan(1), &facts), ["policy.branch"]);
+    }
+
+    #[test]
+    fn the_blast_radius_is_bounded_unless_agreed_to() {
+        let world = world(&[]);
+        let mut facts = facts(&world);
+        let rules = Rules {
+            max_delete: Some(3),
+            ..Rules::default()
+        };
+        assert!(denied(&rules, &plan(3), &facts).is_empty());
+        assert_eq!(denied(&rules, &plan(4), &facts), ["policy.max_delete"]);
+        assert_eq!(
+            denied(&Rules::default(), &plan(11), &facts),
+            ["policy.max_delete"]
+        );
+        facts.consented = true;
+        assert!(denied(&rules, &plan(4), &facts).is_empty());
+        assert!(evaluate(&rules, &plan(0), &facts).is_empty());
+    }
+}

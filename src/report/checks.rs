@@ -1,0 +1,137 @@
+//! Check runs of a preview: one per changed stack, the gravest first, and one that tells of the rest.
+
+use super::{
+    CHECK_BUDGET, escape,
+    label::{self, is_grave},
+    markdown,
+};
+use crate::{
+    error::ErrorBody,
+    model::{
+        check::{Annotation, Check, Conclusion, Level},
+        plan::{Plan, StackPlan},
+    },
+};
+
+/// At most `most` checks: failed stacks first, then those that delete or replace, then the others, each by identity;
+/// the last tells of what is beyond. A check's name is its stack's, so the next run's replaces it.
+pub fn checks(plan: &Plan, most: usize) -> Vec<Check> {
+    let mut stacks: Vec<_> = plan
+        .stacks
+        .iter()
+        .filter(|s| s.error.is_some() || s.summary.changed() > 0)
+        .collect();
+    stacks.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.id.cmp(&b.id)));
+    if stacks.len() <= most {
+        return stacks.into_iter().map(check).collect();
+    }
+    let (shown, rest) = stacks.split_at(most.saturating_sub(1));
+    let mut checks: Vec<_> = shown.iter().map(|s| check(s)).collect();
+    checks.push(aggregate(rest));
+    checks
+}
+
+/// The annotations of a plan: errors at their lines, for the job's log.
+pub fn annotations(plan: &Plan) -> Vec<Annotation> {
+    plan.stacks
+        .iter()
+        .filter_map(|stack| stack.error.as_ref().map(|error| annotation(stack, error)))
+        .collect()
+}
+
+fn rank(stack: &StackPlan) -> u8 {
+    match stack {
+        s if s.error.is_some() => 0,
+        s if s.resources.iter().any(is_grave) => 1,
+        _ => 2,
+    }
+}
+
+fn check(stack: &StackPlan) -> Check {
+    let name = format!("konverge: {}", escape::line(stack.id.as_str()));
+    if let Some(error) = &stack.error {
+        let note = annotation(stack, error);
+        return Check {
+            name,
+            conclusion: Conclusion::Failure,
+            title: "could not be planned".to_owned(),
+            summary: format!("{} could not be planned.", escape::code(stack.id.as_str())),
+            text: markdown::stack_text(stack, CHECK_BUDGET),
+            annotations: if note.file.is_empty() {
+                Vec::new()
+            } else {
+                vec![note]
+            },
+        };
+    }
+    let counts = label::counts(&stack.summary);
+    Check {
+        name,
+        // Grave is not wrong: whether it may go in is what the review and the guardrails decide.
+        conclusion: if stack.resources.iter().any(is_grave) {
+            Conclusion::Neutral
+        } else {
+            Conclusion::Success
+        },
+        title: counts.clone(),
+        summary: format!(
+            "{}: {counts}. Digest `{}`.",
+            escape::code(stack.id.as_str()),
+            stack.digest.short()
+        ),
+        text: markdown::stack_text(stack, CHECK_BUDGET),
+        annotations: Vec::new(),
+    }
+}
+
+fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
+    Annotation {
+        level: Level::Error,
+        file: error.file.clone().unwrap_or_default(),
+        line: error.line,
+        column: error.column,
+        title: format!("{} could not be planned", stack.id),
+        message: error.message.clone(),
+    }
+}
+
+fn aggregate(rest: &[&StackPlan]) -> Check {
+    let failed = rest.iter().filter(|s| s.error.is_some()).count();
+    let mut text = String::new();
+    let mut left_out = 0;
+    for stack in rest {
+        let what = if stack.error.is_some() {
+            "failed".to_owned()
+        } else {
+            label::counts(&stack.summary)
+        };
+        let line = format!("- {}: {what}\n", escape::code(stack.id.as_str()));
+        if text.len() + line.len() > CHECK_BUDGET {
+            left_out += 1;
+        } else {
+            text.push_str(&line);
+        }
+    }
+    if left_out > 0 {
+        text.push_str(&format!("- and {left_out} more\n"));
+    }
+    Check {
+        name: "konverge: other stacks".to_owned(),
+        conclusion: if failed > 0 {
+            Conclusion::Failure
+        } else {
+            Conclusion::Success
+        },
+        title: format!("{} more", label::plural(rest.len(), "stack")),
+        summary: format!(
+            "{} change besides those with a check of their own; {failed} failed.",
+            label::plural(rest.len(), "stack")
+        ),
+        text,
+        annotations: rest
+            .iter()
+            .filter_map(|s| s.error.as_ref().map(|e| annotation(s, e)))
+            .filter(|note| !note.file.is_empty())
+            .collect(),
+    }
+}

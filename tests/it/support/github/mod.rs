@@ -1,0 +1,323 @@
+//! A GitHub in the process: it remembers what it is told, pages its lists, knows who may what, refuses what is too
+//! long, and fails on demand. A request that it does not know, or that GitHub's own description forbids, fails the test
+//! when the fake is dropped.
+
+mod contract;
+mod world;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+pub use world::{Issue, Pull, Token, World};
+
+/// What the fake does instead of, or after, carrying out a request.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Answers this, and carries nothing out.
+    Answer(u16, Vec<(&'static str, String)>, Value),
+    /// Carries it out, and the answer breaks off.
+    DropAfter,
+    /// Breaks off before anything is carried out.
+    DropBefore,
+    /// Never answers.
+    Hang,
+}
+
+/// A request as it came in.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    pub method: String,
+    pub path: String,
+    pub query: BTreeMap<String, String>,
+    pub body: Value,
+    pub status: u16,
+}
+
+struct Inner {
+    world: World,
+    script: VecDeque<(String, String, Act)>,
+    requests: Vec<Recorded>,
+    violations: Vec<String>,
+}
+
+/// The running fake.
+pub struct FakeGithub {
+    address: SocketAddr,
+    prefix: &'static str,
+    inner: Arc<Mutex<Inner>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    inner: Arc<Mutex<Inner>>,
+    prefix: &'static str,
+    address: SocketAddr,
+}
+
+impl FakeGithub {
+    /// As github.com.
+    pub async fn start(world: World) -> Self {
+        Self::start_at(world, "").await
+    }
+
+    /// As a server of one's own, whose API lies below `/api/v3`.
+    pub async fn start_at(world: World, prefix: &'static str) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let inner = Arc::new(Mutex::new(Inner {
+            world,
+            script: VecDeque::new(),
+            requests: Vec::new(),
+            violations: Vec::new(),
+        }));
+        let shared = Shared {
+            inner: inner.clone(),
+            prefix,
+            address,
+        };
+        let router = Router::new().fallback(serve).with_state(shared);
+        let server = tokio::spawn(async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        Self {
+            address,
+            prefix,
+            inner,
+            server,
+        }
+    }
+
+    /// What GITHUB_API_URL would be.
+    pub fn api_url(&self) -> String {
+        format!("http://{}{}", self.address, self.prefix)
+    }
+
+    /// The next request with this method whose path ends so is acted upon.
+    pub fn next(&self, method: &str, path_end: &str, act: Act) {
+        let rule = (method.to_owned(), path_end.to_owned(), act);
+        self.lock().script.push_back(rule);
+    }
+
+    /// Looks at or changes what GitHub knows.
+    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        look(&mut self.lock().world)
+    }
+
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.lock().requests.clone()
+    }
+
+    /// How many requests were writes.
+    pub fn writes(&self) -> usize {
+        self.lock().requests.iter().filter(|r| r.method != "GET").count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+}
+
+impl Drop for FakeGithub {
+    fn drop(&mut self) {
+        self.server.abort();
+        let Ok(inner) = self.inner.lock() else { return };
+        if !std::thread::panicking() {
+            assert!(
+                inner.violations.is_empty(),
+                "requests GitHub would not take:\n{}",
+                inner.violations.join("\n")
+            );
+            assert!(
+                inner.script.is_empty(),
+                "the script was not played to its end: {:?}",
+                inner.script
+            );
+        }
+    }
+}
+
+async fn serve(State(shared): State<Shared>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, 16 << 20).await.unwrap_or_default();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let method = parts.method.to_string();
+    let path = parts.uri.path().to_owned();
+    let query = decode(parts.uri.query().unwrap_or_default());
+    let answer = {
+        let mut inner = shared.inner.lock().unwrap();
+        answer(&mut inner, &shared, &method, &path, &query, &body, &parts.headers)
+    };
+    match answer {
+        Some(response) => response,
+        None => std::future::pending().await,
+    }
+}
+
+fn answer(
+    inner: &mut Inner,
+    shared: &Shared,
+    method: &str,
+    path: &str,
+    query: &BTreeMap<String, String>,
+    body: &Value,
+    headers: &HeaderMap,
+) -> Option<Response> {
+    let Some(route) = path.strip_prefix(shared.prefix) else {
+        inner
+            .violations
+            .push(format!("{method} {path}: not below {}", shared.prefix));
+        return Some(reply(404, &[], &json!({"message": "Not Found"})));
+    };
+    if let Err(why) = contract::check(method, route, query, body) {
+        inner.violations.push(format!("{method} {route}: {why}"));
+    }
+    let scripted = inner
+        .script
+        .iter()
+        .position(|(m, end, _)| m == method && route.ends_with(end.as_str()));
+    let act = scripted
+        .and_then(|at| inner.script.remove(at))
+        .map(|(_, _, act)| act);
+    let record = |status: u16, inner: &mut Inner| {
+        inner.requests.push(Recorded {
+            method: method.to_owned(),
+            path: route.to_owned(),
+            query: query.clone(),
+            body: body.clone(),
+            status,
+        });
+    };
+    match act {
+        Some(Act::Answer(status, headers, value)) => {
+            record(status, inner);
+            let headers: Vec<_> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
+            return Some(reply(status, &headers, &value));
+        }
+        Some(Act::DropBefore) => {
+            record(0, inner);
+            return Some(broken(200));
+        }
+        Some(Act::Hang) => {
+            record(0, inner);
+            return None;
+        }
+        Some(Act::DropAfter) | None => {}
+    }
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer ").or(value.strip_prefix("token ")))
+        .unwrap_or_default();
+    let (status, value) = inner
+        .world
+        .route(token, method, route, query, body)
+        .unwrap_or_else(|| {
+            inner
+                .violations
+                .push(format!("{method} {route}: the fake does not know this route"));
+            (501, json!({"message": "unknown route"}))
+        });
+    record(status, inner);
+    if matches!(act, Some(Act::DropAfter)) {
+        return Some(broken(status));
+    }
+    Some(paged(shared, route, query, headers, status, value))
+}
+
+/// A list is cut into pages with a `Link`; a GET has an `ETag`.
+fn paged(
+    shared: &Shared,
+    route: &str,
+    query: &BTreeMap<String, String>,
+    headers: &HeaderMap,
+    status: u16,
+    value: Value,
+) -> Response {
+    let number = |key: &str, default: usize| query.get(key).and_then(|v| v.parse().ok()).unwrap_or(default);
+    let (size, page) = (number("per_page", 30).clamp(1, 100), number("page", 1).max(1));
+    let mut value = value;
+    let mut extra: Vec<(&str, String)> = Vec::new();
+    let list = match &mut value {
+        Value::Array(items) => Some(items),
+        Value::Object(map) => map.get_mut("check_runs").and_then(Value::as_array_mut),
+        _ => None,
+    };
+    if let Some(items) = list {
+        let all = items.len();
+        *items = items.iter().skip((page - 1) * size).take(size).cloned().collect();
+        if page * size < all {
+            let mut next = query.clone();
+            next.insert("page".into(), (page + 1).to_string());
+            let next: Vec<_> = next.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            extra.push((
+                "link",
+                format!(
+                    "<http://{}{}{route}?{}>; rel=\"next\"",
+                    shared.address,
+                    shared.prefix,
+                    next.join("&")
+                ),
+            ));
+        }
+    }
+    if let Some(needs) = value.get("x-needs").and_then(Value::as_str) {
+        extra.push(("x-accepted-github-permissions", needs.to_owned()));
+    }
+    let etag = format!("\"{}\"", blake3::hash(value.to_string().as_bytes()).to_hex());
+    if status == 200 {
+        if headers
+            .get(header::IF_NONE_MATCH)
+            .is_some_and(|known| known.as_bytes() == etag.as_bytes())
+        {
+            return Response::builder().status(304).body(Body::empty()).unwrap();
+        }
+        extra.push(("etag", etag));
+    }
+    let extra: Vec<_> = extra.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    reply(status, &extra, &value)
+}
+
+fn reply(status: u16, headers: &[(&str, &str)], value: &Value) -> Response {
+    let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    for (name, text) in headers {
+        response = response.header(*name, *text);
+    }
+    let body = if status == 204 {
+        Body::empty()
+    } else {
+        Body::from(value.to_string())
+    };
+    response
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body)
+        .unwrap()
+}
+
+/// An answer whose body breaks off.
+fn broken(status: u16) -> Response {
+    let gone = futures::stream::iter([Err::<Vec<u8>, _>(std::io::Error::other("the connection is gone"))]);
+    Response::builder()
+        .status(if status == 0 { 200 } else { status })
+        .body(Body::from_stream(gone))
+        .unwrap()
+}
+
+fn decode(query: &str) -> BTreeMap<String, String> {
+    url::form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
+}

@@ -1,0 +1,449 @@
+//! What the fake knows, and its routes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// A token: who it writes as, and what it may.
+#[derive(Debug, Clone)]
+pub struct Token {
+    pub login: &'static str,
+    /// `pull_requests` → `write`; a key that is missing is none.
+    pub permissions: BTreeMap<&'static str, &'static str>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Comment {
+    pub id: u64,
+    pub issue: u64,
+    pub login: String,
+    pub body: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Issue {
+    pub number: u64,
+    pub login: String,
+    pub title: String,
+    pub body: String,
+    pub labels: Vec<String>,
+    pub state: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pull {
+    pub number: u64,
+    pub head: String,
+    pub merged_at: Option<String>,
+    pub merge_commit: Option<String>,
+    pub head_repository: Option<String>,
+}
+
+/// A GitHub with one repository, `acme/konfig`.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    pub tokens: BTreeMap<&'static str, Token>,
+    pub comments: Vec<Comment>,
+    pub issues: Vec<Issue>,
+    pub statuses: Vec<(String, Value)>,
+    pub checks: Vec<Value>,
+    pub pulls: Vec<Pull>,
+    pub commit_pulls: BTreeMap<String, Vec<u64>>,
+    pub reviews: Vec<(u64, Value)>,
+    pub collaborators: BTreeMap<String, &'static str>,
+    pub teams: BTreeMap<String, Vec<String>>,
+    pub deployments: Vec<Value>,
+    pub deployment_statuses: Vec<(u64, Value)>,
+    pub protected: Vec<String>,
+    last: u64,
+}
+
+type Answer = (u16, Value);
+
+impl World {
+    /// A repository whose GITHUB_TOKEN is `ghs_token`, with the permissions of a preview and an apply job.
+    pub fn new() -> Self {
+        let all = ["pull_requests", "issues", "statuses", "checks", "deployments"];
+        let mut permissions: BTreeMap<_, _> = all.into_iter().map(|key| (key, "write")).collect();
+        permissions.extend([("contents", "read"), ("metadata", "read")]);
+        let token = Token {
+            login: "github-actions[bot]",
+            permissions,
+        };
+        Self {
+            tokens: BTreeMap::from([("ghs_token", token)]),
+            protected: vec!["main".into()],
+            last: 1000,
+            ..Self::default()
+        }
+    }
+
+    pub fn id(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    pub fn comment(&mut self, issue: u64, login: &str, body: &str) -> u64 {
+        let id = self.id();
+        self.comments.push(Comment {
+            id,
+            issue,
+            login: login.into(),
+            body: body.into(),
+        });
+        id
+    }
+
+    /// `None` for a route that the fake does not know.
+    pub fn route(
+        &mut self,
+        token: &str,
+        method: &str,
+        route: &str,
+        query: &BTreeMap<String, String>,
+        body: &Value,
+    ) -> Option<Answer> {
+        let Some(token) = self.tokens.get(token).cloned() else {
+            return Some((401, json!({"message": "Bad credentials"})));
+        };
+        let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
+        let rest = match parts.as_slice() {
+            ["user"] => {
+                return Some(if token.login.ends_with("[bot]") {
+                    forbidden("")
+                } else {
+                    (200, json!({"login": token.login}))
+                });
+            }
+            ["orgs", org, "teams", team, "memberships", user] => {
+                return Some(self.membership(&token, org, team, user));
+            }
+            ["repos", "acme", "konfig", rest @ ..] => rest,
+            ["repos", ..] => return Some((404, json!({"message": "Not Found"}))),
+            _ => return None,
+        };
+        let needs = needs(method, rest)?;
+        let level = if method == "GET" { "read" } else { "write" };
+        let may = needs.iter().any(|need| {
+            token
+                .permissions
+                .get(need)
+                .is_some_and(|have| *have == "write" || *have == level)
+        });
+        if !may {
+            return Some(forbidden(
+                &needs
+                    .iter()
+                    .map(|n| format!("{n}={level}"))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ));
+        }
+        self.repository(&token, method, rest, query, body)
+    }
+
+    fn repository(
+        &mut self,
+        token: &Token,
+        method: &str,
+        rest: &[&str],
+        query: &BTreeMap<String, String>,
+        body: &Value,
+    ) -> Option<Answer> {
+        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        Some(match (method, rest) {
+            ("GET", ["issues", issue, "comments"]) => {
+                let issue = number(issue);
+                (
+                    200,
+                    self.comments
+                        .iter()
+                        .filter(|c| c.issue == issue)
+                        .map(comment_json)
+                        .collect(),
+                )
+            }
+            ("POST", ["issues", issue, "comments"]) => match too_long(body) {
+                Some(refusal) => refusal,
+                None => {
+                    let id = self.comment(
+                        number(issue),
+                        token.login,
+                        body["body"].as_str().unwrap_or_default(),
+                    );
+                    (201, comment_json(self.comments.iter().find(|c| c.id == id)?))
+                }
+            },
+            ("GET", ["issues", "comments", id]) => {
+                let found = self.comments.iter().find(|c| c.id == number(id));
+                found.map_or_else(not_found, |c| (200, comment_json(c)))
+            }
+            ("PATCH", ["issues", "comments", id]) => match (
+                too_long(body),
+                self.comments.iter_mut().find(|c| c.id == number(id)),
+            ) {
+                (Some(refusal), _) => refusal,
+                (None, None) => not_found(),
+                (None, Some(comment)) => {
+                    comment.body = body["body"].as_str().unwrap_or_default().to_owned();
+                    (200, comment_json(comment))
+                }
+            },
+            ("DELETE", ["issues", "comments", id]) => {
+                let before = self.comments.len();
+                self.comments.retain(|c| c.id != number(id));
+                if self.comments.len() < before {
+                    (204, Value::Null)
+                } else {
+                    not_found()
+                }
+            }
+            ("GET", ["issues"]) => self.list_issues(query),
+            ("POST", ["issues"]) => self.open_issue(token, body),
+            ("PATCH", ["issues", issue]) => self.edit_issue(number(issue), body),
+            ("POST", ["statuses", sha]) => self.status(sha, body),
+            ("POST", ["check-runs"]) => self.check(body),
+            ("PATCH", ["check-runs", id]) => match self.checks.iter_mut().find(|c| c["id"] == number(id)) {
+                None => not_found(),
+                Some(check) => {
+                    let new = body["output"]["annotations"]
+                        .as_array()
+                        .cloned()
+                        .unwrap_or_default();
+                    if let Some(all) = check["output"]["annotations"].as_array_mut() {
+                        all.extend(new);
+                    }
+                    (200, check.clone())
+                }
+            },
+            ("GET", ["commits", sha, "check-runs"]) => {
+                let name = query.get("check_name").cloned().unwrap_or_default();
+                let runs: Vec<_> = self
+                    .checks
+                    .iter()
+                    .filter(|c| c["head_sha"] == *sha && c["name"] == name)
+                    .cloned()
+                    .collect();
+                (200, json!({"total_count": runs.len(), "check_runs": runs}))
+            }
+            ("GET", ["commits", sha, "pulls"]) => {
+                let numbers = self.commit_pulls.get(*sha).cloned().unwrap_or_default();
+                (
+                    200,
+                    self.pulls
+                        .iter()
+                        .filter(|p| numbers.contains(&p.number))
+                        .map(pull_json)
+                        .collect(),
+                )
+            }
+            ("GET", ["pulls"]) => {
+                let mut pulls: Vec<_> = self.pulls.iter().filter(|p| p.merged_at.is_some()).collect();
+                pulls.sort_by(|a, b| b.merged_at.cmp(&a.merged_at));
+                (200, pulls.into_iter().map(pull_json).collect())
+            }
+            ("GET", ["pulls", pull]) => {
+                let found = self.pulls.iter().find(|p| p.number == number(pull));
+                found.map_or_else(not_found, |p| (200, pull_json(p)))
+            }
+            ("GET", ["pulls", pull, "reviews"]) => {
+                let pull = number(pull);
+                (
+                    200,
+                    self.reviews
+                        .iter()
+                        .filter(|(p, _)| *p == pull)
+                        .map(|(_, r)| r.clone())
+                        .collect(),
+                )
+            }
+            ("GET", ["collaborators", user, "permission"]) => {
+                let permission = self.collaborators.get(*user).copied().unwrap_or("none");
+                (
+                    200,
+                    json!({"permission": permission, "role_name": permission, "user": {"login": user}}),
+                )
+            }
+            ("GET", ["branches", branch]) => {
+                let protected = self.protected.iter().any(|b| b == branch);
+                (200, json!({"name": branch, "protected": protected}))
+            }
+            ("GET", ["deployments"]) => {
+                let wanted = |d: &&Value| {
+                    ["sha", "environment"]
+                        .iter()
+                        .all(|key| query.get(*key).is_none_or(|v| d[*key] == v.as_str()))
+                };
+                (200, self.deployments.iter().filter(wanted).cloned().collect())
+            }
+            ("POST", ["deployments"]) => {
+                let mut made = body.clone();
+                made["id"] = json!(self.id());
+                made["sha"] = made["ref"].clone();
+                self.deployments.push(made.clone());
+                (201, made)
+            }
+            ("POST", ["deployments", id, "statuses"]) => {
+                self.deployment_statuses.push((number(id), body.clone()));
+                (201, json!({"id": self.id()}))
+            }
+            _ => return None,
+        })
+    }
+
+    fn membership(&self, token: &Token, org: &str, team: &str, user: &str) -> Answer {
+        if !token.permissions.contains_key("members") {
+            return forbidden("members=read");
+        }
+        match self.teams.get(&format!("{org}/{team}")) {
+            Some(members) if members.iter().any(|m| m == user) => {
+                (200, json!({"state": "active", "role": "member"}))
+            }
+            _ => not_found(),
+        }
+    }
+
+    fn list_issues(&self, query: &BTreeMap<String, String>) -> Answer {
+        let label = query.get("labels").cloned().unwrap_or_default();
+        let all = query.get("state").is_some_and(|s| s == "all");
+        let wanted = |i: &&Issue| i.labels.contains(&label) && (all || i.state == "open");
+        (200, self.issues.iter().filter(wanted).map(issue_json).collect())
+    }
+
+    fn open_issue(&mut self, token: &Token, body: &Value) -> Answer {
+        if let Some(refusal) = too_long(body) {
+            return refusal;
+        }
+        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
+        let labels = body["labels"].as_array().into_iter().flatten();
+        let issue = Issue {
+            number: self.id(),
+            login: token.login.into(),
+            title: text("title"),
+            body: text("body"),
+            labels: labels.filter_map(|l| l.as_str().map(str::to_owned)).collect(),
+            state: "open".into(),
+        };
+        let answer = issue_json(&issue);
+        self.issues.push(issue);
+        (201, answer)
+    }
+
+    fn edit_issue(&mut self, number: u64, body: &Value) -> Answer {
+        let Some(issue) = self.issues.iter_mut().find(|i| i.number == number) else {
+            return not_found();
+        };
+        for (key, field) in [
+            ("title", &mut issue.title),
+            ("body", &mut issue.body),
+            ("state", &mut issue.state),
+        ] {
+            if let Some(text) = body[key].as_str() {
+                *field = text.to_owned();
+            }
+        }
+        (200, issue_json(issue))
+    }
+
+    fn status(&mut self, sha: &str, body: &Value) -> Answer {
+        let description = body["description"].as_str().unwrap_or_default();
+        if description.encode_utf16().count() > 140 {
+            return invalid("description is too long (maximum is 140 characters)");
+        }
+        self.statuses.push((sha.to_owned(), body.clone()));
+        (201, body.clone())
+    }
+
+    fn check(&mut self, body: &Value) -> Answer {
+        for key in ["summary", "text"] {
+            if body["output"][key]
+                .as_str()
+                .is_some_and(|text| text.len() > 65_535)
+            {
+                return invalid(&format!("{key} exceeds a maximum bytesize of 65535"));
+            }
+        }
+        if body["output"]["annotations"]
+            .as_array()
+            .is_some_and(|a| a.len() > 50)
+        {
+            return invalid("no more than 50 annotations");
+        }
+        let mut made = body.clone();
+        let id = self.id();
+        made["id"] = json!(id);
+        made["html_url"] = json!(format!("https://github.com/acme/konfig/runs/{id}"));
+        self.checks.push(made.clone());
+        (201, made)
+    }
+}
+
+/// The permissions, any of which allows a route.
+fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
+    Some(match rest {
+        ["issues", _, "comments"] | ["issues", "comments", _] => &["issues", "pull_requests"],
+        ["issues", ..] => &["issues"],
+        ["statuses", _] => &["statuses"],
+        ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
+        ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests", "contents"],
+        ["collaborators", _, "permission"] => &["metadata"],
+        ["branches", _] => &["contents"],
+        ["deployments", ..] => &["deployments"],
+        _ => {
+            let _ = method;
+            return None;
+        }
+    })
+}
+
+fn forbidden(needs: &str) -> Answer {
+    let mut body = json!({"message": "Resource not accessible by integration"});
+    if !needs.is_empty() {
+        body["x-needs"] = json!(needs);
+    }
+    (403, body)
+}
+
+fn not_found() -> Answer {
+    (404, json!({"message": "Not Found"}))
+}
+
+fn invalid(message: &str) -> Answer {
+    (
+        422,
+        json!({"message": "Validation Failed", "errors": [{"message": message, "code": "custom"}]}),
+    )
+}
+
+/// 65,536 characters, as documented.
+fn too_long(body: &Value) -> Option<Answer> {
+    let long = body["body"]
+        .as_str()
+        .is_some_and(|text| text.chars().count() > 65_536);
+    long.then(|| invalid("Body is too long (maximum is 65536 characters)"))
+}
+
+fn comment_json(comment: &Comment) -> Value {
+    json!({
+        "id": comment.id, "body": comment.body, "user": {"login": comment.login},
+        "html_url": format!("https://github.com/acme/konfig/pull/{}#issuecomment-{}", comment.issue, comment.id),
+    })
+}
+
+fn issue_json(issue: &Issue) -> Value {
+    let labels: Vec<_> = issue.labels.iter().map(|name| json!({"name": name})).collect();
+    json!({
+        "number": issue.number, "title": issue.title, "body": issue.body, "state": issue.state, "labels": labels,
+        "user": {"login": issue.login}, "html_url": format!("https://github.com/acme/konfig/issues/{}", issue.number),
+        "created_at": "2026-11-01T10:00:00Z",
+    })
+}
+
+fn pull_json(pull: &Pull) -> Value {
+    json!({
+        "number": pull.number, "state": if pull.merged_at.is_some() { "closed" } else { "open" }, "user": {"login": "ada"},
+        "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
+        "head": {"ref": "topic", "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
+        "base": {"ref": "main", "sha": "0".repeat(40), "repo": {"full_name": "acme/konfig"}},
+    })
+}

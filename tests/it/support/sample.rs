@@ -1,0 +1,386 @@
+//! Plans to render: a small one in which everything happens once, and large ones of any size.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use konverge::{
+    error::{ErrorKind, Failure},
+    model::{
+        RepoPath, StackId,
+        affected::{Affected, AffectedStack, InputChange, InputKind, Reason, SpecChange},
+        finding::{Finding, Verdict},
+        marker::{Marker, MarkerKind},
+        plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan, Validation},
+        spec::RuntimeKind,
+    },
+    report::{CommentInput, Mode, RunInfo},
+};
+use serde_json::{Value, json};
+
+/// All that a comment is made of, owned.
+#[derive(Debug)]
+pub struct Sample {
+    pub run: RunInfo,
+    pub affected: Affected,
+    pub plan: Plan,
+    pub findings: Vec<Finding>,
+    pub waves: BTreeMap<StackId, usize>,
+    pub links: BTreeMap<StackId, String>,
+    pub marker: Marker,
+    pub mode: Mode,
+}
+
+impl Sample {
+    pub fn input(&self, budget: usize) -> CommentInput<'_> {
+        CommentInput {
+            run: &self.run,
+            affected: &self.affected,
+            plan: &self.plan,
+            findings: &self.findings,
+            waves: &self.waves,
+            links: &self.links,
+            marker: &self.marker,
+            mode: self.mode,
+            budget,
+        }
+    }
+}
+
+fn path(text: &str) -> RepoPath {
+    RepoPath::normalise(text).expect("a path inside the repository")
+}
+
+fn id(text: &str) -> StackId {
+    text.parse().expect("an identity")
+}
+
+pub fn change(path: &str, from: Option<Value>, to: Option<Value>, origin: Origin) -> Change {
+    Change {
+        path: path.into(),
+        from,
+        to,
+        origin,
+    }
+}
+
+pub fn resource(stack: &str, resource: &str, action: Action, changes: Vec<Change>) -> ResourcePlan {
+    let runtime = if resource.starts_with("hashicorp:") {
+        RuntimeKind::Terraform
+    } else {
+        RuntimeKind::Kubernetes
+    };
+    let mut plan = ResourcePlan::new(
+        &id(stack),
+        resource.parse().expect("a resource id"),
+        runtime,
+        action,
+        changes,
+    );
+    plan.validated = Validation::Server;
+    plan
+}
+
+pub fn stack(name: &str, resources: Vec<ResourcePlan>) -> StackPlan {
+    StackPlan::new(path(&format!("appops/{name}")), id(name), Basis::Live, resources)
+}
+
+pub fn affected_stack(name: &str, change: InputChange, chains: &[&[&str]]) -> AffectedStack {
+    let stack = id(name);
+    AffectedStack {
+        stack: path(&format!("appops/{name}")),
+        project: stack.project().to_owned(),
+        name: stack.name().to_owned(),
+        id: stack,
+        change,
+        spec: SpecChange::Changed,
+        why: chains
+            .iter()
+            .map(|chain| Reason {
+                path: path(chain[0]),
+                kind: InputKind::Import,
+                chain: chain.iter().map(|file| path(file)).collect(),
+            })
+            .collect(),
+    }
+}
+
+pub fn run() -> RunInfo {
+    RunInfo {
+        repository: "acme/konfig".into(),
+        server_url: "https://github.com".into(),
+        pr: Some(12),
+        head: Some(
+            "a1b2c3d4e5f60718293a4b5c6d7e8f9012345678"
+                .parse()
+                .expect("a commit"),
+        ),
+        base: Some(
+            "0f1e2d3c4b5a69788796a5b4c3d2e1f001234567"
+                .parse()
+                .expect("a commit"),
+        ),
+        run_url: Some("https://github.com/acme/konfig/actions/runs/4711".into()),
+        run: 4711,
+        attempt: 1,
+        timings: vec![
+            ("affected", Duration::from_millis(140)),
+            ("compile", Duration::from_millis(2_300)),
+            ("plan", Duration::from_millis(4_700)),
+        ],
+        compiled: 7,
+        cached: 4,
+        stacks_in_repository: 140,
+        version: "0.1.0".into(),
+    }
+}
+
+fn marker() -> Marker {
+    let mut marker = Marker::new(MarkerKind::Preview, "");
+    marker.head = "a1b2c3d4e5f60718293a4b5c6d7e8f9012345678".into();
+    marker.run = 4711;
+    marker.attempt = 1;
+    marker
+}
+
+fn image(stack: &str, name: &str) -> ResourcePlan {
+    let namespace = stack.replace('/', "-");
+    let at = "/spec/template/spec/containers/name=main/image";
+    let from = Some(json!("registry.example/base:1.4"));
+    let to = Some(json!("registry.example/base:1.5"));
+    resource(
+        stack,
+        &format!("apps/v1:Deployment:{namespace}:{name}"),
+        Action::Update,
+        vec![change(at, from, to, Origin::Change)],
+    )
+}
+
+/// A change in which everything happens once.
+pub fn shop() -> Sample {
+    const MODEL: &[&str] = &[
+        "base/pkg/backend/server.k",
+        "base/base.k",
+        "appops/orders/base/base.k",
+        "appops/orders/dev/main.k",
+    ];
+    let why = |stack: &str, last: &str| {
+        affected_stack(stack, InputChange::Modified, &[&[MODEL[0], MODEL[1], last]])
+    };
+    let mut bucket = resource(
+        "media/prod",
+        "hashicorp:aws:aws_s3_bucket:uploads",
+        Action::Replace,
+        vec![change(
+            "/bucket",
+            Some(json!("uploads")),
+            Some(json!("uploads-eu")),
+            Origin::Change,
+        )],
+    );
+    bucket.replace = vec!["/bucket".into()];
+    bucket.data_loss = true;
+    let config = |from: &str, to: &str| {
+        change(
+            "/data/settings.ini",
+            Some(json!(from)),
+            Some(json!(to)),
+            Origin::Change,
+        )
+    };
+    let before: String = (1..=14).map(|n| format!("key{n} = {n}\n")).collect();
+    let orders_prod = vec![
+        image("orders/prod", "orders"),
+        resource(
+            "orders/prod",
+            "v1:ConfigMap:orders-prod:settings",
+            Action::Update,
+            vec![config(&before, &before.replace("key7 = 7", "key7 = seven"))],
+        ),
+        resource(
+            "orders/prod",
+            "v1:Secret:orders-prod:database",
+            Action::Update,
+            vec![change(
+                "/data/password",
+                Some(json!({"$secret": "0a1b2c3d4e5f6071"})),
+                Some(json!({"$secret": "f00dfeedf00dfeed"})),
+                Origin::Change,
+            )],
+        ),
+        resource(
+            "orders/prod",
+            "autoscaling/v2:HorizontalPodAutoscaler:orders-prod:orders",
+            Action::Update,
+            vec![change(
+                "/spec/minReplicas",
+                Some(json!(5)),
+                Some(json!(3)),
+                Origin::Drift,
+            )],
+        ),
+    ];
+    let mut broken = StackPlan::failed(
+        path("appops/search/dev"),
+        id("search/dev"),
+        Basis::Live,
+        Failure::new(
+            ErrorKind::Kcl,
+            "attribute 'replica' not found in 'Server'\ndid you mean 'replicas'?",
+        )
+        .at("appops/search/dev/main.k", Some(12), Some(5))
+        .hint("konverge build appops/search/dev")
+        .body(),
+    );
+    broken.summary.unchanged = 0;
+    let plan = Plan {
+        version: 1,
+        stacks: vec![
+            stack(
+                "media/prod",
+                vec![
+                    bucket,
+                    resource(
+                        "media/prod",
+                        "batch/v1:Job:media-prod:migrate",
+                        Action::Delete,
+                        vec![change(
+                            "",
+                            Some(
+                                json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}}),
+                            ),
+                            None,
+                            Origin::Change,
+                        )],
+                    ),
+                ],
+            ),
+            stack("orders/dev", vec![image("orders/dev", "orders")]),
+            stack("orders/prod", orders_prod),
+            broken,
+            stack(
+                "storefront/dev",
+                vec![
+                    image("storefront/dev", "web"),
+                    resource(
+                        "storefront/dev",
+                        "v1:Service:storefront-dev:web",
+                        Action::Create,
+                        vec![change(
+                            "",
+                            None,
+                            Some(
+                                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "storefront-dev"},
+                                "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}], "selector": {"app": "web"}, "clusterIP": {"$unknown": true}}}),
+                            ),
+                            Origin::Change,
+                        )],
+                    ),
+                ],
+            ),
+            stack("storefront/prod", vec![]),
+        ],
+    };
+    Sample {
+        run: run(),
+        affected: Affected {
+            version: 1,
+            base: run().base,
+            head: run().head,
+            stacks: vec![
+                why("media/prod", "appops/media/prod/main.k"),
+                why("orders/dev", "appops/orders/dev/main.k"),
+                why("orders/prod", "appops/orders/prod/main.k"),
+                affected_stack(
+                    "search/dev",
+                    InputChange::Modified,
+                    &[&["appops/search/dev/main.k"]],
+                ),
+                affected_stack(
+                    "storefront/dev",
+                    InputChange::Added,
+                    &[&["appops/storefront/dev/stack.yaml"]],
+                ),
+                why("storefront/prod", "appops/storefront/prod/main.k"),
+            ],
+        },
+        plan,
+        findings: vec![
+            Finding {
+                verdict: Verdict::Deny,
+                rule: "policy.reviewers".into(),
+                stack: Some(id("media/prod")),
+                message: "production stacks need an approval by one of @acme/infra; there is none".into(),
+                hint: Some("ask one of @acme/infra to approve this pull request".into()),
+            },
+            Finding {
+                verdict: Verdict::Pass,
+                rule: "policy.blast_radius".into(),
+                stack: None,
+                message: "9 resources change, 100 are allowed".into(),
+                hint: None,
+            },
+        ],
+        waves: BTreeMap::from([(id("orders/prod"), 1), (id("media/prod"), 1)]),
+        links: BTreeMap::from([(id("orders/prod"), "https://github.com/acme/konfig/runs/99".into())]),
+        marker: marker(),
+        mode: Mode {
+            applies: true,
+            ..Mode::default()
+        },
+    }
+}
+
+/// A change of the base that reaches `n` stacks: most change in the same way, every tenth in a way of its own.
+pub fn large(n: usize) -> Sample {
+    let mut stacks = Vec::with_capacity(n);
+    let mut affected = Vec::with_capacity(n);
+    for i in 0..n {
+        let name = format!("app-{:04}/{}", i / 2, if i % 2 == 0 { "dev" } else { "prod" });
+        let mut resources = vec![image(&name, "web")];
+        let mut object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {}});
+        if i % 10 == 0 {
+            for line in 0..40 {
+                object["data"][format!("key-{line}")] = json!(format!("value {line} of {name}"));
+            }
+            let id = format!("v1:ConfigMap:{}:settings", name.replace('/', "-"));
+            resources.push(resource(
+                &name,
+                &id,
+                Action::Create,
+                vec![change("", None, Some(object), Origin::Change)],
+            ));
+        }
+        if i % 100 == 7 {
+            let id = format!("v1:Service:{}:old", name.replace('/', "-"));
+            resources.push(resource(&name, &id, Action::Delete, Vec::new()));
+        }
+        stacks.push(stack(&name, resources));
+        let last = format!("appops/{name}/main.k");
+        affected.push(affected_stack(
+            &name,
+            InputChange::Modified,
+            &[&["base/pkg/backend/server.k", "base/base.k", &last]],
+        ));
+    }
+    Sample {
+        affected: Affected {
+            version: 1,
+            base: run().base,
+            head: run().head,
+            stacks: affected,
+        },
+        plan: Plan { version: 1, stacks },
+        findings: Vec::new(),
+        waves: BTreeMap::new(),
+        links: BTreeMap::new(),
+        run: RunInfo {
+            stacks_in_repository: n,
+            ..run()
+        },
+        marker: marker(),
+        mode: Mode {
+            applies: true,
+            ..Mode::default()
+        },
+    }
+}
