@@ -181,9 +181,9 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     let mut wanted: Vec<String> = Vec::new();
     for name in &rules.reviewers {
         if name == "CODEOWNERS" {
-            let owners = facts
-                .codeowners
-                .map_or(&[][..], |c| c.owners(plan.stack.as_str()));
+            // A folder's pattern means what lies in it.
+            let file = format!("{}/stack.yaml", plan.stack.as_str());
+            let owners = facts.codeowners.map_or(&[][..], |c| c.owners(&file));
             wanted.extend(owners.iter().cloned());
         } else {
             wanted.push(name.trim_start_matches('@').to_owned());
