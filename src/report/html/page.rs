@@ -230,7 +230,7 @@ fn group_title(group: &Group<'_>) -> String {
             format!(
                 "{} {}",
                 label::word(r.action),
-                label::Title::of(&r.id, r.runtime).kind
+                label::Title::of(&r.id, r.runtime).of_kind()
             )
         })
         .collect();
