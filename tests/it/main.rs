@@ -9,6 +9,8 @@ mod build;
 mod comment;
 mod github;
 mod kcl;
+mod kubernetes;
+mod kubernetes_traps;
 mod notify;
 mod parts;
 mod parts_on_demand;

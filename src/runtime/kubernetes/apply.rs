@@ -13,7 +13,7 @@ use super::{
     plan::{Subject, record},
     ready::Readiness,
     runtime::Kubernetes,
-    wait,
+    triage, wait,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -176,7 +176,7 @@ async fn write(
         .map(|answer| answer.value)
         .map_err(|error| match error.conflicts().is_empty() {
             false => moved_meanwhile(subject, &error),
-            true if error.is_code(409) => Failure::new(
+            true if triage::is_another_object(&error) => Failure::new(
                 ErrorKind::Kubernetes,
                 format!(
                     "{} is not the object any more that the plan saw: {error}",

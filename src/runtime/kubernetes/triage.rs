@@ -47,6 +47,7 @@ pub(super) fn cause(error: &ApiError) -> Cause {
     };
     let message = &status.message;
     match status.code {
+        _ if message.contains("denied the request") || message.contains("denied request") => Cause::Denied,
         422 => {
             let immutable = immutable_paths(status);
             if immutable.is_empty() {
@@ -56,7 +57,6 @@ pub(super) fn cause(error: &ApiError) -> Cause {
             }
         }
         400 if message.contains("does not support dry run") => Cause::NoDryRun,
-        _ if message.contains("denied the request") || message.contains("denied request") => Cause::Denied,
         403 if message.contains("exceeded quota") || message.contains("maximum ") => Cause::Quota,
         404 if message.starts_with("namespaces \"") => Cause::NoNamespace,
         404 if message.contains("could not find the requested resource") => Cause::NoKind,
@@ -89,6 +89,15 @@ fn immutable_paths(status: &Status) -> Vec<String> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// Whether the object is no longer the one whose UID was sent.
+pub(super) fn is_another_object(error: &ApiError) -> bool {
+    error.status().is_some_and(|status| match status.code {
+        409 => error.conflicts().is_empty(),
+        422 => status.causes.iter().any(|cause| cause.field == "metadata.uid"),
+        _ => false,
+    })
 }
 
 /// The refusal as a person reads it.

@@ -1,0 +1,96 @@
+//! Objects of a real cluster, written and read by somebody else than Konverge.
+
+use http::Request;
+use kube::Client;
+use serde_json::Value;
+
+use super::cluster::Cluster;
+
+/// The administrator's hands.
+pub struct Objects(Client);
+
+impl Objects {
+    /// On that cluster.
+    pub async fn of(cluster: &Cluster) -> Self {
+        Self(cluster.client().await)
+    }
+
+    /// The object of that kind and name, if it is there.
+    pub async fn get(&self, object: &Value) -> Option<Value> {
+        let request = Request::get(path(object, true)).body(Vec::new()).unwrap();
+        self.0.request(request).await.ok()
+    }
+
+    /// Makes it.
+    pub async fn create(&self, object: &Value) {
+        self.create_as(object, "somebody").await;
+    }
+
+    /// Makes it as a field manager.
+    pub async fn create_as(&self, object: &Value, manager: &str) {
+        let uri = format!("{}?fieldManager={manager}", path(object, false));
+        let request = Request::post(uri)
+            .header("content-type", "application/json")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
+    /// Changes it by a merge patch, as a field manager.
+    pub async fn merge(&self, object: &Value, manager: &str, patch: &Value) {
+        let uri = format!("{}?fieldManager={manager}", path(object, true));
+        let request = Request::patch(uri)
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
+    /// Makes it in a collection whose plural is not the usual one.
+    pub async fn create_at(&self, collection: &str, object: &Value) {
+        let request = Request::post(collection)
+            .header("content-type", "application/json")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
+    /// Scales it through the scale subresource, as a field manager.
+    pub async fn scale(&self, object: &Value, manager: &str, replicas: u32) {
+        let uri = format!("{}/scale?fieldManager={manager}", path(object, true));
+        let patch = serde_json::json!({"spec": {"replicas": replicas}});
+        let request = Request::patch(uri)
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
+    /// Deletes it.
+    pub async fn delete(&self, object: &Value) {
+        let request = Request::delete(path(object, true)).body(Vec::new()).unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+}
+
+fn path(object: &Value, with_name: bool) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let kind = text(&object["kind"]).to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    };
+    let namespace = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/namespaces/{namespace}"),
+        None => String::new(),
+    };
+    let name = if with_name {
+        format!("/{}", text(&object["metadata"]["name"]))
+    } else {
+        String::new()
+    };
+    format!("/{root}/{version}{namespace}/{plural}{name}")
+}

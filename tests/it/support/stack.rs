@@ -1,0 +1,235 @@
+//! A stack on a real cluster: planned, applied and remembered as `ops` does it, with the state in memory.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use konverge::{
+    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, Runtimes},
+    error::Failure,
+    model::{
+        ClusterName, RepoPath, StackId,
+        event::NoEvents,
+        outcome::StackOutcome,
+        plan::{Action, ResourcePlan},
+        spec::{Resource, RuntimeKind, Spec},
+        state::{JournalEntry, StackState},
+    },
+    runtime::{
+        Runtime,
+        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
+    },
+    secrets::{HashKey, Secrets},
+};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// A stack with its state, on one cluster.
+pub struct TestStack {
+    /// Its identity.
+    pub id: StackId,
+    /// What is remembered.
+    pub state: StackState,
+    /// The registry of the run.
+    pub secrets: Secrets,
+    /// How the cluster is treated.
+    pub options: Options,
+    kubeconfig: PathBuf,
+}
+
+/// The name under which the cluster is configured.
+pub const CLUSTER: &str = "test";
+
+impl TestStack {
+    /// A stack that nobody has applied. `name` must be its own among the tests.
+    pub fn new(name: &str, kubeconfig: PathBuf) -> Self {
+        let id: StackId = format!("test/{name}").parse().unwrap();
+        Self {
+            state: StackState::empty(id.clone(), RepoPath::root()),
+            id,
+            secrets: Secrets::new(HashKey::derived("test")),
+            options: Options {
+                conflicts: Conflicts::Stop,
+                ready_timeout: Duration::from_secs(60),
+                wait: false,
+            },
+            kubeconfig,
+        }
+    }
+
+    /// Takes another user's kubeconfig from now on.
+    pub fn act_as(&mut self, kubeconfig: PathBuf) {
+        self.kubeconfig = kubeconfig;
+    }
+
+    /// A runtime of its own, as a new process would have.
+    pub async fn kubernetes(&self) -> Arc<Kubernetes> {
+        let access = ClusterAccess {
+            name: CLUSTER.parse().unwrap(),
+            credentials: Credentials::Kubeconfig {
+                path: Some(self.kubeconfig.clone()),
+                context: None,
+            },
+            requests: None,
+        };
+        let connected = Kubernetes::connect(vec![access], self.options.clone(), self.secrets.clone()).await;
+        Arc::new(connected.unwrap())
+    }
+
+    /// Plans, as a new process would.
+    pub async fn plan(&self, objects: &[Value]) -> EnginePlan {
+        self.try_plan(&spec(objects)).await.unwrap()
+    }
+
+    /// Plans, and expects that nothing was refused.
+    pub async fn plan_well(&self, objects: &[Value]) -> EnginePlan {
+        let plan = self.plan(objects).await;
+        assert!(plan.failures.is_empty(), "{:?}", plan.failures);
+        plan
+    }
+
+    /// Plans a Spec, as a new process would.
+    pub async fn try_plan(&self, spec: &Spec) -> Result<EnginePlan, Failure> {
+        let kubernetes: Arc<dyn Runtime> = self.kubernetes().await;
+        self.plan_on(&Runtimes::new().with(kubernetes), spec).await
+    }
+
+    /// Plans with runtimes of the test's own.
+    pub async fn plan_on(&self, runtimes: &Runtimes, spec: &Spec) -> Result<EnginePlan, Failure> {
+        engine::plan(PlanRequest {
+            stack: self.id.clone(),
+            folder: RepoPath::root(),
+            spec,
+            state: &self.state,
+            runtimes,
+            cluster: Some(cluster()),
+            events: &NoEvents,
+            secrets: &self.secrets,
+        })
+        .await
+    }
+
+    /// Carries a plan out and remembers.
+    pub async fn carry_out(&mut self, plan: EnginePlan) -> StackOutcome {
+        self.carry_out_reviewed(plan, &NoReview).await
+    }
+
+    /// Carries a plan out under a review.
+    pub async fn carry_out_reviewed(&mut self, plan: EnginePlan, review: &dyn Review) -> StackOutcome {
+        let journal = Memory(Mutex::new(std::mem::replace(
+            &mut self.state,
+            StackState::empty(self.id.clone(), RepoPath::root()),
+        )));
+        let outcome = engine::apply(ApplyRequest {
+            plan,
+            review,
+            journal: &journal,
+            events: &NoEvents,
+            cancel: CancellationToken::new(),
+            parallelism: 16,
+            allow_empty: true,
+        })
+        .await;
+        self.state = journal.0.into_inner().unwrap();
+        outcome
+    }
+
+    /// Plans and carries out; expects that all of it goes well.
+    pub async fn apply(&mut self, objects: &[Value]) -> StackOutcome {
+        let plan = self.plan_well(objects).await;
+        let outcome = self.carry_out(plan).await;
+        assert!(outcome.error.is_none(), "{outcome:?}");
+        outcome
+    }
+}
+
+/// The journal as `ops` keeps it: intents count as there, until they are known to be gone.
+struct Memory(Mutex<StackState>);
+
+#[async_trait]
+impl Journal for Memory {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+        let mut state = self.0.lock().unwrap();
+        for entry in entries {
+            if let JournalEntry::Intent { recorded, action } = entry
+                && matches!(action, Action::Create | Action::Adopt)
+            {
+                state.put(recorded);
+            }
+        }
+        Ok(())
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+        let mut state = self.0.lock().unwrap();
+        match entry {
+            JournalEntry::Done { recorded } => state.put(recorded),
+            JournalEntry::Gone { id } => state.remove(&id),
+            JournalEntry::Runtime { key, value } => {
+                state.runtime.insert(key, value);
+            }
+            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
+        }
+        Ok(())
+    }
+
+    async fn fence(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The cluster's name.
+pub fn cluster() -> ClusterName {
+    CLUSTER.parse().unwrap()
+}
+
+/// A Spec of whole objects.
+pub fn spec(objects: &[Value]) -> Spec {
+    Spec {
+        resources: objects.iter().map(resource).collect(),
+    }
+}
+
+/// A resource of an object, with its id as Kusion forms it; `$dependsOn` in the object becomes `dependsOn`.
+pub fn resource(object: &Value) -> Resource {
+    let mut attributes: Map<String, Value> = object.as_object().unwrap().clone();
+    let depends_on = attributes.shift_remove("$dependsOn").unwrap_or_default();
+    let depends_on = depends_on.as_array().into_iter().flatten();
+    Resource {
+        id: id(object).parse().unwrap(),
+        runtime: RuntimeKind::Kubernetes,
+        attributes,
+        depends_on: depends_on
+            .map(|id| id.as_str().unwrap().parse().unwrap())
+            .collect(),
+        extensions: Map::new(),
+    }
+}
+
+/// An object's id.
+pub fn id(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut parts = vec![text(&object["apiVersion"]), text(&object["kind"])];
+    if object["metadata"]["namespace"].is_string() {
+        parts.push(text(&object["metadata"]["namespace"]));
+    }
+    parts.push(text(&object["metadata"]["name"]));
+    parts.join(":")
+}
+
+/// The plan of one resource by its object; `None` if it is unchanged.
+pub fn planned<'a>(plan: &'a EnginePlan, object: &Value) -> Option<&'a ResourcePlan> {
+    let id = id(object);
+    plan.public
+        .resources
+        .iter()
+        .find(|resource| resource.id.as_str() == id)
+}
+
+/// The action planned for an object.
+pub fn action(plan: &EnginePlan, object: &Value) -> Action {
+    planned(plan, object).map_or(Action::Unchanged, |resource| resource.action)
+}
