@@ -76,7 +76,7 @@ impl TestStack {
             requests: None,
         };
         let connected = Kubernetes::connect(vec![access], self.options.clone(), self.secrets.clone()).await;
-        Arc::new(connected.unwrap())
+        Arc::new(connected)
     }
 
     /// Plans, as a new process would.
