@@ -20,6 +20,10 @@ pub struct CompileRequest {
     pub setup: CompileSetup,
     /// Every file that the compile may read, by its path in the repository.
     pub files: Vec<(RepoPath, Arc<[u8]>)>,
+    /// Links inside the repository, with their targets.
+    pub links: Vec<(RepoPath, String)>,
+    /// Folders that must exist even if nothing lies in them.
+    pub folders: Vec<RepoPath>,
     /// Fetched packages: the name by which each is imported, and its folder below [`super::PoolOptions::packages`].
     pub packages: Vec<(String, std::path::PathBuf)>,
 }

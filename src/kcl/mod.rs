@@ -8,6 +8,7 @@
 //! This room knows KCL; it does not know which files a stack needs (`affected/`), what a compiled value means
 //! (`spec/`), or who asked.
 
+mod cache;
 mod compile;
 mod core;
 mod diagnostic;
@@ -21,6 +22,7 @@ pub mod wall;
 mod worker;
 
 pub use self::{
+    cache::{Cache, CacheAccess, CacheUse, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
     core::{Core, DEFAULT_VERSION},
     diagnostic::Diagnostic,

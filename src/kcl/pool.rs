@@ -139,13 +139,10 @@ impl Pool {
         let options = &self.inner.options;
         let worker = lent.worker();
         // Writing a few small files takes less than handing the folder to another thread.
-        worker
-            .scratch
-            .lay(&request.files, &request.setup.work_dir)
-            .map_err(|error| KclError::Scratch {
-                label: request.label.clone(),
-                why: error.to_string(),
-            })?;
+        worker.scratch.lay(request).map_err(|error| KclError::Scratch {
+            label: request.label.clone(),
+            why: error.to_string(),
+        })?;
         let root = worker.scratch.root().to_owned();
         let method = options.core.method("ExecProgram");
         let frame = protocol::request(&method, &compile::arguments(request, &root));

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use super::CompileRequest;
 use crate::model::RepoPath;
 
 /// A folder of laid files; deleted when dropped.
@@ -18,7 +19,15 @@ use crate::model::RepoPath;
 pub(super) struct Scratch {
     _folder: tempfile::TempDir,
     root: PathBuf,
-    laid: BTreeMap<RepoPath, Arc<[u8]>>,
+    laid: BTreeMap<RepoPath, Laid>,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Laid {
+    File(Arc<[u8]>),
+    Link(String),
+    Folder,
 }
 
 impl Scratch {
@@ -38,52 +47,91 @@ impl Scratch {
         &self.root
     }
 
-    /// Makes the folder hold these files and no others; `work_dir` is there even if it is empty.
-    pub(super) fn lay(&mut self, files: &[(RepoPath, Arc<[u8]>)], work_dir: &RepoPath) -> io::Result<()> {
-        let wanted: BTreeMap<&RepoPath, &Arc<[u8]>> =
-            files.iter().map(|(path, content)| (path, content)).collect();
-        if let Some(path) = wanted.keys().find(|path| in_git(path)) {
-            return Err(io::Error::other(format!("`{path}` is git's own: refused")));
-        }
-        let stale: Vec<RepoPath> = self
+    /// Makes the folder hold the request's files, links and folders, and no others.
+    pub(super) fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
+        let wanted = wanted(request)?;
+        // From the last to the first: what lies in a folder goes before the folder.
+        let stale: Vec<(RepoPath, Laid)> = self
             .laid
             .iter()
-            .filter(|(path, content)| !wanted.get(path).is_some_and(|new| same(new, content)))
-            .map(|(path, _)| path.clone())
+            .rev()
+            .filter(|(path, laid)| wanted.get(*path) != Some(*laid))
+            .map(|(path, laid)| (path.clone(), laid.clone()))
             .collect();
-        for path in stale {
+        for (path, laid) in stale {
             self.laid.remove(&path);
-            std::fs::remove_file(self.root.join(&path))?;
-            if !wanted.contains_key(&path) {
-                self.remove_empty_folders(&path);
+            if laid == Laid::Folder {
+                // Still there if it holds something; then it is no longer a folder of its own.
+                let _ = std::fs::remove_dir(self.root.join(&path));
+            } else {
+                std::fs::remove_file(self.root.join(&path))?;
             }
+            self.remove_empty_folders(&path, &wanted);
         }
-        for (path, content) in wanted {
-            if self.laid.contains_key(path) {
+        for (path, laid) in wanted {
+            if self.laid.contains_key(&path) {
                 continue;
             }
-            let target = self.root.join(path);
+            let target = self.root.join(&path);
             if let Some(folder) = target.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            std::fs::write(&target, content)?;
-            self.laid.insert(path.clone(), Arc::clone(content));
+            match &laid {
+                Laid::File(content) => std::fs::write(&target, content)?,
+                Laid::Link(to) => std::os::unix::fs::symlink(to, &target)?,
+                Laid::Folder => std::fs::create_dir_all(&target)?,
+            }
+            self.laid.insert(path, laid);
         }
-        std::fs::create_dir_all(self.root.join(work_dir))
+        Ok(())
     }
 
-    fn remove_empty_folders(&self, path: &RepoPath) {
-        for folder in path.ancestors().skip(1).filter(|folder| !folder.is_root()) {
+    fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, Laid>) {
+        for folder in path.ancestors().skip(1) {
             // Fails at the first that still holds something: that is the end.
-            if std::fs::remove_dir(self.root.join(&folder)).is_err() {
+            if folder.is_root()
+                || wanted.get(&folder) == Some(&Laid::Folder)
+                || std::fs::remove_dir(self.root.join(&folder)).is_err()
+            {
                 break;
             }
         }
     }
 }
 
-fn same(one: &Arc<[u8]>, other: &Arc<[u8]>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
+/// What the request wants laid, if nothing of it leads out of the folder.
+fn wanted(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, Laid>> {
+    let mut wanted: BTreeMap<RepoPath, Laid> = BTreeMap::new();
+    for folder in request.folders.iter().chain([&request.setup.work_dir]) {
+        if !folder.is_root() {
+            wanted.insert(folder.clone(), Laid::Folder);
+        }
+    }
+    for (path, content) in &request.files {
+        wanted.insert(path.clone(), Laid::File(Arc::clone(content)));
+    }
+    for (path, target) in &request.links {
+        let inside = path.parent().and_then(|folder| folder.join(target));
+        if inside.is_none() {
+            return Err(io::Error::other(format!(
+                "the link `{path}` leads out of the repository"
+            )));
+        }
+        // Nothing may be written through a link: git has no path below one either.
+        if let Some(below) = wanted
+            .keys()
+            .find(|other| *other != path && other.is_within(path))
+        {
+            return Err(io::Error::other(format!(
+                "`{below}` lies below the link `{path}`"
+            )));
+        }
+        wanted.insert(path.clone(), Laid::Link(target.clone()));
+    }
+    match wanted.keys().find(|path| in_git(path)) {
+        Some(path) => Err(io::Error::other(format!("`{path}` is git's own: refused"))),
+        None => Ok(wanted),
+    }
 }
 
 fn in_git(path: &RepoPath) -> bool {
@@ -119,43 +167,76 @@ mod tests {
         all
     }
 
+    fn request(list: &[(&str, &str)]) -> CompileRequest {
+        CompileRequest {
+            files: files(list),
+            ..CompileRequest::default()
+        }
+    }
+
     #[test]
     fn holds_exactly_what_was_laid_last() {
         let mut scratch = Scratch::new().unwrap();
-        let root = RepoPath::root();
-        scratch
-            .lay(
-                &files(&[("a/b/x.k", "1"), ("a/c.k", "2"), ("kcl.mod", "")]),
-                &root,
-            )
-            .unwrap();
-        scratch
-            .lay(&files(&[("a/b.k", "3"), ("a/c.k", "4")]), &root)
-            .unwrap();
-        assert_eq!(found(scratch.root()), ["a", "a/b.k", "a/c.k"]);
-        assert_eq!(
-            std::fs::read_to_string(scratch.root().join("a/c.k")).unwrap(),
-            "4"
-        );
+        let mut lay = |list: &[(&str, &str)]| {
+            scratch.lay(&request(list)).unwrap();
+            found(scratch.root())
+        };
+        lay(&[("a/b/x.k", "1"), ("a/c.k", "2"), ("kcl.mod", "")]);
+        assert_eq!(lay(&[("a/b.k", "3"), ("a/c.k", "4")]), ["a", "a/b.k", "a/c.k"]);
         // A file where a folder was, and the other way round.
-        scratch.lay(&files(&[("a", "5")]), &root).unwrap();
-        assert_eq!(found(scratch.root()), ["a"]);
-        scratch.lay(&files(&[("a/b", "6")]), &root).unwrap();
-        assert_eq!(found(scratch.root()), ["a", "a/b"]);
+        assert_eq!(lay(&[("a", "5")]), ["a"]);
+        assert_eq!(lay(&[("a/b", "6")]), ["a", "a/b"]);
+        assert_eq!(lay(&[("a/b", "7")]), ["a", "a/b"]);
+        let text = std::fs::read_to_string(scratch.root().join("a/b")).unwrap();
+        assert_eq!(text, "7");
         let folder = scratch.root().to_owned();
         drop(scratch);
         assert!(!folder.exists());
     }
 
     #[test]
+    fn folders_and_links_come_and_go() {
+        let mut scratch = Scratch::new().unwrap();
+        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        let mut with = request(&[("a/x.k", "1")]);
+        with.folders = vec![path("a"), path("empty/inner")];
+        with.links = vec![(path("l/k"), "../a/x.k".to_owned())];
+        scratch.lay(&with).unwrap();
+        assert_eq!(
+            found(scratch.root()),
+            ["a", "a/x.k", "empty", "empty/inner", "l", "l/k"]
+        );
+        // The folder is wanted, its file no longer.
+        with.files.clear();
+        with.links.clear();
+        scratch.lay(&with).unwrap();
+        assert_eq!(found(scratch.root()), ["a", "empty", "empty/inner"]);
+        scratch.lay(&request(&[("empty", "now a file")])).unwrap();
+        assert_eq!(found(scratch.root()), ["empty"]);
+    }
+
+    #[test]
+    fn nothing_is_laid_through_a_link_or_out_of_the_folder() {
+        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        for (file, link, target) in [
+            ("l/x", "l", "a"),
+            ("x", "l", "../../etc"),
+            ("x", "l", "/etc"),
+            ("x", "d/l", "../../etc"),
+        ] {
+            let mut request = request(&[(file, "1")]);
+            request.links = vec![(path(link), target.to_owned())];
+            let mut scratch = Scratch::new().unwrap();
+            assert!(scratch.lay(&request).is_err(), "{link} -> {target}");
+            assert!(found(scratch.root()).is_empty());
+        }
+    }
+
+    #[test]
     fn nothing_of_git_is_laid() {
         let mut scratch = Scratch::new().unwrap();
         for path in [".git/config", "a/.GIT/config"] {
-            assert!(
-                scratch
-                    .lay(&files(&[(path, "token")]), &RepoPath::root())
-                    .is_err()
-            );
+            assert!(scratch.lay(&request(&[(path, "token")])).is_err());
         }
         assert!(found(scratch.root()).is_empty());
     }

@@ -86,7 +86,7 @@ impl Compiler {
             label: stack.id.to_string(),
             files: closure(workspace, &setup)?,
             setup,
-            packages: Vec::new(),
+            ..CompileRequest::default()
         };
         let compiled = self.pool().await?.compile(&request).await?;
         for line in &compiled.warnings {

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use konverge::kcl::{Pool, SandboxMode};
+use konverge::kcl::{KclError, Pool, SandboxMode};
 use serde_json::Value;
 
-use crate::support::compiler::{options, pool, program, request};
+use crate::support::compiler::{options, path, pool, program, request};
 
 /// The document, or the error's text.
 async fn attempt(pool: &Pool, text: &str) -> Result<Value, String> {
@@ -137,15 +137,28 @@ async fn plugins_have_nobody_to_call() {
 
 #[tokio::test]
 async fn a_link_is_not_followed_out() {
-    // A link in the repository reaches the compiler only as the bytes that the closure holds: a text.
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("x.k"), "secret = 1\n").unwrap();
     let pool = pool().await;
-    let files = [
+    let target = outside.path().display();
+    let read = [
         ("kcl.mod", ""),
         ("main.k", "import file\na = file.read(\"link\")\n"),
-        ("link", "/etc/passwd"),
+        ("in/x", "inside"),
     ];
-    let compiled = pool.compile(&request(&files, "", &["main.k"])).await.unwrap();
-    assert_eq!(compiled.documents[0]["a"], "/etc/passwd");
+    let mut request = request(&read, "", &["main.k"]);
+    // One that leads out is not even laid.
+    for target in [format!("{target}/x.k"), "../../../etc/passwd".to_owned()] {
+        request.links = vec![(path("link"), target)];
+        assert!(matches!(
+            pool.compile(&request).await,
+            Err(KclError::Scratch { .. })
+        ));
+    }
+    // One that stays inside works.
+    request.links = vec![(path("link"), "in/x".to_owned())];
+    let compiled = pool.compile(&request).await.unwrap();
+    assert_eq!(compiled.documents[0]["a"], "inside");
 }
 
 #[tokio::test]

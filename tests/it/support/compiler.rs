@@ -50,7 +50,7 @@ pub fn request(files: &[(&str, &str)], work_dir: &str, entries: &[&str]) -> Comp
             .iter()
             .map(|(name, text)| (path(name), Arc::from(text.as_bytes())))
             .collect(),
-        packages: Vec::new(),
+        ..CompileRequest::default()
     }
 }
 

@@ -1,0 +1,403 @@
+//! [`Cache`]: what was compiled before, by the digest of everything that went in.
+//!
+//! A local folder, and behind it a store that machines share ([`SharedCache`], wired by `ops`). An entry says for which
+//! key it was made and carries a checksum: one that is truncated, damaged or in the wrong place is thrown away and
+//! made anew. Files appear by renaming, so any number of processes may use one folder. Errors are never kept.
+//! Deleting the cache costs time, never truth.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Compiled;
+use crate::model::Digest;
+
+/// First word of every entry; another format has another one.
+const MAGIC: &str = "konverge-compiled-1";
+
+/// An entry that is used again within this time is not touched, which saves a write.
+const TOUCH: Duration = Duration::from_secs(24 * 3600);
+
+/// A place shared by machines. Its failures cost time only, so they are words.
+#[async_trait]
+pub trait SharedCache: Send + Sync {
+    /// The entry of a key, if there is one.
+    async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String>;
+    /// Keeps an entry; one that is there already may stay.
+    async fn put(&self, key: &Digest, entry: Vec<u8>) -> Result<(), String>;
+    /// Removes a damaged entry.
+    async fn remove(&self, key: &Digest) -> Result<(), String>;
+}
+
+/// Who may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheAccess {
+    /// Reads, and writes what is missing.
+    ReadWrite,
+    /// Reads only: for code from a fork, so that nothing it made is ever read by the default branch.
+    ReadOnly,
+}
+
+/// Compiled values by key.
+#[derive(Clone)]
+pub struct Cache {
+    folder: Option<PathBuf>,
+    shared: Option<Arc<dyn SharedCache>>,
+    access: CacheAccess,
+}
+
+/// What a cache folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheUse {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of all entries.
+    pub bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    documents: Vec<Value>,
+    warnings: Vec<String>,
+}
+
+impl Cache {
+    /// A cache in a folder (none: nothing is kept here) and a shared place.
+    pub fn new(folder: Option<PathBuf>, shared: Option<Arc<dyn SharedCache>>, access: CacheAccess) -> Self {
+        Self {
+            folder,
+            shared,
+            access,
+        }
+    }
+
+    /// What was compiled for a key.
+    pub async fn get(&self, key: &Digest) -> Option<Compiled> {
+        if let Some(path) = self.path(key)
+            && let Ok(entry) = std::fs::read(&path)
+        {
+            if let Some(compiled) = unseal(key, &entry) {
+                touch(&path);
+                return Some(compiled);
+            }
+            tracing::warn!(%key, "a damaged entry of the compile cache is made anew");
+            if self.access == CacheAccess::ReadWrite {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        let shared = self.shared.as_ref()?;
+        let entry = match shared.get(key).await {
+            Ok(entry) => entry?,
+            Err(why) => {
+                tracing::warn!(%key, why, "the shared compile cache can not be read");
+                return None;
+            }
+        };
+        match unseal(key, &entry) {
+            Some(compiled) => {
+                self.keep(key, &entry);
+                Some(compiled)
+            }
+            None => {
+                tracing::warn!(%key, "a damaged entry of the shared compile cache is made anew");
+                if self.access == CacheAccess::ReadWrite {
+                    let _ = shared.remove(key).await;
+                }
+                None
+            }
+        }
+    }
+
+    /// Keeps what was compiled for a key. Failing to costs time, nothing else.
+    pub async fn put(&self, key: &Digest, compiled: &Compiled) {
+        if self.access == CacheAccess::ReadOnly {
+            return;
+        }
+        let entry = seal(key, compiled);
+        self.keep(key, &entry);
+        if let Some(shared) = &self.shared
+            && let Err(why) = shared.put(key, entry).await
+        {
+            tracing::warn!(%key, why, "the shared compile cache can not be written");
+        }
+    }
+
+    fn path(&self, key: &Digest) -> Option<PathBuf> {
+        let name = key.to_string();
+        Some(self.folder.as_ref()?.join(&name[..2]).join(&name[2..]))
+    }
+
+    fn keep(&self, key: &Digest, entry: &[u8]) {
+        if self.access == CacheAccess::ReadOnly {
+            return;
+        }
+        if let Some(path) = self.path(key)
+            && let Err(error) = write(&path, entry)
+        {
+            tracing::warn!(path = %path.display(), %error, "the compile cache can not be written");
+        }
+    }
+}
+
+/// Counts what a cache folder holds.
+///
+/// # Errors
+/// It can not be listed. One that does not exist is empty.
+pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
+    let mut all = CacheUse::default();
+    each(folder, |_, metadata| {
+        all.entries += 1;
+        all.bytes += metadata.len();
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Deletes entries that were not used for so long; all with a length of zero. Says what it deleted.
+///
+/// # Errors
+/// The folder can not be listed, or an entry not be deleted.
+pub fn prune_cache(folder: &Path, unused_for: Duration) -> io::Result<CacheUse> {
+    let now = SystemTime::now();
+    let mut deleted = CacheUse::default();
+    each(folder, |path, metadata| {
+        let unused = now.duration_since(metadata.modified()?).unwrap_or_default();
+        if unused >= unused_for {
+            match std::fs::remove_file(path) {
+                // Another process was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+            deleted.entries += 1;
+            deleted.bytes += metadata.len();
+        }
+        Ok(())
+    })?;
+    Ok(deleted)
+}
+
+fn each(folder: &Path, mut seen: impl FnMut(&Path, &std::fs::Metadata) -> io::Result<()>) -> io::Result<()> {
+    let list = |folder: &Path| match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    };
+    for shard in list(folder)?.into_iter().flatten() {
+        let shard = shard?;
+        if !shard.file_type()?.is_dir() || shard.file_name().len() != 2 {
+            continue;
+        }
+        for entry in list(&shard.path())?.into_iter().flatten() {
+            let entry = entry?;
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_file() => seen(&entry.path(), &metadata)?,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, entry: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut fresh = tempfile::NamedTempFile::new_in(folder)?;
+    io::Write::write_all(&mut fresh, entry)?;
+    fresh.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+fn touch(path: &Path) {
+    let old = |metadata: std::fs::Metadata| {
+        let modified = metadata.modified().ok()?;
+        Some(modified.elapsed().unwrap_or_default() > TOUCH)
+    };
+    if std::fs::metadata(path).ok().and_then(old) == Some(true)
+        && let Ok(file) = std::fs::File::options().append(true).open(path)
+    {
+        let _ = file.set_modified(SystemTime::now());
+    }
+}
+
+/// `magic key checksum` on the first line, the value below.
+fn seal(key: &Digest, compiled: &Compiled) -> Vec<u8> {
+    let body = Body {
+        documents: compiled.documents.clone(),
+        warnings: compiled.warnings.clone(),
+    };
+    let body = serde_json::to_vec(&body).expect("JSON values have a JSON text");
+    let mut entry = format!("{MAGIC} {key} {}\n", Digest::of_bytes(&body)).into_bytes();
+    entry.extend(body);
+    entry
+}
+
+fn unseal(key: &Digest, entry: &[u8]) -> Option<Compiled> {
+    let end = entry.iter().position(|byte| *byte == b'\n')?;
+    let (head, body) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);
+    if head != format!("{MAGIC} {key} {}", Digest::of_bytes(body)) {
+        return None;
+    }
+    let body: Body = serde_json::from_slice(body).ok()?;
+    Some(Compiled {
+        documents: body.documents,
+        warnings: body.warnings,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::{
+        collections::BTreeMap,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::*;
+    use serde_json::json;
+
+    fn compiled(text: &str) -> Compiled {
+        Compiled {
+            documents: vec![json!({"z": text, "a": 1.0})],
+            warnings: vec!["said".to_owned()],
+        }
+    }
+
+    #[derive(Default)]
+    struct Shared(Mutex<BTreeMap<Digest, Vec<u8>>>);
+
+    impl Shared {
+        fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Vec<u8>>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    #[async_trait]
+    impl SharedCache for Shared {
+        async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String> {
+            Ok(self.map().get(key).cloned())
+        }
+        async fn put(&self, key: &Digest, entry: Vec<u8>) -> Result<(), String> {
+            self.map().insert(*key, entry);
+            Ok(())
+        }
+        async fn remove(&self, key: &Digest) -> Result<(), String> {
+            self.map().remove(key);
+            Ok(())
+        }
+    }
+
+    fn local(folder: &Path) -> Cache {
+        Cache::new(Some(folder.to_owned()), None, CacheAccess::ReadWrite)
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = Digest::of_bytes(b"k");
+        let cache = local(folder.path());
+        assert_eq!(cache.get(&key).await, None);
+        cache.put(&key, &compiled("x")).await;
+        let back = cache.get(&key).await.unwrap();
+        assert_eq!(back, compiled("x"));
+        assert_eq!(back.documents[0].to_string(), r#"{"z":"x","a":1.0}"#);
+        assert_eq!(cache_use(folder.path()).unwrap().entries, 1);
+    }
+
+    #[tokio::test]
+    async fn damaged_and_misplaced_entries_are_no_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = local(folder.path());
+        let (one, other) = (Digest::of_bytes(b"1"), Digest::of_bytes(b"2"));
+        cache.put(&one, &compiled("one")).await;
+        let path = cache.path(&one).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        // Another key's entry, in this place.
+        std::fs::create_dir_all(cache.path(&other).unwrap().parent().unwrap()).unwrap();
+        std::fs::write(cache.path(&other).unwrap(), &whole).unwrap();
+        assert_eq!(cache.get(&other).await, None);
+        assert!(!cache.path(&other).unwrap().exists());
+        for end in 0..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            assert_eq!(cache.get(&one).await, None, "cut at {end}");
+        }
+        let mut flipped = whole.clone();
+        *flipped.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, flipped).unwrap();
+        assert_eq!(cache.get(&one).await, None);
+        cache.put(&one, &compiled("one")).await;
+        assert_eq!(cache.get(&one).await, Some(compiled("one")));
+    }
+
+    #[tokio::test]
+    async fn a_shared_entry_is_kept_here_and_a_damaged_one_is_removed_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::default());
+        let key = Digest::of_bytes(b"k");
+        let place: Arc<dyn SharedCache> = shared.clone();
+        let writer = Cache::new(None, Some(Arc::clone(&place)), CacheAccess::ReadWrite);
+        writer.put(&key, &compiled("x")).await;
+        let reader = Cache::new(
+            Some(folder.path().to_owned()),
+            Some(place),
+            CacheAccess::ReadWrite,
+        );
+        assert_eq!(reader.get(&key).await, Some(compiled("x")));
+        shared.map().clear();
+        assert_eq!(reader.get(&key).await, Some(compiled("x")));
+        assert_eq!(writer.get(&key).await, None);
+        shared.map().insert(key, b"poison".to_vec());
+        assert_eq!(writer.get(&key).await, None);
+        assert!(shared.map().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_fork_writes_nothing_anywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::default());
+        let place: Arc<dyn SharedCache> = shared.clone();
+        let (key, kept) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"kept"));
+        Cache::new(None, Some(Arc::clone(&place)), CacheAccess::ReadWrite)
+            .put(&kept, &compiled("x"))
+            .await;
+        let fork = Cache::new(Some(folder.path().to_owned()), Some(place), CacheAccess::ReadOnly);
+        fork.put(&key, &compiled("evil")).await;
+        // It may read; what it reads is not even kept in the folder.
+        assert_eq!(fork.get(&kept).await, Some(compiled("x")));
+        shared.map().insert(key, b"poison".to_vec());
+        assert_eq!(fork.get(&key).await, None);
+        assert_eq!(shared.map().len(), 2);
+        assert_eq!(cache_use(folder.path()).unwrap(), CacheUse::default());
+    }
+
+    #[tokio::test]
+    async fn pruning_takes_what_was_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = local(folder.path());
+        let (old, new) = (Digest::of_bytes(b"old"), Digest::of_bytes(b"new"));
+        for key in [&old, &new] {
+            cache.put(key, &compiled("x")).await;
+        }
+        let day = Duration::from_secs(24 * 3600);
+        let file = std::fs::File::options()
+            .append(true)
+            .open(cache.path(&old).unwrap())
+            .unwrap();
+        file.set_modified(SystemTime::now() - 40 * day).unwrap();
+        assert_eq!(prune_cache(folder.path(), 30 * day).unwrap().entries, 1);
+        assert_eq!(cache.get(&old).await, None);
+        assert_eq!(cache.get(&new).await, Some(compiled("x")));
+        assert_eq!(prune_cache(folder.path(), Duration::ZERO).unwrap().entries, 1);
+        assert_eq!(
+            prune_cache(Path::new("/nonexistent"), Duration::ZERO).unwrap(),
+            CacheUse::default()
+        );
+    }
+}
