@@ -48,6 +48,20 @@ pub enum KclError {
         /// What should have come.
         pinned: String,
     },
+    /// A dependency of `kcl.mod` can not be had.
+    #[error("the package `{name}`: {why}")]
+    Package {
+        /// Its name.
+        name: String,
+        /// The cause.
+        why: String,
+    },
+    /// A dependency that `kcl.mod.lock` does not pin.
+    #[error("the package `{0}` is not locked: `kcl.mod.lock` has no checksum for it")]
+    NotLocked(String),
+    /// A dependency that would have to be fetched.
+    #[error("the package `{0}` was not fetched before, and this is an offline run")]
+    Offline(String),
     /// A worker could not be started, or not walled in as required.
     #[error("a KCL worker could not be started: {0}")]
     Start(String),
@@ -113,7 +127,16 @@ impl From<KclError> for Failure {
             )),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
-            KclError::Checksum { .. } => failure.hint("the package index or a proxy changed the file: use another index with `--index URL`"),
+            KclError::Checksum { .. } => failure.hint(
+                "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
+            ),
+            KclError::NotLocked(_) => {
+                failure.hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`")
+            }
+            KclError::Offline(_) => failure.hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
+            KclError::Package { .. } => {
+                failure.hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod")
+            }
             KclError::Deadline { .. } => failure.hint("look for an endless loop or recursion; the limit is `kcl.timeout` in konverge.yaml"),
             KclError::Code(diagnostics) => {
                 let mut failure = failure;

@@ -14,6 +14,7 @@ mod core;
 mod diagnostic;
 mod error;
 mod install;
+mod packages;
 mod pool;
 pub mod protocol;
 mod scratch;
@@ -28,6 +29,7 @@ pub use self::{
     diagnostic::Diagnostic,
     error::KclError,
     install::{InstallOptions, InstallStep, install, versions},
+    packages::Packages,
     pool::{Pool, PoolOptions},
     wall::SandboxMode,
 };

@@ -1,0 +1,77 @@
+//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in base64,
+//! as the official tools (kpm's `HashDir`) compute it. Names are not part of it: that is theirs to change.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+/// Files whose path holds one of these are passed over.
+const IGNORED: [&str; 2] = [".git", ".tar"];
+
+/// The checksum of the package in a folder.
+pub(super) fn of(folder: &Path) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    walk(folder, folder, &mut |path, relative| {
+        if !IGNORED.iter().any(|part| relative.contains(part)) {
+            hasher.update(std::fs::read(path)?);
+        }
+        Ok(())
+    })?;
+    Ok(base64::engine::general_purpose::STANDARD.encode(hasher.finalize()))
+}
+
+/// Every regular file below a folder: each folder's entries by name, a folder where its name stands.
+pub(super) fn walk(
+    root: &Path,
+    folder: &Path,
+    seen: &mut dyn FnMut(&Path, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    entries.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    for path in entries {
+        let kind = std::fs::symlink_metadata(&path)?;
+        if kind.is_dir() {
+            walk(root, &path, seen)?;
+        } else if kind.is_file() {
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            seen(&path, &relative.to_string_lossy())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn is_the_hash_of_the_contents_in_walking_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (name, text) in [
+            ("b.k", "3"),
+            ("a/z.k", "1"),
+            ("a.k", "2"),
+            (".git/x", "9"),
+            ("p.tar", "9"),
+        ] {
+            write(name, text);
+        }
+        // echo -n 123 | sha256sum | xxd -r -p | base64
+        assert_eq!(
+            of(folder.path()).unwrap(),
+            "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Packages from git repositories, fetched by the `git` binary: it knows every transport and credential helper.
+
+use std::path::{Path, PathBuf};
+
+use super::{Packages, checksum, requirement::Revision};
+use crate::process::Program;
+
+/// Of our environment git sees what it needs to find a host and prove who asks.
+const KEPT: [&str; 18] = [
+    "PATH",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH_COMMAND",
+    "GIT_ASKPASS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_KEY_0",
+    "GIT_CONFIG_VALUE_0",
+    "GIT_SSL_CAINFO",
+    "SSL_CERT_FILE",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "LANG",
+];
+
+/// Fetches one revision and copies the package out of it into `target`.
+pub(super) async fn fetch(
+    packages: &Packages,
+    url: &str,
+    at: &Revision,
+    package: Option<&str>,
+    target: &Path,
+) -> Result<(), String> {
+    let clone = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = clone.path();
+    git(packages, folder, &["init", "--quiet"]).await?;
+    let wanted = match at {
+        Revision::Tag(tag) => format!("refs/tags/{tag}"),
+        Revision::Branch(branch) => format!("refs/heads/{branch}"),
+        Revision::Commit(commit) => commit.clone(),
+    };
+    let shallow = git(
+        packages,
+        folder,
+        &["fetch", "--quiet", "--depth=1", "--", url, &wanted],
+    )
+    .await;
+    match (shallow, at) {
+        (Ok(()), _) => {
+            git(
+                packages,
+                folder,
+                &["checkout", "--quiet", "--detach", "FETCH_HEAD"],
+            )
+            .await?
+        }
+        // A short commit id, or a server that gives out no single commits: all of it, then.
+        (Err(_), Revision::Commit(commit)) => {
+            git(
+                packages,
+                folder,
+                &[
+                    "fetch",
+                    "--quiet",
+                    "--tags",
+                    "--",
+                    url,
+                    "+refs/heads/*:refs/remotes/o/*",
+                ],
+            )
+            .await?;
+            git(
+                packages,
+                folder,
+                &["checkout", "--quiet", "--detach", commit, "--"],
+            )
+            .await?;
+        }
+        (Err(why), _) => return Err(why),
+    }
+    let root = match package {
+        Some(package) => subfolder(folder, package)?,
+        None => folder.to_owned(),
+    };
+    copy(&root, target).map_err(|error| error.to_string())
+}
+
+async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(), String> {
+    let fixed = [
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "protocol.ext.allow=never",
+        "-c",
+        "core.symlinks=false",
+    ];
+    let mut program = Program::new("git").args(fixed).args(arguments.iter().copied());
+    let kept = KEPT
+        .iter()
+        .filter_map(|name| Some(((*name).into(), packages.environment.get(*name)?.into())));
+    let own = [
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("LC_ALL", "C"),
+    ];
+    let own = own.map(|(name, value)| (name.into(), value.into()));
+    program.env = Some(kept.chain(own).collect());
+    program.dir = Some(folder.to_owned());
+    program.deadline = std::time::Duration::from_secs(300);
+    let ended = program.run().await.map_err(|error| error.to_string())?;
+    if ended.code == Some(0) {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    let line = stderr.lines().find(|line| !line.trim().is_empty());
+    Err(format!("git: {}", line.unwrap_or("it failed without a word")))
+}
+
+/// A package inside a repository: the folder of that path, else the one whose `kcl.mod` has that name.
+fn subfolder(root: &Path, package: &str) -> Result<PathBuf, String> {
+    let plain = !package.split('/').any(|part| part == "..") && !package.starts_with('/');
+    if plain && root.join(package).join("kcl.mod").is_file() {
+        return Ok(root.join(package));
+    }
+    let mut found = None;
+    checksum::walk(root, root, &mut |path, _| {
+        let is_module = path.file_name().is_some_and(|name| name == "kcl.mod");
+        if found.is_none() && is_module && name_of(path).as_deref() == Some(package) {
+            found = path.parent().map(Path::to_owned);
+        }
+        Ok(())
+    })
+    .map_err(|error| error.to_string())?;
+    found.ok_or_else(|| format!("the repository has no package `{}`", package.escape_debug()))
+}
+
+fn name_of(module: &Path) -> Option<String> {
+    let table: toml::Table = std::fs::read_to_string(module).ok()?.parse().ok()?;
+    Some(table.get("package")?.get("name")?.as_str()?.to_owned())
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    checksum::walk(from, from, &mut |path, relative| {
+        if relative.split('/').any(|part| part == ".git") {
+            return Ok(());
+        }
+        let target = to.join(relative);
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::copy(path, target).map(|_| ())
+    })
+}

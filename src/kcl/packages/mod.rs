@@ -1,0 +1,168 @@
+//! [`Packages`]: dependencies of `kcl.mod` that lie in git repositories and OCI registries.
+//!
+//! Each is fetched once into a folder that runs share, checked against the checksum of `kcl.mod.lock`, and appears
+//! there complete or not at all. What the checksum does not pin is not fetched: a stack's digest must say what was
+//! compiled. Only this process uses the network; the compiler reads the folder.
+
+mod checksum;
+mod git;
+mod oci;
+mod requirement;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::{Path, PathBuf},
+};
+
+use self::requirement::{Place, Revision};
+use super::KclError;
+use crate::model::{digest::DigestBuilder, stack::RemotePackage};
+
+/// Fetches packages, and remembers them.
+#[derive(Debug, Clone)]
+pub struct Packages {
+    /// Where fetched packages are kept.
+    pub folder: PathBuf,
+    /// Fetch nothing: use what was fetched before.
+    pub offline: bool,
+    /// The interpreter that unpacks archives: the core's.
+    pub interpreter: PathBuf,
+    /// Our environment: credentials, proxies, `KCL_REGISTRY`.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Packages {
+    /// The folders of all these packages and of those that they depend on, by the names by which they are imported.
+    /// `lock` is the text of the `kcl.mod.lock` beside the stack's `kcl.mod`.
+    ///
+    /// # Errors
+    /// A package is not locked, can not be fetched, or is not what was locked.
+    pub async fn resolve(
+        &self,
+        wanted: &[RemotePackage],
+        lock: Option<&str>,
+    ) -> Result<Vec<(String, PathBuf)>, KclError> {
+        let lock: toml::Table = lock.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let mut found: Vec<(String, PathBuf)> = Vec::new();
+        let mut queue: VecDeque<RemotePackage> = wanted.iter().cloned().collect();
+        while let Some(package) = queue.pop_front() {
+            if found.iter().any(|(name, _)| *name == package.name) {
+                continue;
+            }
+            let folder = self.one(&package, &lock).await?;
+            queue.extend(dependencies(&package.name, &folder, &lock)?);
+            found.push((package.name, folder));
+        }
+        Ok(found)
+    }
+
+    async fn one(&self, package: &RemotePackage, lock: &toml::Table) -> Result<PathBuf, KclError> {
+        let failed = |why: String| KclError::Package {
+            name: package.name.clone(),
+            why,
+        };
+        let original = locked(lock, &package.name).map_or_else(|| package.name.clone(), |(name, _)| name);
+        let registry = self.environment.get("KCL_REGISTRY").map(String::as_str);
+        let place = requirement::read(package, &original, registry)?;
+        let pinned = package.checksum.as_deref().filter(|sum| !sum.is_empty());
+        let whole_commit = matches!(&place, Place::Git { at: Revision::Commit(id), .. }
+            if id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if pinned.is_none() && !whole_commit {
+            return Err(KclError::NotLocked(package.name.clone()));
+        }
+        let mut key = DigestBuilder::new("kcl package");
+        key.part(format!("{place:?}").as_bytes())
+            .part(pinned.unwrap_or_default().as_bytes());
+        let target = self
+            .folder
+            .join(format!("{}-{}", plain_name(&package.name), key.finish().short()));
+        if target.is_dir() {
+            return Ok(target);
+        }
+        if self.offline {
+            return Err(KclError::Offline(package.name.clone()));
+        }
+        let io = |error: std::io::Error| failed(error.to_string());
+        std::fs::create_dir_all(&self.folder).map_err(io)?;
+        let fresh = tempfile::Builder::new()
+            .prefix(".fetching-")
+            .tempdir_in(&self.folder)
+            .map_err(io)?;
+        match &place {
+            Place::Git { url, at, package } => {
+                git::fetch(self, url, at, package.as_deref(), fresh.path()).await
+            }
+            Place::Oci { repository, tag } => oci::fetch(self, repository, tag, fresh.path()).await,
+        }
+        .map_err(failed)?;
+        if let Some(pinned) = pinned {
+            let sum = checksum::of(fresh.path()).map_err(io)?;
+            if sum != pinned {
+                return Err(KclError::Checksum {
+                    file: format!("the package {}", package.name),
+                    found: sum,
+                    pinned: pinned.to_owned(),
+                });
+            }
+        }
+        let fresh = fresh.keep();
+        if let Err(error) = std::fs::rename(&fresh, &target) {
+            let _ = std::fs::remove_dir_all(&fresh);
+            // Somebody else was faster: theirs is the same.
+            if !target.is_dir() {
+                return Err(io(error));
+            }
+        }
+        Ok(target)
+    }
+}
+
+/// The lock's entry of a package, with its name as `kcl.mod` writes it.
+fn locked<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a toml::Value)> {
+    let entries = lock.get("dependencies")?.as_table()?;
+    let (original, entry) = entries
+        .iter()
+        .find(|(original, _)| original.replace('-', "_") == name)?;
+    Some((original.clone(), entry))
+}
+
+/// What a fetched package asks for itself: other packages of the same lock. Folders inside it come with it.
+fn dependencies(name: &str, folder: &Path, lock: &toml::Table) -> Result<Vec<RemotePackage>, KclError> {
+    let Ok(text) = std::fs::read_to_string(folder.join("kcl.mod")) else {
+        return Ok(Vec::new());
+    };
+    let module: toml::Table = text.parse().map_err(|_| KclError::Package {
+        name: name.to_owned(),
+        why: "its kcl.mod can not be read".to_owned(),
+    })?;
+    let Some(entries) = module.get("dependencies").and_then(toml::Value::as_table) else {
+        return Ok(Vec::new());
+    };
+    Ok(entries
+        .iter()
+        .filter(|(_, entry)| entry.get("path").is_none())
+        .map(|(original, entry)| {
+            let name = original.replace('-', "_");
+            let sum = locked(lock, &name).and_then(|(_, entry)| entry.get("sum")?.as_str());
+            RemotePackage {
+                requirement: serde_json::to_string(entry).expect("TOML has a JSON form"),
+                checksum: sum.map(str::to_owned),
+                name,
+            }
+        })
+        .collect())
+}
+
+/// A name as part of a folder's name.
+fn plain_name(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(60)
+        .collect()
+}

@@ -1,0 +1,162 @@
+//! What `kcl.mod` asks for, and where that lies.
+
+use serde_json::Value;
+
+use super::super::KclError;
+use crate::model::stack::RemotePackage;
+
+/// Where packages lie that are named by a version alone, as the official tools have it.
+const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";
+
+/// A place to fetch a package from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A git repository.
+    Git {
+        url: String,
+        at: Revision,
+        /// The name or folder of the package inside the repository.
+        package: Option<String>,
+    },
+    /// `registry/repository`, and the tag.
+    Oci { repository: String, tag: String },
+}
+
+/// Which revision of a git repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Revision {
+    Tag(String),
+    Branch(String),
+    Commit(String),
+}
+
+/// Reads a requirement. `original` is the name as `kcl.mod` writes it.
+pub(super) fn read(
+    package: &RemotePackage,
+    original: &str,
+    registry: Option<&str>,
+) -> Result<Place, KclError> {
+    let wrong = |why: &str| KclError::Package {
+        name: package.name.clone(),
+        why: why.to_owned(),
+    };
+    let entry: Value = serde_json::from_str(&package.requirement)
+        .map_err(|_| wrong("its entry in kcl.mod can not be read"))?;
+    let text = |key: &str| entry.get(key).and_then(Value::as_str);
+    if let Some(url) = text("git") {
+        check_url(url).map_err(|why| wrong(&why))?;
+        let at = match (text("commit"), text("tag"), text("branch")) {
+            (Some(commit), _, _) => Revision::Commit(commit.to_owned()),
+            (_, Some(tag), _) => Revision::Tag(tag.to_owned()),
+            (_, _, Some(branch)) => Revision::Branch(branch.to_owned()),
+            _ => {
+                return Err(wrong(
+                    "it names no tag, commit or branch, so it would change under your feet",
+                ));
+            }
+        };
+        let (Revision::Commit(name) | Revision::Tag(name) | Revision::Branch(name)) = &at;
+        if name.is_empty()
+            || name.starts_with('-')
+            || name.chars().any(|c| c.is_control() || c.is_whitespace())
+        {
+            return Err(wrong("its revision is no name that git knows"));
+        }
+        return Ok(Place::Git {
+            url: url.to_owned(),
+            at,
+            package: text("package").map(str::to_owned),
+        });
+    }
+    let version = entry.as_str().or_else(|| text("tag")).or_else(|| text("version"));
+    let Some(tag) = version.filter(|tag| !tag.is_empty()) else {
+        return Err(wrong("it names no version, so it would change under your feet"));
+    };
+    let base = registry.unwrap_or(DEFAULT_REGISTRY);
+    let url = text("oci").map_or_else(
+        || format!("{}/{original}", base.trim_end_matches('/')),
+        str::to_owned,
+    );
+    let repository = url.strip_prefix("oci://").unwrap_or(&url).trim_end_matches('/');
+    Ok(Place::Oci {
+        repository: repository.to_owned(),
+        tag: tag.to_owned(),
+    })
+}
+
+/// Only transports that fetch; git's `ext::` runs commands, and a leading dash would be an option.
+fn check_url(url: &str) -> Result<(), String> {
+    let transports = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
+    if transports.iter().any(|transport| url.starts_with(transport))
+        && !url.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "`{}` is no address of a git repository: https, http, ssh, git or file",
+        url.escape_debug()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn place(requirement: &str) -> Result<Place, KclError> {
+        let package = RemotePackage {
+            name: "my_lib".to_owned(),
+            requirement: requirement.to_owned(),
+            checksum: None,
+        };
+        read(&package, "my-lib", None)
+    }
+
+    #[test]
+    fn versions_lie_in_the_default_registry() {
+        let oci = |repository: &str, tag: &str| Place::Oci {
+            repository: repository.to_owned(),
+            tag: tag.to_owned(),
+        };
+        assert_eq!(place("\"1.2\"").unwrap(), oci("ghcr.io/kcl-lang/my-lib", "1.2"));
+        assert_eq!(
+            place(r#"{"oci":"oci://localhost:5001/x/y","tag":"1"}"#).unwrap(),
+            oci("localhost:5001/x/y", "1")
+        );
+    }
+
+    #[test]
+    fn a_moving_or_hostile_address_is_refused() {
+        for bad in [
+            r#"{"git":"https://h/x"}"#,
+            r#"{"git":"ext::sh -c id","tag":"v1"}"#,
+            r#"{"git":"--upload-pack=id","tag":"v1"}"#,
+            r#"{"git":"https://h/x","tag":"--upload-pack=id"}"#,
+            r#"{"git":"https://h/x y","tag":"v1"}"#,
+            r#"{"oci":"oci://h/x"}"#,
+            "1",
+        ] {
+            assert!(place(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn git_has_three_kinds_of_revision() {
+        let at = |requirement: &str| match place(requirement).unwrap() {
+            Place::Git { at, .. } => at,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            at(r#"{"git":"https://h/x","tag":"v1"}"#),
+            Revision::Tag("v1".to_owned())
+        );
+        assert_eq!(
+            at(r#"{"git":"git@h:x","branch":"b"}"#),
+            Revision::Branch("b".to_owned())
+        );
+        assert_eq!(
+            at(r#"{"git":"ssh://h/x","commit":"abc"}"#),
+            Revision::Commit("abc".to_owned())
+        );
+    }
+}
