@@ -1,22 +1,26 @@
-//! Stacks to Specs: each stack's files to the compiler, its answer to the normal form, the project's CRDs appended.
+//! Stacks to Specs: what was compiled before from the cache, the rest by the workers; the project's CRDs appended.
 
 use std::{path::PathBuf, sync::Arc};
 
 use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::{Run, Workspace};
+use super::{Run, Workspace, shared_cache::StoreCache};
 use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
-    kcl::{CompileRequest, Core, Pool, PoolOptions, SandboxMode},
+    kcl::{
+        Cache, CacheAccess, CompileRequest, Compiled, Core, Packages, Pool, PoolOptions, SandboxMode,
+        SharedCache,
+    },
     model::{
         RepoPath,
-        source::FileKind,
+        source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
     },
     spec,
+    store::Store,
 };
 
 /// Compiles stacks. The workers start with the first stack that needs them; dropping it ends them.
@@ -24,10 +28,18 @@ pub struct Compiler {
     run: Run,
     config: Config,
     executable: Option<PathBuf>,
-    pool: OnceCell<Pool>,
+    shared: Option<Arc<dyn SharedCache>>,
+    access: CacheAccess,
+    started: OnceCell<Started>,
 }
 
-/// Laid-out files: paths and contents.
+/// What is there once something has to be compiled.
+struct Started {
+    pool: Pool,
+    packages: Packages,
+}
+
+/// Files with their contents.
 type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
 impl Compiler {
@@ -37,7 +49,9 @@ impl Compiler {
             run: run.clone(),
             config: config.clone(),
             executable: None,
-            pool: OnceCell::new(),
+            shared: None,
+            access: CacheAccess::ReadWrite,
+            started: OnceCell::new(),
         }
     }
 
@@ -45,6 +59,20 @@ impl Compiler {
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = Some(executable);
+        self
+    }
+
+    /// Shares what is compiled with other machines, through a store.
+    #[must_use]
+    pub fn with_shared_cache(mut self, store: Arc<dyn Store>) -> Self {
+        self.shared = Some(Arc::new(StoreCache::new(store)));
+        self
+    }
+
+    /// For code from a fork: nothing that it makes is kept where anything else would read it.
+    #[must_use]
+    pub fn without_writing_caches(mut self) -> Self {
+        self.access = CacheAccess::ReadOnly;
         self
     }
 
@@ -67,7 +95,26 @@ impl Compiler {
             .await
     }
 
+    /// As [`Compiler::spec`], without the project's CRDs: what KCL printed, as golden files hold it.
+    ///
+    /// # Errors
+    /// As [`Compiler::spec`].
+    pub async fn printed(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+        self.run.check_interrupted()?;
+        let compiled = self.compiled(workspace, stack).await;
+        compiled
+            .and_then(|compiled| Ok(spec::read(&compiled.documents)?))
+            .map_err(|failure| failure.within(format!("stack {}", stack.id)))
+    }
+
     async fn compile(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+        let compiled = self.compiled(workspace, stack).await?;
+        let mut spec = spec::read(&compiled.documents)?;
+        spec::append_crds(&mut spec, &crds(workspace, stack)?)?;
+        Ok(spec)
+    }
+
+    async fn compiled(&self, workspace: &Workspace, stack: &Stack) -> Result<Compiled, Failure> {
         let setup = stack.compile.clone().map_err(|error| {
             Failure::new(ErrorKind::Layout, &error.message).at(
                 error.file.to_string(),
@@ -75,26 +122,29 @@ impl Compiler {
                 error.column,
             )
         })?;
-        if let Some(remote) = setup.remote_packages.first() {
-            return Err(Failure::new(
-                ErrorKind::Kcl,
-                format!("the package `{}` is not vendored", remote.name),
-            )
-            .hint("run `kcl mod vendor` next to kcl.mod and commit the folder `vendor`"));
-        }
-        let request = CompileRequest {
-            label: stack.id.to_string(),
-            files: closure(workspace, &setup)?,
-            setup,
-            ..CompileRequest::default()
+        let cache = self.cache();
+        let key = workspace.analysis.input_digest(stack)?;
+        let compiled = match cache.get(&key).await {
+            Some(compiled) => compiled,
+            None => {
+                let Started { pool, packages } = self.started().await?;
+                let lock = lock_of(workspace, &setup)?;
+                let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
+                let request = request(workspace, stack, setup, fetched)?;
+                let compiled = pool.compile(&request).await?;
+                cache.put(&key, &compiled).await;
+                compiled
+            }
         };
-        let compiled = self.pool().await?.compile(&request).await?;
         for line in &compiled.warnings {
             self.run.notes.note(&format!("{}: {line}", stack.id));
         }
-        let mut spec = spec::read(&compiled.documents)?;
-        spec::append_crds(&mut spec, &crds(workspace, stack)?)?;
-        Ok(spec)
+        Ok(compiled)
+    }
+
+    fn cache(&self) -> Cache {
+        let folder = cache_folder(&self.run).filter(|_| self.run.var("KONVERGE_CACHE") != Some("off"));
+        Cache::new(folder, self.shared.clone(), self.access)
     }
 
     fn workers(&self) -> usize {
@@ -104,72 +154,110 @@ impl Compiler {
         }
     }
 
-    async fn pool(&self) -> Result<&Pool, Failure> {
-        self.pool
-            .get_or_try_init(|| async {
-                let kcl = &self.config.kcl;
-                let core = Core::find(kcl.core()).await?;
-                let executable = match &self.executable {
-                    Some(path) => path.clone(),
-                    None => std::env::current_exe().map_err(|error| {
-                        Failure::new(ErrorKind::Internal, format!("own executable: {error}"))
-                    })?,
-                };
-                let mut options = PoolOptions::new(core, executable);
-                options.workers = self.workers();
-                options.sandbox = match kcl.sandbox {
-                    Sandbox::Required => SandboxMode::Required,
-                    Sandbox::BestEffort => SandboxMode::BestEffort,
-                };
-                if let Some(limit) = kcl.memory_mib {
-                    options.memory_limit = limit << 20;
-                }
-                if let Some(limit) = kcl.timeout {
-                    options.deadline = limit.duration();
-                }
-                let pool = Pool::start(options).await?;
-                if let Some(warning) = pool.warning() {
-                    self.run.notes.note(&format!("warning: {warning}"));
-                }
-                Ok(pool)
-            })
-            .await
+    async fn started(&self) -> Result<&Started, Failure> {
+        self.started.get_or_try_init(|| self.start()).await
+    }
+
+    async fn start(&self) -> Result<Started, Failure> {
+        let kcl = &self.config.kcl;
+        let core = Core::find(kcl.core()).await?;
+        let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
+        let executable = match &self.executable {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().map_err(internal)?,
+        };
+        let folder = self.run.xdg_folder("XDG_CACHE_HOME", ".cache")?.join("packages");
+        std::fs::create_dir_all(&folder).map_err(internal)?;
+        let packages = Packages {
+            folder: folder.clone(),
+            offline: self.run.var("KONVERGE_OFFLINE").is_some(),
+            interpreter: core.interpreter.clone(),
+            environment: self.run.env.clone(),
+        };
+        let mut options = PoolOptions::new(core, executable);
+        options.packages = Some(folder);
+        options.workers = self.workers();
+        options.sandbox = match kcl.sandbox {
+            Sandbox::Required => SandboxMode::Required,
+            Sandbox::BestEffort => SandboxMode::BestEffort,
+        };
+        if let Some(limit) = kcl.memory_mib {
+            options.memory_limit = limit << 20;
+        }
+        if let Some(limit) = kcl.timeout {
+            options.deadline = limit.duration();
+        }
+        let pool = Pool::start(options).await?;
+        if let Some(warning) = pool.warning() {
+            self.run.notes.note(&format!("warning: {warning}"));
+        }
+        Ok(Started { pool, packages })
     }
 }
 
-/// Every file below the module and the other folders that the setup names.
-fn closure(workspace: &Workspace, setup: &CompileSetup) -> Result<Files, Failure> {
-    let mut folders = vec![
-        setup
-            .module_root
-            .clone()
-            .unwrap_or_else(|| setup.work_dir.clone()),
-    ];
-    folders.extend(setup.packages.iter().map(|(_, folder)| folder.clone()));
-    folders.extend(setup.entries.iter().filter_map(RepoPath::parent));
-    read_files(workspace, |path| {
-        folders.iter().any(|folder| path.is_within(folder))
-    })
+/// Where compiled values are kept on this machine.
+pub fn cache_folder(run: &Run) -> Option<PathBuf> {
+    let caches = run.xdg_folder("XDG_CACHE_HOME", ".cache").ok()?;
+    Some(caches.join("compile"))
+}
+
+/// The closure of a stack, with contents.
+fn request(
+    workspace: &Workspace,
+    stack: &Stack,
+    setup: CompileSetup,
+    packages: Vec<(String, PathBuf)>,
+) -> Result<CompileRequest, Failure> {
+    let closure = workspace.analysis.closure(stack)?;
+    let mut request = CompileRequest {
+        label: stack.id.to_string(),
+        setup,
+        folders: closure.folders,
+        packages,
+        ..CompileRequest::default()
+    };
+    for file in closure.files {
+        let content = read(workspace.source.as_ref(), file.blob)?;
+        if file.kind == FileKind::Symlink {
+            let target = String::from_utf8_lossy(&content).into_owned();
+            request.links.push((file.path, target));
+        } else {
+            request.files.push((file.path, content));
+        }
+    }
+    Ok(request)
+}
+
+fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>, Failure> {
+    let root = setup
+        .module_root
+        .as_ref()
+        .filter(|_| !setup.remote_packages.is_empty());
+    let Some(root) = root else {
+        return Ok(None);
+    };
+    let content = workspace
+        .source
+        .read_path(&root.child("kcl.mod.lock"))
+        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
+    Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn crds(workspace: &Workspace, stack: &Stack) -> Result<Files, Failure> {
     let folder = stack.project_folder.child("crd");
-    read_files(workspace, |path| {
-        path.is_within(&folder) && spec::is_crd_file(path)
-    })
-}
-
-fn read_files(workspace: &Workspace, wanted: impl Fn(&RepoPath) -> bool) -> Result<Files, Failure> {
-    let source = &workspace.source;
+    let source = workspace.source.as_ref();
     source
         .files()
         .iter()
-        .filter(|(path, entry)| entry.kind == FileKind::File && wanted(path))
-        .map(|(path, entry)| {
-            let content = source
-                .read(entry.blob)
-                .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
-            Ok((path.clone(), content))
+        .filter(|(path, entry)| {
+            entry.kind == FileKind::File && path.is_within(&folder) && spec::is_crd_file(path)
         })
+        .map(|(path, entry)| Ok((path.clone(), read(source, entry.blob)?)))
         .collect()
+}
+
+fn read(source: &dyn Source, blob: crate::model::source::BlobId) -> Result<Arc<[u8]>, Failure> {
+    source
+        .read(blob)
+        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))
 }

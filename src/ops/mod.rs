@@ -14,6 +14,7 @@ mod planning;
 pub mod preview;
 mod run;
 pub mod session;
+mod shared_cache;
 mod states;
 mod target;
 mod workspace;
