@@ -4,33 +4,34 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::Context;
+use super::{
+    Context,
+    which::{Revisions, Stacks},
+};
 use crate::{
-    error::{ErrorKind, Failure},
-    git::Repository,
+    error::Failure,
     model::{
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
-    ops::{At, Workspace, build::Compiler},
+    ops::{
+        Request,
+        build::{self, Compiler},
+        selected::{self, Selected},
+    },
     secrets::mask_object,
-    spec, yaml,
+    yaml,
 };
 
 /// Arguments of `konverge build`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Stacks to compile: identities (`shop/prod`), folders, or folders above stacks
-    #[arg(value_name = "STACK", required_unless_present_any = ["all", "spec"])]
-    stacks: Vec<String>,
-    /// Compile every stack
-    #[arg(long, conflicts_with_all = ["stacks", "spec"])]
-    all: bool,
-    /// Read a revision instead of the working tree
-    #[arg(long, value_name = "REV", conflicts_with = "spec")]
-    rev: Option<String>,
-    /// Print a Spec from a file in normal form, without KCL and without a repository
-    #[arg(long, value_name = "FILE", conflicts_with = "stacks")]
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    /// A Spec file instead of stacks, printed in normal form; needs neither a repository nor KCL
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "base"])]
     spec: Option<PathBuf>,
     /// How to print it
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
@@ -63,25 +64,20 @@ impl Args {
 /// The first stack that can not be compiled, after those that can have been printed.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     if let Some(file) = &args.spec {
-        let name = file.display().to_string();
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()).at(name.clone(), None, None))?;
-        print(args, context, &[(None, spec::read_text(&text, &name)?)]);
+        print(args, context, &[(None, build::of_file(file)?)]);
         return Ok(0);
     }
     let run = context.run();
-    let repository = Repository::discover(&run.dir)?;
-    let at = match &args.rev {
-        Some(name) => At::Commit(repository.resolve(name)?),
-        None => At::Worktree,
+    let request = Request {
+        selection: args.stacks.selection(),
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        ..Request::default()
     };
-    let workspace = Workspace::open(&repository, &at)?;
-    workspace.layout.require_module()?;
-    let stacks = if args.all {
-        workspace.layout.stacks.clone()
-    } else {
-        workspace.named(&run, repository.root(), &args.stacks)?
-    };
+    let Selected { workspace, stacks } = selected::open(&run, &request)?;
+    if stacks.is_empty() {
+        context.note("no stack is affected: name one, or use --all");
+    }
     let compiler = Compiler::new(&run, &workspace.config);
     let mut built = Vec::new();
     let mut failures = Vec::new();

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::{
     error::Failure,
-    kcl::{self, Core, InstallOptions, InstallStep},
+    ops::cores::{self, InstallStep},
 };
 
 /// Arguments of `konverge kcl`.
@@ -22,7 +22,7 @@ enum Action {
     /// Fetch a version of the official core, check it against its pinned hash and put it in place
     Install {
         /// The version
-        #[arg(default_value = kcl::DEFAULT_VERSION)]
+        #[arg(default_value = cores::DEFAULT_VERSION)]
         version: String,
         /// The Python interpreter that is to host it (default: the first on the PATH that fits)
         #[arg(long, value_name = "PYTHON")]
@@ -36,7 +36,7 @@ enum Action {
     /// Say where a version is found
     Which {
         /// The version
-        #[arg(default_value = kcl::DEFAULT_VERSION)]
+        #[arg(default_value = cores::DEFAULT_VERSION)]
         version: String,
     },
 }
@@ -52,11 +52,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             interpreter,
             index,
         } => {
-            let options = InstallOptions {
-                interpreter: interpreter.clone(),
-                index: index.clone(),
-                data: None,
-            };
             let mut quarter = 0;
             let mut progress = |step: InstallStep| match step {
                 InstallStep::Present => context.note(&format!("KCL {version} is already installed")),
@@ -68,14 +63,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                 InstallStep::Received(..) => {}
                 InstallStep::Verified => context.note("its SHA-256 is the pinned one; trying it"),
             };
-            let core = kcl::install(version, &options, &mut progress).await?;
-            context.note(&format!("KCL {version} is ready: {}", core.extension.display()));
+            let core = cores::install(version, interpreter.clone(), index.clone(), &mut progress).await?;
+            context.note(&format!("KCL {version} is ready: {}", core.library.display()));
         }
         Action::List => {
-            for version in kcl::versions() {
-                let found = Core::find(version).await.is_ok();
-                let default = version == kcl::DEFAULT_VERSION;
-                let remark = match (found, default) {
+            for known in cores::list().await {
+                let version = known.version;
+                let default = version == cores::DEFAULT_VERSION;
+                let remark = match (known.installed, default) {
                     (true, true) => "  installed, default",
                     (true, false) => "  installed",
                     (false, true) => "  default",
@@ -85,10 +80,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             }
         }
         Action::Which { version } => {
-            let core = Core::find(version).await?;
+            let core = cores::find(version).await?;
             context.print(&format!(
                 "{}\n  hosted by {}\n",
-                core.extension.display(),
+                core.library.display(),
                 core.interpreter.display()
             ));
         }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::kcl::wall::Walls;
+use crate::ops::cores;
 
 /// Arguments of `konverge __worker`.
 #[derive(Debug, clap::Args)]
@@ -14,10 +14,7 @@ pub struct Args {
 /// Runs the command; on success the process is another program and this never returns.
 pub fn run(args: &Args) -> ExitCode {
     let mut stderr = std::io::stderr().lock();
-    let error = match serde_json::from_str::<Walls>(&args.walls) {
-        Ok(walls) => walls.enter(&mut stderr).to_string(),
-        Err(error) => format!("not a description of walls: {error}"),
-    };
+    let error = cores::become_worker(&args.walls, &mut stderr);
     // The pool reads this and says it in its own words.
     let _ = std::io::Write::write_all(&mut stderr, format!("error: {error}\n").as_bytes());
     ExitCode::FAILURE

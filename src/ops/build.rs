@@ -195,6 +195,17 @@ impl Compiler {
     }
 }
 
+/// Reads a Spec from a file.
+///
+/// # Errors
+/// The file can not be read, or is no Spec.
+pub fn of_file(path: &std::path::Path) -> Result<Spec, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()).at(name.clone(), None, None))?;
+    Ok(spec::read_text(&text, &name)?)
+}
+
 /// Where compiled values are kept on this machine.
 pub fn cache_folder(run: &Run) -> Option<PathBuf> {
     let caches = run.xdg_folder("XDG_CACHE_HOME", ".cache").ok()?;

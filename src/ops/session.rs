@@ -172,7 +172,11 @@ pub async fn open_file(
 
 /// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
 /// stack must be named.
-fn base_commit(repository: &Repository, request: &Request, at: &At) -> Result<Option<CommitId>, Failure> {
+pub(super) fn base_commit(
+    repository: &Repository,
+    request: &Request,
+    at: &At,
+) -> Result<Option<CommitId>, Failure> {
     if let Some(base) = &request.base {
         return Ok(Some(repository.resolve(base)?));
     }

@@ -161,7 +161,19 @@ fn what_is_missing_is_said_with_the_next_command() {
         "{}",
         no_stack.stderr
     );
-    build(&repository).run().expect(64);
+    // Without a name it is what the change affects: nothing yet, then one project.
+    let nothing = build(&repository).run().expect(0);
+    assert!(
+        nothing.stderr.contains("no stack is affected"),
+        "{}",
+        nothing.stderr
+    );
+    repository.write(
+        "appops/orders/dev/main.k",
+        repository.read("appops/orders/dev/main.k") + "\n# changed\n",
+    );
+    let one = build(&repository).arg("--output=json").run().expect(0);
+    assert!(one.json()["resources"].is_array(), "{}", one.stdout);
 }
 
 #[test]
