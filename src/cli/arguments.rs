@@ -51,6 +51,8 @@ pub enum Command {
     Init(super::init::Args),
     /// Compile stacks and print their Specs
     Build(super::build::Args),
+    /// Show or prune what was compiled and kept
+    Cache(super::cache::Args),
     /// Show what would happen to the stacks, against the real infrastructure or Spec against Spec
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan

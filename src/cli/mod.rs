@@ -3,7 +3,11 @@
 mod apply;
 mod arguments;
 mod build;
+<<<<<<< HEAD
 mod ci;
+=======
+mod cache;
+>>>>>>> 3e8ed31 (cache: show and prune)
 mod completions;
 mod config;
 mod context;

@@ -80,6 +80,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
         Command::Init(args) => super::init::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,
+        Command::Cache(args) => super::cache::run(&args, context),
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,

@@ -29,7 +29,7 @@ pub use self::{
     diagnostic::Diagnostic,
     error::KclError,
     install::{InstallOptions, InstallStep, install, versions},
-    packages::Packages,
+    packages::{Packages, clear_packages, packages_use},
     pool::{Pool, PoolOptions},
     wall::SandboxMode,
 };

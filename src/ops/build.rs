@@ -143,7 +143,11 @@ impl Compiler {
     }
 
     fn cache(&self) -> Cache {
-        let folder = cache_folder(&self.run).filter(|_| self.run.var("KONVERGE_CACHE") != Some("off"));
+        let wanted = self.run.var("KONVERGE_CACHE") != Some("off");
+        let folder = caches(&self.run)
+            .ok()
+            .filter(|_| wanted)
+            .map(|caches| caches.join("compile"));
         Cache::new(folder, self.shared.clone(), self.access)
     }
 
@@ -166,7 +170,7 @@ impl Compiler {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
         };
-        let folder = self.run.xdg_folder("XDG_CACHE_HOME", ".cache")?.join("packages");
+        let folder = caches(&self.run)?.join("packages");
         std::fs::create_dir_all(&folder).map_err(internal)?;
         let packages = Packages {
             folder: folder.clone(),
@@ -206,10 +210,9 @@ pub fn of_file(path: &std::path::Path) -> Result<Spec, Failure> {
     Ok(spec::read_text(&text, &name)?)
 }
 
-/// Where compiled values are kept on this machine.
-pub fn cache_folder(run: &Run) -> Option<PathBuf> {
-    let caches = run.xdg_folder("XDG_CACHE_HOME", ".cache").ok()?;
-    Some(caches.join("compile"))
+/// Where this machine keeps what costs time to make again: `compile/` and `packages/`.
+pub(super) fn caches(run: &Run) -> Result<PathBuf, Failure> {
+    run.xdg_folder("XDG_CACHE_HOME", ".cache")
 }
 
 /// The closure of a stack, with contents.

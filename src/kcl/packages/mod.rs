@@ -11,11 +11,12 @@ mod requirement;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    io,
     path::{Path, PathBuf},
 };
 
 use self::requirement::{Place, Revision};
-use super::KclError;
+use super::{CacheUse, KclError};
 use crate::model::{digest::DigestBuilder, stack::RemotePackage};
 
 /// Fetches packages, and remembers them.
@@ -115,6 +116,45 @@ impl Packages {
         }
         Ok(target)
     }
+}
+
+/// Counts the packages in a folder, and their bytes.
+///
+/// # Errors
+/// It can not be read. One that does not exist is empty.
+pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
+    let mut all = CacheUse::default();
+    for package in fetched(folder)? {
+        all.entries += 1;
+        checksum::walk(&package, &package, &mut |path, _| {
+            all.bytes += std::fs::metadata(path)?.len();
+            Ok(())
+        })?;
+    }
+    Ok(all)
+}
+
+/// Deletes every fetched package; says what it deleted.
+///
+/// # Errors
+/// The folder can not be read or written.
+pub fn clear_packages(folder: &Path) -> io::Result<CacheUse> {
+    let all = packages_use(folder)?;
+    for package in fetched(folder)? {
+        std::fs::remove_dir_all(package)?;
+    }
+    Ok(all)
+}
+
+fn fetched(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths: Vec<_> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 /// The lock's entry of a package, with its name as `kcl.mod` writes it.

@@ -1,0 +1,68 @@
+//! `konverge cache`: what was compiled and kept on this machine.
+
+use clap::Subcommand;
+
+use super::Context;
+use crate::{
+    config::Span,
+    error::Failure,
+    ops::caches::{self, Kept},
+};
+
+/// Arguments of `konverge cache`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Say where the caches are and how large
+    Show,
+    /// Delete what was not used for a while; costs time, never truth
+    Prune {
+        /// How long not used, such as `30d`
+        #[arg(long, value_name = "AGE", default_value = "30d", conflicts_with = "all")]
+        older_than: Span,
+        /// Delete everything
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no cache folder, or it can not be read or written.
+pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let run = context.run();
+    match &args.action {
+        Action::Show => {
+            for kept in caches::show(&run)? {
+                context.print(&format!(
+                    "{}: {}\n  {}\n",
+                    kept.what,
+                    amount(&kept),
+                    kept.folder.display()
+                ));
+            }
+        }
+        Action::Prune { older_than, all } => {
+            let age = (!all).then_some(older_than.duration());
+            for kept in caches::prune(&run, age)? {
+                context.print(&format!("{}: deleted {}\n", kept.what, amount(&kept)));
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn amount(kept: &Kept) -> String {
+    let entries = if kept.entries == 1 { "entry" } else { "entries" };
+    format!(
+        "{} {entries}, {:.1} MiB",
+        kept.entries,
+        kept.bytes as f64 / f64::from(1 << 20)
+    )
+}

@@ -1,0 +1,68 @@
+//! The caches of this machine: compiled values and fetched packages.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{Run, build};
+use crate::{
+    error::{ErrorKind, Failure},
+    kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
+};
+
+/// What one cache holds, or what was deleted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// In a word.
+    pub what: &'static str,
+    /// Where.
+    pub folder: PathBuf,
+    /// How many entries.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What there is.
+///
+/// # Errors
+/// There is no place for caches, or it can not be read.
+pub fn show(run: &Run) -> Result<Vec<Kept>, Failure> {
+    let (compiled, packages) = folders(run)?;
+    Ok(vec![
+        kept("compiled stacks", &compiled, cache_use(&compiled))?,
+        kept("packages", &packages, packages_use(&packages))?,
+    ])
+}
+
+/// Deletes compiled stacks that were not used for so long; without an age everything, packages too.
+///
+/// # Errors
+/// There is no place for caches, or it can not be written.
+pub fn prune(run: &Run, unused_for: Option<Duration>) -> Result<Vec<Kept>, Failure> {
+    let (compiled, packages) = folders(run)?;
+    let age = unused_for.unwrap_or_default();
+    let mut all = vec![kept("compiled stacks", &compiled, prune_cache(&compiled, age))?];
+    if unused_for.is_none() {
+        all.push(kept("packages", &packages, clear_packages(&packages))?);
+    }
+    Ok(all)
+}
+
+fn folders(run: &Run) -> Result<(PathBuf, PathBuf), Failure> {
+    let caches = build::caches(run)?;
+    Ok((caches.join("compile"), caches.join("packages")))
+}
+
+fn kept(what: &'static str, folder: &Path, counted: std::io::Result<CacheUse>) -> Result<Kept, Failure> {
+    let counted = counted.map_err(|error| {
+        Failure::new(ErrorKind::Config, error.to_string()).at(folder.display().to_string(), None, None)
+    })?;
+    Ok(Kept {
+        what,
+        folder: folder.to_owned(),
+        entries: counted.entries,
+        bytes: counted.bytes,
+    })
+}
