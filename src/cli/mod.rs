@@ -3,11 +3,8 @@
 mod apply;
 mod arguments;
 mod build;
-<<<<<<< HEAD
-mod ci;
-=======
 mod cache;
->>>>>>> 3e8ed31 (cache: show and prune)
+mod ci;
 mod completions;
 mod config;
 mod context;

@@ -4,14 +4,11 @@
 
 pub mod apply;
 pub mod build;
-<<<<<<< HEAD
-pub mod ci;
-=======
 pub mod caches;
->>>>>>> 3e8ed31 (cache: show and prune)
+pub mod ci;
 pub mod clusters;
-pub mod drift;
 pub mod cores;
+pub mod drift;
 mod infrastructure;
 pub mod init;
 pub mod order;
