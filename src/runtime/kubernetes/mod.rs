@@ -15,6 +15,7 @@ mod discovery;
 mod dry_run;
 mod error;
 mod fields;
+pub mod health;
 mod identity;
 mod live;
 mod managers;

@@ -1,0 +1,189 @@
+//! The kinds that Kubernetes itself brings and that need more than conventions.
+
+use serde_json::Value;
+
+use super::{
+    Related, Verdict, Weight,
+    generic::{reconciling, unobserved},
+    pods,
+    view::{Condition, View},
+    workloads,
+};
+
+/// The verdict on a built-in kind that has a rule of its own.
+pub(super) fn judge(group: &str, kind: &str, view: &View, related: &Related) -> Option<Verdict> {
+    Some(match (group, kind) {
+        ("apps" | "extensions", "Deployment") => workloads::deployment(view, related),
+        ("apps", "StatefulSet") => workloads::stateful_set(view, related),
+        ("apps" | "extensions", "DaemonSet") => workloads::daemon_set(view, related),
+        ("apps" | "extensions", "ReplicaSet") | ("", "ReplicationController") => {
+            workloads::replica_set(view, related)
+        }
+        ("batch", "Job") => workloads::job(view, related),
+        ("batch", "CronJob") => workloads::cron_job(view),
+        ("", "Pod") => pods::judge(view, related),
+        ("", "PersistentVolumeClaim") => volume_claim(view, related),
+        ("", "PersistentVolume") => volume(view),
+        ("", "Service") => service(view),
+        ("networking.k8s.io" | "extensions", "Ingress") => ingress(view),
+        ("", "Namespace") => namespace(view),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => resource_definition(view),
+        ("apiregistration.k8s.io", "APIService") => api_service(view),
+        ("policy", "PodDisruptionBudget") => unobserved(view, true).unwrap_or_else(|| Verdict::ready("")),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(view),
+        ("", "ConfigMap" | "Secret" | "ServiceAccount" | "Endpoints" | "LimitRange" | "ResourceQuota")
+        | ("rbac.authorization.k8s.io", _) => Verdict::ready(""),
+        _ => return None,
+    })
+}
+
+fn volume_claim(view: &View, related: &Related) -> Verdict {
+    match view.text("/status/phase") {
+        "Bound" => Verdict::ready("bound"),
+        "Lost" => Verdict::failed("its volume is lost"),
+        _ if waits_for_consumer(view, related) => {
+            Verdict::ready("binds when the first pod uses it (WaitForFirstConsumer)")
+        }
+        "" => Verdict::progressing("not bound yet"),
+        phase => Verdict::progressing(format!("not bound yet, phase {phase}")),
+    }
+}
+
+/// A claim of such a class binds only once a pod wants it: that is nothing to wait for, before a pod does.
+fn waits_for_consumer(claim: &View, related: &Related) -> bool {
+    const SELECTED_NODE: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
+    const REASON: &str = "WaitForFirstConsumer";
+    let class = claim.text("/spec/storageClassName");
+    let late = related
+        .storage_classes
+        .iter()
+        .map(View)
+        .any(|candidate| candidate.name() == class && candidate.text("/volumeBindingMode") == REASON);
+    let said = claim
+        .list("/status/conditions")
+        .any(|condition| condition.text("/reason") == REASON)
+        || related
+            .events_of(claim)
+            .last()
+            .is_some_and(|event| event.text("/reason") == REASON);
+    let used = related.pods.iter().map(View).any(|pod| {
+        pod.text("/metadata/namespace") == claim.text("/metadata/namespace")
+            && pod
+                .list("/spec/volumes")
+                .any(|volume| volume.text("/persistentVolumeClaim/claimName") == claim.name())
+    });
+    (late || said) && !used && claim.text(SELECTED_NODE).is_empty()
+}
+
+fn volume(view: &View) -> Verdict {
+    match view.text("/status/phase") {
+        "Available" | "Bound" | "Released" => Verdict::ready(view.text("/status/phase").to_lowercase()),
+        "Failed" => Verdict::failed(view.text("/status/message")),
+        _ => Verdict::progressing("not available yet"),
+    }
+}
+
+fn service(view: &View) -> Verdict {
+    if view.text("/spec/type") != "LoadBalancer" {
+        return Verdict::ready("");
+    }
+    let addresses: Vec<_> = addresses(view);
+    if !addresses.is_empty() {
+        return Verdict::ready(addresses.join(", "));
+    }
+    if view.list("/spec/externalIPs").next().is_some() {
+        return Verdict::ready("reached by its external addresses");
+    }
+    if view.text("/spec/clusterIP").is_empty() {
+        return Verdict::progressing("no cluster address yet");
+    }
+    Verdict::progressing("no load balancer address yet")
+}
+
+/// Many ingress controllers never write an address: its absence is worth a remark only.
+fn ingress(view: &View) -> Verdict {
+    match addresses(view) {
+        found if found.is_empty() => {
+            Verdict::ready("no load balancer address (not every controller writes one)")
+        }
+        found => Verdict::ready(found.join(", ")),
+    }
+}
+
+fn addresses<'a>(view: &View<'a>) -> Vec<&'a str> {
+    view.list("/status/loadBalancer/ingress")
+        .map(|address| match address.text("/ip") {
+            "" => address.text("/hostname"),
+            ip => ip,
+        })
+        .filter(|address| !address.is_empty())
+        .collect()
+}
+
+fn namespace(view: &View) -> Verdict {
+    match view.text("/status/phase") {
+        "" | "Active" => Verdict::ready(""),
+        phase => Verdict::progressing(phase.to_lowercase()),
+    }
+}
+
+fn resource_definition(view: &View) -> Verdict {
+    if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    if let Some(refused) = view.condition("NamesAccepted").filter(|c| c.is_false()) {
+        return Verdict::failed(refused.words());
+    }
+    match view.condition("Established") {
+        Some(condition) if condition.is_true() => Verdict::ready("established"),
+        Some(condition) if condition.is_false() && condition.reason != "Installing" => {
+            Verdict::failed(condition.words())
+        }
+        Some(condition) => Verdict::progressing(condition.words()),
+        None => Verdict::progressing("not established yet"),
+    }
+}
+
+fn api_service(view: &View) -> Verdict {
+    match view.condition("Available") {
+        Some(condition) if condition.is_true() => Verdict::ready(condition.message),
+        Some(condition) => Verdict::progressing(condition.words()),
+        None => Verdict::progressing("not available yet"),
+    }
+}
+
+/// Errors of an autoscaler are shown and never waited for: it has none to scale while its target starts.
+fn autoscaler(view: &View) -> Verdict {
+    const FAILURES: [(&str, &str); 8] = [
+        ("AbleToScale", "FailedGetScale"),
+        ("AbleToScale", "FailedUpdateScale"),
+        ("ScalingActive", "FailedGetResourceMetric"),
+        ("ScalingActive", "FailedGetObjectMetric"),
+        ("ScalingActive", "FailedGetPodsMetric"),
+        ("ScalingActive", "FailedGetExternalMetric"),
+        ("ScalingActive", "FailedComputeMetricsReplicas"),
+        ("ScalingActive", "InvalidSelector"),
+    ];
+    // The first version of the API has its conditions in an annotation.
+    const ANNOTATION: &str = "/metadata/annotations/autoscaling.alpha.kubernetes.io~1conditions";
+    let annotated: Value = serde_json::from_str(view.text(ANNOTATION)).unwrap_or_default();
+    let in_annotation = annotated.as_array().into_iter().flatten().map(View);
+    let conditions: Vec<_> = view
+        .list("/status/conditions")
+        .chain(in_annotation)
+        .map(|condition| (condition.text("/type"), Condition::from(condition)))
+        .collect();
+    let failure = conditions
+        .iter()
+        .find(|(kind, condition)| !condition.is_true() && FAILURES.contains(&(*kind, condition.reason)));
+    let works = conditions
+        .iter()
+        .find(|(kind, condition)| ["AbleToScale", "ScalingLimited"].contains(kind) && condition.is_true());
+    let verdict = match (failure, works) {
+        (Some((_, condition)), _) => Verdict::failed(condition.words()),
+        (None, Some((_, condition))) => Verdict::ready(condition.message),
+        (None, None) if conditions.is_empty() => Verdict::ready("does not scale yet"),
+        (None, None) => Verdict::progressing("waiting to scale"),
+    };
+    verdict.weighing(Weight::Advisory)
+}

@@ -1,0 +1,131 @@
+//! Whether an object has become what its manifest asks for: [`judge`].
+//!
+//! Rules in force, first match: the user's own ([`Rules`]: Argo CD's Lua scripts, CEL), then one per built-in kind
+//! ([`builtin`]), then the conventions that custom resources keep ([`generic`], those of kstatus). Everything here is
+//! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`].
+
+mod builtin;
+mod causes;
+mod cel;
+mod generic;
+mod lua;
+mod objects;
+mod pods;
+mod related;
+mod rules;
+mod view;
+mod workloads;
+
+pub use objects::{Document, DocumentError, documents};
+pub use related::Related;
+pub use rules::{Rules, RulesError};
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use view::View;
+
+/// What an object is like, in the words of contracts, section Commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// It is what its manifest asks for (Argo CD: Healthy).
+    Ready,
+    /// It is on its way (Progressing).
+    Progressing,
+    /// It will not get there by itself (Degraded).
+    Failed,
+    /// Somebody stopped it on purpose (Suspended).
+    Suspended,
+    /// Nothing can be said.
+    Unknown,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ready => "ready",
+            Self::Progressing => "progressing",
+            Self::Failed => "failed",
+            Self::Suspended => "suspended",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What somebody who waits should make of a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// As it says: a failure is the controller's last word.
+    Final,
+    /// A failure that may still heal (a back-off, a full node): to be believed once it lasts.
+    Symptom,
+    /// Worth a remark, never worth waiting for.
+    Advisory,
+}
+
+/// The answer of [`judge`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// In a word.
+    pub health: Health,
+    /// Why, for people; may be empty. Holds text from the cluster: escape before printing.
+    pub message: String,
+    /// How seriously to take it.
+    pub weight: Weight,
+}
+
+impl Verdict {
+    fn new(health: Health, message: impl Into<String>) -> Self {
+        Self {
+            health,
+            message: message.into(),
+            weight: Weight::Final,
+        }
+    }
+
+    fn ready(message: impl Into<String>) -> Self {
+        Self::new(Health::Ready, message)
+    }
+
+    fn progressing(message: impl Into<String>) -> Self {
+        Self::new(Health::Progressing, message)
+    }
+
+    fn failed(message: impl Into<String>) -> Self {
+        Self::new(Health::Failed, message)
+    }
+
+    fn suspended(message: impl Into<String>) -> Self {
+        Self::new(Health::Suspended, message)
+    }
+
+    fn unknown(message: impl Into<String>) -> Self {
+        Self::new(Health::Unknown, message)
+    }
+
+    fn weighing(mut self, weight: Weight) -> Self {
+        self.weight = weight;
+        self
+    }
+}
+
+/// Judges an object as the API server gives it. Never panics, whatever the object holds.
+///
+/// A user's rule that has no opinion (a script that returns nothing) leaves the object to the rules that come after it.
+pub fn judge(object: &Value, related: &Related, rules: &Rules) -> Verdict {
+    let view = View(object);
+    let (group, kind) = (view.group(), view.text("/kind"));
+    if let Some(verdict) = rules.judge(group, kind, object, related.now()) {
+        return verdict;
+    }
+    if !view.text("/metadata/deletionTimestamp").is_empty() {
+        return generic::terminating(&view);
+    }
+    builtin::judge(group, kind, &view, related).unwrap_or_else(|| generic::judge(&view, related))
+}
+
+#[cfg(test)]
+mod tests;

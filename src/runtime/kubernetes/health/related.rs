@@ -1,0 +1,88 @@
+//! What else is known when an object is judged.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::view::View;
+
+/// The surroundings of an object. All of it may be empty, and may hold objects that belong to others.
+#[derive(Debug, Clone, Default)]
+pub struct Related {
+    /// Pods of its namespace.
+    pub pods: Vec<Value>,
+    /// Replica sets of its namespace.
+    pub replica_sets: Vec<Value>,
+    /// Events (`v1` or `events.k8s.io/v1`) of its namespace.
+    pub events: Vec<Value>,
+    /// Storage classes.
+    pub storage_classes: Vec<Value>,
+    /// Kinds (group, kind) that are known to have a `status` that a controller fills in.
+    pub reporting: BTreeSet<(String, String)>,
+    /// What counts as now; the clock if absent.
+    pub now: Option<Timestamp>,
+}
+
+impl Related {
+    pub(super) fn now(&self) -> Timestamp {
+        self.now.unwrap_or_else(Timestamp::now)
+    }
+
+    pub(super) fn reports_status(&self, object: &View) -> bool {
+        let key = (object.group().to_owned(), object.text("/kind").to_owned());
+        self.reporting.contains(&key)
+    }
+
+    /// The replica sets that a Deployment controls.
+    pub(super) fn replica_sets_of<'a>(&'a self, deployment: &View<'a>) -> Vec<View<'a>> {
+        let owned = self.replica_sets.iter().map(View);
+        owned.filter(|set| controls(deployment, set)).collect()
+    }
+
+    /// The pods that an object controls, of a Deployment those of its newest revision, where that is known.
+    pub(super) fn pods_of<'a>(&'a self, owner: &View<'a>) -> Vec<View<'a>> {
+        let pods = self.pods.iter().map(View);
+        if owner.text("/kind") != "Deployment" {
+            return pods.filter(|pod| controls(owner, pod)).collect();
+        }
+        const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
+        let sets = self.replica_sets_of(owner);
+        let newest = sets
+            .iter()
+            .filter(|set| set.text(REVISION) == owner.text(REVISION));
+        let newest: Vec<_> = newest.collect();
+        let is_ours = |pod: &View| newest.iter().any(|set| controls(set, pod));
+        pods.filter(is_ours).collect()
+    }
+
+    /// The events about an object, in the order given.
+    pub(super) fn events_of<'a>(&'a self, object: &View<'a>) -> impl Iterator<Item = View<'a>> {
+        let object = *object;
+        self.events.iter().map(View).filter(move |event| {
+            let about = |prefix: &str| {
+                let same = |field: &str, of: &str| event.text(&format!("{prefix}/{field}")) == of;
+                let uid = event.text(&format!("{prefix}/uid"));
+                let known = !uid.is_empty() && !object.text("/metadata/uid").is_empty();
+                same("kind", object.text("/kind"))
+                    && same("name", object.name())
+                    && same("namespace", object.text("/metadata/namespace"))
+                    && (!known || uid == object.text("/metadata/uid"))
+            };
+            about("/involvedObject") || about("/regarding")
+        })
+    }
+}
+
+/// Whether `owner` is the controller of `object`: by uid where both are known, else by kind and name.
+pub(super) fn controls(owner: &View, object: &View) -> bool {
+    let uid = owner.text("/metadata/uid");
+    owner.text("/metadata/namespace") == object.text("/metadata/namespace")
+        && object.list("/metadata/ownerReferences").any(|reference| {
+            let by_name =
+                reference.text("/kind") == owner.text("/kind") && reference.text("/name") == owner.name();
+            reference.flag("/controller")
+                && by_name
+                && (uid.is_empty() || reference.text("/uid").is_empty() || reference.text("/uid") == uid)
+        })
+}

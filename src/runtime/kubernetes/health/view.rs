@@ -1,0 +1,121 @@
+//! Reading an object whose fields may be absent, null or of the wrong type: those all count as absent.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// An object, or a part of one.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a>(pub &'a Value);
+
+/// An entry of `status.conditions`.
+#[derive(Clone, Copy)]
+pub(super) struct Condition<'a> {
+    /// `True`, `False`, `Unknown`.
+    pub status: &'a str,
+    /// A word.
+    pub reason: &'a str,
+    /// A sentence.
+    pub message: &'a str,
+    /// Which `metadata.generation` it is about, where the controller says so.
+    pub observed_generation: Option<i64>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+}
+
+impl Condition<'_> {
+    pub(super) fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    pub(super) fn is_false(&self) -> bool {
+        self.status == "False"
+    }
+
+    /// `Reason: message`, or what there is of it.
+    pub(super) fn words(&self) -> String {
+        match (self.reason, self.message) {
+            ("", message) => message.to_owned(),
+            (reason, "") => reason.to_owned(),
+            (reason, message) => format!("{reason}: {message}"),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// What stands at an RFC 6901 pointer; null counts as absent.
+    pub(super) fn at(&self, pointer: &str) -> Option<&'a Value> {
+        self.0.pointer(pointer).filter(|value| !value.is_null())
+    }
+
+    /// A string, empty if absent.
+    pub(super) fn text(&self, pointer: &str) -> &'a str {
+        self.at(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, pointer: &str) -> Option<i64> {
+        self.at(pointer).and_then(whole)
+    }
+
+    /// A count, 0 if absent.
+    pub(super) fn count(&self, pointer: &str) -> i64 {
+        self.number(pointer).unwrap_or(0)
+    }
+
+    /// A flag, false if absent.
+    pub(super) fn flag(&self, pointer: &str) -> bool {
+        self.at(pointer).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A list, empty if absent.
+    pub(super) fn list(&self, pointer: &str) -> impl Iterator<Item = View<'a>> + use<'a> {
+        let items = self.at(pointer).and_then(Value::as_array);
+        items.into_iter().flatten().map(View)
+    }
+
+    /// A point in time.
+    pub(super) fn time(&self, pointer: &str) -> Option<Timestamp> {
+        self.text(pointer).parse().ok()
+    }
+
+    /// The group of `apiVersion`, empty for the core group.
+    pub(super) fn group(&self) -> &'a str {
+        self.text("/apiVersion")
+            .rsplit_once('/')
+            .map_or("", |(group, _)| group)
+    }
+
+    pub(super) fn name(&self) -> &'a str {
+        self.text("/metadata/name")
+    }
+
+    /// The first condition of a type.
+    pub(super) fn condition(&self, kind: &str) -> Option<Condition<'a>> {
+        let found = self
+            .list("/status/conditions")
+            .find(|condition| condition.text("/type") == kind)?;
+        Some(Condition::from(found))
+    }
+
+    pub(super) fn condition_is_true(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.is_true())
+    }
+}
+
+impl<'a> From<View<'a>> for Condition<'a> {
+    fn from(view: View<'a>) -> Self {
+        Self {
+            status: view.text("/status"),
+            reason: view.text("/reason"),
+            message: view.text("/message"),
+            observed_generation: view.number("/observedGeneration"),
+            since: view.time("/lastTransitionTime"),
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    // YAML writers and Lua tools turn 3 into 3.0.
+    let from_float = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64);
+    value.as_i64().or_else(|| value.as_f64().and_then(from_float))
+}

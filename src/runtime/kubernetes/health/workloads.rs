@@ -1,0 +1,229 @@
+//! Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob.
+
+use super::{
+    Related, Verdict, Weight, causes,
+    generic::{reconciling, unobserved},
+    view::View,
+};
+
+/// Reasons for which the Deployment controller says that it does not get on.
+const DEPLOYMENT_FAILURES: [&str; 3] = [
+    "ProgressDeadlineExceeded",
+    "ReplicaSetCreateError",
+    "FailedCreate",
+];
+
+pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
+    if view.flag("/spec/paused") {
+        return Verdict::suspended("paused");
+    }
+    if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    let progressing = view.condition("Progressing");
+    if let Some(condition) = progressing.filter(|c| DEPLOYMENT_FAILURES.contains(&c.reason) && !c.is_true()) {
+        let mut words = condition.words();
+        if let Some(cause) = causes::from_pods(view, related) {
+            words.push_str(&format!("; {cause}"));
+        }
+        let weight = match condition.reason {
+            "ProgressDeadlineExceeded" => Weight::Final,
+            _ => Weight::Symptom,
+        };
+        return Verdict::failed(words).weighing(weight);
+    }
+    let wanted = view.number("/spec/replicas").unwrap_or(1);
+    let replicas = view.count("/status/replicas");
+    let updated = view.count("/status/updatedReplicas");
+    let available = view.count("/status/availableReplicas");
+    let ready = view.count("/status/readyReplicas");
+    let has_deadline = view
+        .number("/spec/progressDeadlineSeconds")
+        .is_some_and(|s| s < i64::from(i32::MAX));
+    let complete = progressing.is_some_and(|c| c.is_true() && c.reason == "NewReplicaSetAvailable");
+    let waiting = if replicas < wanted {
+        format!("{replicas} of {wanted} replicas created")
+    } else if updated < wanted {
+        format!("{updated} of {wanted} replicas updated")
+    } else if replicas > wanted {
+        format!("{} old replicas still to end", replicas - wanted)
+    } else if available < updated {
+        format!("{available} of {updated} updated replicas available")
+    } else if ready < wanted {
+        format!("{ready} of {wanted} replicas ready")
+    } else if has_deadline && !complete {
+        progressing.map_or_else(
+            || "its new replica set is not available yet".to_owned(),
+            |c| c.words(),
+        )
+    } else if !view.condition_is_true("Available") {
+        view.condition("Available")
+            .map_or_else(|| "not available yet".to_owned(), |c| c.words())
+    } else {
+        return Verdict::ready(format!("{ready} replicas"));
+    };
+    unfinished(view, related, waiting)
+}
+
+pub(super) fn stateful_set(view: &View, related: &Related) -> Verdict {
+    if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    if view.text("/spec/updateStrategy/type") == "OnDelete" {
+        return Verdict::ready("updated by deleting its pods (OnDelete)");
+    }
+    let wanted = view.number("/spec/replicas").unwrap_or(1);
+    let replicas = view.count("/status/replicas");
+    let ready = view.count("/status/readyReplicas");
+    let updated = view.count("/status/updatedReplicas");
+    let partition = view.count("/spec/updateStrategy/rollingUpdate/partition").max(0);
+    let to_update = (wanted - partition).max(0);
+    let (current, update) = (
+        view.text("/status/currentRevision"),
+        view.text("/status/updateRevision"),
+    );
+    // Once a rollout ends, some servers count all replicas as current and none as updated.
+    let at_newest = if current == update {
+        updated.max(view.count("/status/currentReplicas"))
+    } else {
+        updated
+    };
+    let waiting = if replicas < wanted {
+        format!("{replicas} of {wanted} replicas created")
+    } else if ready < wanted {
+        format!("{ready} of {wanted} replicas ready")
+    } else if replicas > wanted {
+        format!("{} replicas still to end", replicas - wanted)
+    } else if at_newest < to_update {
+        format!("{at_newest} of {to_update} replicas updated")
+    } else if partition == 0 && current != update {
+        format!("revision {update} is not the current one yet")
+    } else if partition > 0 {
+        return Verdict::ready(format!(
+            "{ready} replicas, {at_newest} updated from ordinal {partition} on"
+        ));
+    } else {
+        return Verdict::ready(format!("{ready} replicas"));
+    };
+    unfinished(view, related, waiting)
+}
+
+pub(super) fn daemon_set(view: &View, related: &Related) -> Verdict {
+    if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    if view.number("/metadata/generation").is_none() {
+        return Verdict::progressing("its generation is not known");
+    }
+    let Some(wanted) = view.number("/status/desiredNumberScheduled") else {
+        return Verdict::progressing("not observed by its controller yet");
+    };
+    if view.text("/spec/updateStrategy/type") == "OnDelete" {
+        return Verdict::ready("updated by deleting its pods (OnDelete)");
+    }
+    let steps = [
+        ("currentNumberScheduled", "scheduled"),
+        ("updatedNumberScheduled", "updated"),
+        ("numberAvailable", "available"),
+        ("numberReady", "ready"),
+    ];
+    for (field, word) in steps {
+        let reached = view.count(&format!("/status/{field}"));
+        if reached < wanted {
+            return unfinished(view, related, format!("{reached} of {wanted} pods {word}"));
+        }
+    }
+    Verdict::ready(format!("{wanted} pods"))
+}
+
+/// ReplicaSet and ReplicationController.
+pub(super) fn replica_set(view: &View, related: &Related) -> Verdict {
+    if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    let wanted = view.number("/spec/replicas").unwrap_or(1);
+    let failure = view.condition("ReplicaFailure").filter(|c| c.is_true());
+    if let Some(failure) = failure {
+        return unfinished(
+            view,
+            related,
+            format!("replicas can not be made: {}", failure.words()),
+        );
+    }
+    let steps = [
+        ("fullyLabeledReplicas", "labelled"),
+        ("availableReplicas", "available"),
+        ("readyReplicas", "ready"),
+    ];
+    for (field, word) in steps {
+        let reached = view.count(&format!("/status/{field}"));
+        if reached < wanted {
+            return unfinished(view, related, format!("{reached} of {wanted} replicas {word}"));
+        }
+    }
+    let replicas = view.count("/status/replicas");
+    if replicas > wanted {
+        return unfinished(
+            view,
+            related,
+            format!("{} replicas still to end", replicas - wanted),
+        );
+    }
+    Verdict::ready(format!("{wanted} replicas"))
+}
+
+/// A Job is ready when it has completed, not when it has started.
+pub(super) fn job(view: &View, related: &Related) -> Verdict {
+    if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    for kind in ["Failed", "FailureTarget"] {
+        if let Some(condition) = view.condition(kind).filter(|c| c.is_true()) {
+            return Verdict::failed(condition.words());
+        }
+    }
+    if view.condition_is_true("Complete") {
+        return Verdict::ready("completed");
+    }
+    let resumed = view.at("/spec/suspend").is_some() && !view.flag("/spec/suspend");
+    if view.condition_is_true("Suspended") && !resumed {
+        return Verdict::suspended("suspended");
+    }
+    if view.condition_is_true("SuccessCriteriaMet") {
+        return Verdict::progressing("succeeded, its last pods are ending");
+    }
+    if view.at("/status/startTime").is_none() {
+        return unfinished(view, related, "not started yet".to_owned());
+    }
+    let (active, done, bad) = (
+        view.count("/status/active"),
+        view.count("/status/succeeded"),
+        view.count("/status/failed"),
+    );
+    let mut words = format!("running: {active} active, {done} succeeded");
+    if let Some(wanted) = view.number("/spec/completions") {
+        words.push_str(&format!(" of {wanted}"));
+    }
+    if bad > 0 {
+        words.push_str(&format!(", {bad} failed"));
+    }
+    unfinished(view, related, words)
+}
+
+pub(super) fn cron_job(view: &View) -> Verdict {
+    if view.flag("/spec/suspend") {
+        return Verdict::suspended("suspended");
+    }
+    Verdict::ready("")
+}
+
+/// On its way, unless its pods show that it will not arrive.
+fn unfinished(view: &View, related: &Related, waiting: String) -> Verdict {
+    match causes::early_failure(view, related) {
+        Some(mut failure) => {
+            failure.message = format!("{waiting}; {}", failure.message);
+            failure
+        }
+        None => Verdict::progressing(waiting),
+    }
+}
