@@ -59,6 +59,8 @@ pub enum Command {
     Apply(super::apply::Args),
     /// Do what the event of a GitHub Actions run asks for: preview, apply, or look for drift
     Ci(super::ci::Args),
+    /// Judge the health of manifests, offline, by the rules that an apply waits by
+    Health(super::health::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
     /// Print completions for a shell

@@ -8,6 +8,7 @@ mod ci;
 mod completions;
 mod config;
 mod context;
+mod health;
 mod init;
 mod kcl;
 mod preview;

@@ -84,6 +84,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,
+        Command::Health(args) => super::health::run(&args, context),
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
@@ -97,6 +98,7 @@ impl Command {
         match self {
             Self::Build(args) => args.wants_json(),
             Self::Preview(args) => args.output == super::preview::Output::Json,
+            Self::Health(args) => args.wants_json(),
             Self::Apply(args) => args.output == super::apply::Output::Json,
             _ => false,
         }

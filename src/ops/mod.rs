@@ -9,6 +9,7 @@ pub mod ci;
 pub mod clusters;
 pub mod cores;
 pub mod drift;
+pub mod health;
 mod infrastructure;
 pub mod init;
 pub mod order;

@@ -8,6 +8,7 @@ mod support;
 mod build;
 mod comment;
 mod github;
+mod health;
 mod kcl;
 mod kubernetes;
 mod kubernetes_traps;

@@ -49,6 +49,12 @@ impl Konverge {
         self
     }
 
+    /// Adds more arguments.
+    pub fn arg_all<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
     /// Runs it in this folder.
     pub fn dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);

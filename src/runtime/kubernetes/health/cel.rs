@@ -351,15 +351,9 @@ mod tests {
     #[test]
     fn an_older_generation_and_a_deletion_come_first() {
         let stale = json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1}});
-        assert_eq!(
-            health("current: \"'a' == 'a'\"", stale),
-            Ok(Health::Progressing)
-        );
+        assert_eq!(health("current: \"'a' == 'a'\"", stale), Ok(Health::Progressing));
         let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(
-            health("current: \"'a' == 'a'\"", going),
-            Ok(Health::Progressing)
-        );
+        assert_eq!(health("current: \"'a' == 'a'\"", going), Ok(Health::Progressing));
     }
 
     #[test]
@@ -385,7 +379,14 @@ mod tests {
         let deep = format!("current: \"{}1{} == 1\"", "(".repeat(2000), ")".repeat(2000));
         assert!(Expressions::parse(&deep).is_err());
         // A chain may be read as less than it looks (two negations are none); it must not use up the stack.
-        for (chain, refused) in [("1+", true), ("[", true), ("a?b:", true), ("a.", true), ("!", false), ("-", false)] {
+        for (chain, refused) in [
+            ("1+", true),
+            ("[", true),
+            ("a?b:", true),
+            ("a.", true),
+            ("!", false),
+            ("-", false),
+        ] {
             let rule = format!("current: '{}1'", chain.repeat(LONGEST / chain.len() - 1));
             let read = Expressions::parse(&rule);
             assert!(!refused || read.is_err(), "{chain}");

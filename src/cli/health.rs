@@ -1,0 +1,145 @@
+//! `konverge health`: the verdict on manifests, without a cluster.
+
+use std::{io::Read as _, path::PathBuf};
+
+use super::{Context, context::printable};
+use crate::{
+    error::{ErrorKind, Failure},
+    ops::health::{Health, Row, health},
+};
+
+/// Arguments of `konverge health`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Rules are laid out as Argo CD's resource_customizations: DIR/<group>/<Kind>/health.lua, the core\n\
+                  group without its folder (DIR/Pod/health.lua), `_` in a folder's name for any text.\n\
+                  DIR/<group>/<Kind>/health.cel.yaml holds CEL instead: inProgress, failed, current.\n\n\
+                  Example: kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
+)]
+pub struct Args {
+    /// Files with Kubernetes objects, YAML or JSON, as a cluster gives them; `-` is standard input
+    #[arg(value_name = "MANIFEST", required = true)]
+    manifests: Vec<PathBuf>,
+    /// Rules that win over the built-in ones
+    #[arg(long, value_name = "DIR")]
+    rules: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Exit with 2 if anything is not ready
+    #[arg(long)]
+    exit_code: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// A table
+    Text,
+    /// An array of {"id","health","message"} in the order of the input
+    Json,
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A manifest or a rule can not be read.
+pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let manifests = read(&args.manifests, context)?;
+    let rules = args.rules.as_ref().map(|rules| context.current_dir.join(rules));
+    let rows = health(&manifests, rules.as_deref())?;
+    match args.output {
+        Output::Json => {
+            let text = serde_json::to_string(&rows).expect("plain data");
+            context.print(&format!("{text}\n"));
+        }
+        Output::Text => context.print(&table(&rows, context.colour())),
+    }
+    let all_ready = rows.iter().all(|row| row.health == Health::Ready);
+    Ok(if args.exit_code && !all_ready { 2 } else { 0 })
+}
+
+fn read(paths: &[PathBuf], context: &Context) -> Result<Vec<(String, String)>, Failure> {
+    let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
+    if paths.iter().filter(is_stdin).count() > 1 {
+        return Err(Failure::new(
+            ErrorKind::Usage,
+            "standard input (`-`) can be read once only",
+        ));
+    }
+    let read = |path: &PathBuf| {
+        let (name, text) = if is_stdin(&path) {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().read_to_string(&mut text);
+            ("<stdin>".to_owned(), read.map(|_| text))
+        } else {
+            let name = path.display().to_string();
+            (name, std::fs::read_to_string(context.current_dir.join(path)))
+        };
+        let text = text.map_err(|error| {
+            Failure::new(ErrorKind::Usage, format!("{name} can not be read: {error}"))
+                .hint("name files with Kubernetes objects, or `-` for standard input")
+        })?;
+        Ok((name, text))
+    };
+    paths.iter().map(read).collect()
+}
+
+fn table(rows: &[Row], colour: bool) -> String {
+    let widest = rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows {
+        let id = printable(&row.id);
+        let message = printable(&row.message);
+        let (on, off) = match row.health {
+            _ if !colour => ("", ""),
+            Health::Ready => ("\x1b[32m", "\x1b[0m"),
+            Health::Progressing => ("\x1b[33m", "\x1b[0m"),
+            Health::Failed => ("\x1b[1;31m", "\x1b[0m"),
+            Health::Suspended => ("\x1b[36m", "\x1b[0m"),
+            Health::Unknown => ("\x1b[35m", "\x1b[0m"),
+        };
+        let line = format!("{on}{:<11}{off}  {id:<widest$}  {message}", row.health);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_harmless() {
+        let row = |id: &str, health: Health, message: &str| Row {
+            id: id.to_owned(),
+            health,
+            message: message.to_owned(),
+        };
+        let rows = [
+            row("v1:Pod:shop:a", Health::Ready, ""),
+            row(
+                "apps/v1:Deployment:shop:web",
+                Health::Failed,
+                "pod a: \x1b[2Jgone\n::error::x",
+            ),
+        ];
+        let text = table(&rows, false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "ready        v1:Pod:shop:a");
+        assert_eq!(
+            lines[1],
+            "failed       apps/v1:Deployment:shop:web  pod a: \\u{1b}[2Jgone"
+        );
+        assert_eq!(lines[2], "    ::error::x");
+        assert!(table(&rows, true).contains("\x1b[1;31mfailed     \x1b[0m"));
+    }
+}

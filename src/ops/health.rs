@@ -1,0 +1,83 @@
+//! The health of manifests, offline: what the rules say of objects as they are written down.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use crate::runtime::kubernetes::health::Health;
+use crate::{
+    error::Failure,
+    runtime::kubernetes::health::{self, Document, Related, Rules, Verdict, documents},
+};
+
+/// A row of the answer (contracts, `health`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The object's id, as a Spec would have it.
+    pub id: String,
+    /// The verdict.
+    pub health: Health,
+    /// Why; text of the object, to be escaped before it is printed to a terminal.
+    pub message: String,
+}
+
+/// Judges every object of manifests (name, text) in order. Objects of the same input count as each other's
+/// surroundings: pods as those of their Deployment, a definition as that of its custom resources.
+///
+/// # Errors
+/// A manifest or the folder of rules can not be read.
+pub fn health(manifests: &[(String, String)], rules: Option<&Path>) -> Result<Vec<Row>, Failure> {
+    let rules = rules.map_or_else(|| Ok(Rules::default()), Rules::load)?;
+    let mut objects = Vec::new();
+    for (name, text) in manifests {
+        objects.extend(documents(name, text)?);
+    }
+    let related = surroundings(&objects);
+    let row = |Document { id, object }: &Document| {
+        let Verdict { health, message, .. } = health::judge(object, &related, &rules);
+        Row {
+            id: id.clone(),
+            health,
+            message,
+        }
+    };
+    Ok(objects.iter().map(row).collect())
+}
+
+fn surroundings(objects: &[Document]) -> Related {
+    let of_kind = |api: &str, kind: &str| -> Vec<Value> {
+        let matching = objects.iter().map(|document| &document.object);
+        matching
+            .filter(|object| object["kind"] == kind && in_group(object, api))
+            .cloned()
+            .collect()
+    };
+    let mut events = of_kind("", "Event");
+    events.extend(of_kind("events.k8s.io", "Event"));
+    let definitions = of_kind("apiextensions.k8s.io", "CustomResourceDefinition");
+    Related {
+        pods: of_kind("", "Pod"),
+        replica_sets: of_kind("apps", "ReplicaSet"),
+        storage_classes: of_kind("storage.k8s.io", "StorageClass"),
+        reporting: definitions.iter().filter_map(reports_status).collect(),
+        events,
+        now: None,
+    }
+}
+
+fn in_group(object: &Value, group: &str) -> bool {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    api_version.rsplit_once('/').map_or("", |(group, _)| group) == group
+}
+
+/// The group and kind that a definition defines, if one of its versions has a status.
+fn reports_status(definition: &Value) -> Option<(String, String)> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let status = versions
+        .iter()
+        .any(|version| !version["subresources"]["status"].is_null());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let kind = text(&definition["spec"]["names"]["kind"])?;
+    status.then_some((text(&definition["spec"]["group"])?, kind))
+}
