@@ -367,3 +367,40 @@ fn at_most_fifty_checks_and_the_gravest_first() {
     assert_eq!(checks[0].annotations[0].line, Some(12));
     assert_eq!(konverge::report::checks::annotations(&shop.plan).len(), 1);
 }
+
+/// The page in a real browser: its own script runs under its policy, foreign script does not, and search works.
+#[test]
+fn the_page_in_a_browser() {
+    let mut shop = sample::shop();
+    shop.findings[0].message =
+        "</p><script>document.title='captured'</script><img src=x onerror=\"document.title='captured'\">"
+            .into();
+    let page = html::report(&shop.input(0));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    fs::write(&path, &page).unwrap();
+    let dom = crate::support::browser::dom(&path);
+    assert!(
+        dom.contains("<title>Konverge preview · acme/konfig</title>"),
+        "nothing foreign ran"
+    );
+    assert!(dom.contains("<svg"));
+    assert!(!dom.contains("hidden="), "everything is shown before a search");
+    // A linked search: `report.html?q=…`. `dom` takes a path, so the question is part of it.
+    let asked = crate::support::browser::dom(&PathBuf::from(format!("{}?q=targetport", path.display())));
+    assert!(
+        asked.contains("1 of 6 shown"),
+        "{}",
+        asked
+            .split("id=\"found\"")
+            .nth(1)
+            .unwrap_or_default()
+            .chars()
+            .take(80)
+            .collect::<String>()
+    );
+    // The policy is by hash: one more byte of script and the browser refuses it.
+    let broken = page.replace("\"use strict\";", "\"use strict\"; document.title='captured';");
+    fs::write(&path, broken).unwrap();
+    assert!(!crate::support::browser::dom(&path).contains("<title>captured</title>"));
+}

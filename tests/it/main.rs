@@ -7,6 +7,7 @@ mod support;
 
 mod build;
 mod comment;
+mod event;
 mod github;
 mod health;
 mod kcl;

@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     sync::{LazyLock, Mutex},
 };
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::support::{cache, installed};
+use crate::support::octokit;
 
 struct Contract {
     description: Value,
@@ -17,8 +16,7 @@ struct Contract {
 }
 
 static CONTRACT: LazyLock<Contract> = LazyLock::new(|| {
-    let path = installed("github", cache().join("github/openapi.json"));
-    let mut description: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut description = octokit::openapi();
     json_schema(&mut description);
     Contract {
         description,
