@@ -58,6 +58,16 @@ pub struct EnginePlan {
     pub(super) empties_stack: bool,
 }
 
+impl EnginePlan {
+    /// What a resource is expected to become, with `$unknown` for what only the other side knows; secrets in clear, so
+    /// never printed.
+    pub fn expected(&self, id: &ResourceId) -> Option<&Value> {
+        let mut nodes = self.nodes.iter();
+        let node = nodes.find(|node| node.planned.item.id == *id)?;
+        node.planned.expected.as_ref()
+    }
+}
+
 /// One resource of a plan.
 pub(super) struct Node {
     pub granularity: Granularity,

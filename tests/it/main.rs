@@ -12,6 +12,8 @@ mod github;
 mod health;
 mod kcl;
 mod kubernetes;
+mod kubernetes_faults;
+mod kubernetes_fidelity;
 mod kubernetes_traps;
 mod notify;
 mod parts;

@@ -10,6 +10,7 @@ pub mod browser;
 pub mod cluster;
 pub mod compiler;
 pub mod counted;
+pub mod faults;
 pub mod faulty;
 pub mod gcs;
 pub mod git;

@@ -21,6 +21,13 @@ impl Objects {
         self.0.request(request).await.ok()
     }
 
+    /// All objects of a collection.
+    pub async fn list(&self, collection: &str) -> Vec<Value> {
+        let request = Request::get(collection).body(Vec::new()).unwrap();
+        let mut list: Value = self.0.request(request).await.unwrap();
+        serde_json::from_value(list["items"].take()).unwrap()
+    }
+
     /// Makes it.
     pub async fn create(&self, object: &Value) {
         self.create_as(object, "somebody").await;
@@ -73,7 +80,8 @@ impl Objects {
     }
 }
 
-fn path(object: &Value, with_name: bool) -> String {
+/// The path of an object, or of its collection.
+pub fn path(object: &Value, with_name: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
     let root = if version.contains('/') { "apis" } else { "api" };

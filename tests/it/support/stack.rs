@@ -119,11 +119,30 @@ impl TestStack {
 
     /// Carries a plan out under a review.
     pub async fn carry_out_reviewed(&mut self, plan: EnginePlan, review: &dyn Review) -> StackOutcome {
+        let outcome = self.carry_out_under(plan, review, std::future::pending()).await;
+        outcome.expect("nobody ends it")
+    }
+
+    /// Carries a plan out unless the process is killed before it ends; what was journalled by then is kept.
+    pub async fn carry_out_until(
+        &mut self,
+        plan: EnginePlan,
+        killed: impl Future<Output = ()>,
+    ) -> Option<StackOutcome> {
+        self.carry_out_under(plan, &NoReview, killed).await
+    }
+
+    async fn carry_out_under(
+        &mut self,
+        plan: EnginePlan,
+        review: &dyn Review,
+        killed: impl Future<Output = ()>,
+    ) -> Option<StackOutcome> {
         let journal = Memory(Mutex::new(std::mem::replace(
             &mut self.state,
             StackState::empty(self.id.clone(), RepoPath::root()),
         )));
-        let outcome = engine::apply(ApplyRequest {
+        let applied = engine::apply(ApplyRequest {
             plan,
             review,
             journal: &journal,
@@ -131,8 +150,11 @@ impl TestStack {
             cancel: CancellationToken::new(),
             parallelism: 16,
             allow_empty: true,
-        })
-        .await;
+        });
+        let outcome = tokio::select! {
+            outcome = applied => Some(outcome),
+            () = killed => None,
+        };
         self.state = journal.0.into_inner().unwrap();
         outcome
     }

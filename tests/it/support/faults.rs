@@ -1,0 +1,235 @@
+//! A proxy before a real API server that drops, delays, cuts and refuses, and says when to die.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    response::Response,
+};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::{cluster::Cluster, service::folder};
+
+/// What goes wrong.
+pub struct Faults {
+    seed: u64,
+    /// Of a hundred requests so many.
+    percent: u64,
+}
+
+impl Faults {
+    /// Nothing, unless told.
+    pub fn none() -> Self {
+        Self { seed: 1, percent: 0 }
+    }
+
+    /// Of a hundred requests so many.
+    pub fn random(seed: u64, percent: u64) -> Self {
+        Self { seed, percent }
+    }
+}
+
+/// The seed of this run, printed so that it can be repeated.
+pub fn seed() -> u64 {
+    let seed = std::env::var("KONVERGE_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_260_101);
+    println!("KONVERGE_SEED={seed}");
+    seed
+}
+
+/// The proxy, on a port of its own.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    kubeconfig: PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    client: kube::Client,
+    random: Mutex<u64>,
+    percent: u64,
+    calm: AtomicBool,
+    faults: AtomicU64,
+    /// Counts down to the request at which the process dies; 0 is never.
+    countdown: AtomicU64,
+    /// Whether that request still reaches the server.
+    forward_last: AtomicBool,
+    killed: Notify,
+}
+
+impl Proxy {
+    /// Starts it before `cluster`.
+    pub async fn start(cluster: &Cluster, faults: Faults) -> Self {
+        let shared = Arc::new(Shared {
+            client: cluster.client().await,
+            random: Mutex::new(faults.seed.max(1)),
+            percent: faults.percent,
+            calm: AtomicBool::new(false),
+            faults: AtomicU64::new(0),
+            countdown: AtomicU64::new(0),
+            forward_last: AtomicBool::new(false),
+            killed: Notify::new(),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let routes = axum::Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let kubeconfig = folder("proxy").join("kubeconfig");
+        let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "p",
+            "clusters": [{"name": "p", "cluster": {"server": server}}],
+            "users": [{"name": "p", "user": {}}], "contexts": [{"name": "p", "context": {"cluster": "p", "user": "p"}}]});
+        std::fs::write(&kubeconfig, text.to_string()).unwrap();
+        Self {
+            shared,
+            kubeconfig,
+            task,
+        }
+    }
+
+    /// A kubeconfig that leads through it.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig.clone()
+    }
+
+    /// From now on everything passes.
+    pub fn calm(&self) {
+        self.shared.countdown.store(0, Ordering::SeqCst);
+        self.shared.calm.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on faults happen again.
+    pub fn rage(&self) {
+        self.shared.calm.store(false, Ordering::SeqCst);
+    }
+
+    /// How many requests were spoiled.
+    pub fn faults(&self) -> u64 {
+        self.shared.faults.load(Ordering::SeqCst)
+    }
+
+    /// Dies at the `nth` request from now: before it reaches the server, or after it, before the answer.
+    pub fn kill_at(&self, nth: u64, before: bool) {
+        self.shared.forward_last.store(!before, Ordering::SeqCst);
+        self.shared.countdown.store(nth, Ordering::SeqCst);
+    }
+
+    /// Ends when that request came.
+    pub async fn killed(&self) {
+        self.shared.killed.notified().await;
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn next(&self) -> u64 {
+        let mut random = self.random.lock().unwrap();
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        *random
+    }
+
+    async fn forward(&self, request: http::Request<Bytes>) -> Response {
+        let (mut parts, body) = request.into_parts();
+        for header in [
+            "host",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "accept-encoding",
+        ] {
+            parts.headers.remove(header);
+        }
+        let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+        match self.client.send(request).await {
+            Ok(answer) => {
+                let (mut parts, body) = answer.into_parts();
+                for header in [
+                    "content-length",
+                    "transfer-encoding",
+                    "connection",
+                    "content-encoding",
+                ] {
+                    parts.headers.remove(header);
+                }
+                Response::from_parts(parts, Body::new(body))
+            }
+            Err(error) => panic!("the real server could not be reached: {error}"),
+        }
+    }
+}
+
+/// An answer that breaks off.
+fn cut() -> Response {
+    let broken = futures::stream::iter([
+        Ok(Bytes::from_static(b"{\"kind\":")),
+        Err(std::io::Error::other("cut")),
+    ]);
+    Response::new(Body::from_stream(broken))
+}
+
+fn refusal(code: u16, reason: &str, message: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message});
+    let response = Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .header("retry-after", "0");
+    response.body(Body::from(status.to_string())).unwrap()
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let request = http::Request::from_parts(parts, body);
+    let left = shared.countdown.load(Ordering::SeqCst);
+    if left > 0 {
+        shared.countdown.store(left - 1, Ordering::SeqCst);
+        if left == 1 {
+            if shared.forward_last.load(Ordering::SeqCst) {
+                drop(shared.forward(request.clone()).await);
+            }
+            shared.killed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+    let dice = shared.next();
+    if shared.calm.load(Ordering::SeqCst) || dice % 100 >= shared.percent {
+        return shared.forward(request).await;
+    }
+    shared.faults.fetch_add(1, Ordering::SeqCst);
+    match (dice / 100) % 7 {
+        0 => refusal(429, "TooManyRequests", "slow down"),
+        1 => refusal(500, "InternalError", "etcdserver: request timed out"),
+        2 => refusal(
+            409,
+            "Conflict",
+            "the object has been modified; please apply your changes to the latest version",
+        ),
+        3 => refusal(503, "ServiceUnavailable", "starting"),
+        4 => cut(),
+        5 => {
+            drop(shared.forward(request).await);
+            cut()
+        }
+        _ => {
+            tokio::time::sleep(Duration::from_millis(dice % 50)).await;
+            shared.forward(request).await
+        }
+    }
+}
