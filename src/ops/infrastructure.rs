@@ -12,9 +12,9 @@ use crate::{
     error::{ErrorKind, Failure},
     runtime::{
         kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
-        terraform::{AllowedProvider, StateKey, Terraform, TerraformOptions},
+        terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
     },
-    state::IDENTITY_VARIABLE,
+    state::Sealer,
 };
 
 /// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
@@ -69,7 +69,9 @@ pub(super) async fn runtimes(
         .xdg_folder("XDG_CACHE_HOME", ".cache")
         .ok()
         .map(|folder| folder.join("terraform"));
-    terraform.key = run.var(IDENTITY_VARIABLE).map(StateKey::parse).transpose()?;
+    terraform.key = memory
+        .and_then(|memory| memory.states.sealer().cloned())
+        .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn Seal>);
     terraform.providers = config
         .terraform
         .providers
@@ -83,6 +85,19 @@ pub(super) async fn runtimes(
     Ok(Runtimes::new()
         .with(Arc::new(kubernetes))
         .with(Arc::new(Terraform::new(terraform))))
+}
+
+/// Terraform's part of the state is encrypted with what the state is.
+struct StateSeal(Sealer);
+
+impl Seal for StateSeal {
+    fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+        Ok(self.0.seal_value(document)?)
+    }
+
+    fn open(&self, sealed: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+        Ok(self.0.open_value(sealed)?)
+    }
 }
 
 fn access(

@@ -4,7 +4,9 @@
 
 mod failures;
 mod interruption;
+mod killed;
 mod life;
+mod mixed;
 
 mod rig;
 mod sensitive;
@@ -45,5 +47,6 @@ with_both! {
     an_interrupted_apply_ends_what_it_began: super::interruption::an_interrupted_apply;
     a_killed_apply_names_what_was_in_flight: super::interruption::a_killed_apply;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
+    a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
 }

@@ -46,7 +46,7 @@ impl Books {
             *users += 1;
             return Ok(());
         }
-        let book = Book::open(&scope.data, runtime.options.key.as_ref())?;
+        let book = Book::open(&scope.data, runtime.options.key.as_deref())?;
         all.insert(scope.stack.clone(), (1, book));
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Books {
         if *book == before {
             return Ok(());
         }
-        let sealed = book.sealed(runtime.options.key.as_ref())?;
+        let sealed = book.sealed(runtime.options.key.as_deref())?;
         sink.runtime_data(book::STATE, sealed).await
     }
 }

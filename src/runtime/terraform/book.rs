@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    encryption::{self, StateKey},
+    encryption::{self, Seal},
     error::TerraformError,
     holding::Holding,
     providers::ProviderRef,
@@ -58,7 +58,7 @@ impl Book {
     /// Reads it from a stack's runtime data; empty if there is none yet.
     pub(super) fn open(
         data: &BTreeMap<String, Value>,
-        key: Option<&StateKey>,
+        key: Option<&dyn Seal>,
     ) -> Result<Self, TerraformError> {
         let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
             return Ok(Self::default());
@@ -76,7 +76,7 @@ impl Book {
     }
 
     /// The form in which it may be stored.
-    pub(super) fn sealed(&self, key: Option<&StateKey>) -> Result<Value, TerraformError> {
+    pub(super) fn sealed(&self, key: Option<&dyn Seal>) -> Result<Value, TerraformError> {
         let document = serde_json::to_value(self)
             .map_err(|_| TerraformError::Damaged("can not be written".to_owned()))?;
         encryption::seal(key, &document)
@@ -103,12 +103,26 @@ impl Book {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::runtime::terraform::address::Address;
+    use crate::{error::Failure, runtime::terraform::address::Address};
     use serde_json::json;
+
+    /// Turns the text round: enough to tell sealed from clear.
+    struct Reversed;
+
+    impl Seal for Reversed {
+        fn seal(&self, document: &Value) -> Result<Value, Failure> {
+            Ok(json!({"reversed": document.to_string().chars().rev().collect::<String>()}))
+        }
+
+        fn open(&self, sealed: &Value) -> Result<Value, Failure> {
+            let text: String = sealed["reversed"].as_str().unwrap().chars().rev().collect();
+            Ok(serde_json::from_str(&text).unwrap())
+        }
+    }
 
     #[test]
     fn it_is_kept_whole_and_closed() {
-        let key = StateKey::generate();
+        let key = Reversed;
         let mut book = Book::default();
         book.resources.insert(
             "n:t:t_x:a".parse().unwrap(),

@@ -98,8 +98,6 @@ pub enum TerraformError {
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
 
-    #[error("the key for Terraform's state can not be read: {0}")]
-    StateKey(String),
     #[error(
         "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
         id = id.as_ref().map_or("this stack", ResourceId::as_str)
@@ -107,8 +105,8 @@ pub enum TerraformError {
     Unencrypted { id: Option<ResourceId> },
     #[error("Terraform's state is encrypted, and there is no key")]
     KeyMissing,
-    #[error("Terraform's state is encrypted with another key")]
-    KeyWrong,
+    #[error("Terraform's state can not be opened: {0}")]
+    Sealer(Failure),
     #[error("a document of Terraform's state {0}")]
     Damaged(String),
 }
@@ -259,13 +257,13 @@ impl TerraformError {
             ],
             Self::Interrupted { .. } => vec!["run the same command again".to_owned()],
             Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
-            Self::StateKey(_) | Self::Unencrypted { .. } | Self::KeyMissing => vec![
-                "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_KEY`".to_owned(),
+            Self::Unencrypted { .. } => vec![
+                "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
-            Self::KeyWrong => vec![
-                "give the key the state was written with in `KONVERGE_AGE_KEY`; it may hold several, one a line"
-                    .to_owned(),
+            Self::KeyMissing => vec![
+                "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
+            Self::Sealer(failure) => failure.hints.clone(),
             Self::Deadline { .. } => {
                 vec!["check that the provider's service answers, then run the same command again".to_owned()]
             }
@@ -277,9 +275,8 @@ impl TerraformError {
         match self {
             Self::NoTarget { .. } | Self::NoType { .. } | Self::NoProvider { .. } => ErrorKind::Spec,
             Self::NotAllowed { .. } => ErrorKind::Policy,
-            Self::Unencrypted { .. } | Self::KeyMissing | Self::KeyWrong | Self::StateKey(_) => {
-                ErrorKind::Secret
-            }
+            Self::Unencrypted { .. } | Self::KeyMissing => ErrorKind::Secret,
+            Self::Sealer(failure) => failure.kind,
             Self::Damaged(_) => ErrorKind::State,
             Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,
             Self::MaskedValue { .. } => ErrorKind::Internal,
@@ -330,7 +327,7 @@ mod tests {
         for error in [
             TerraformError::NoBinary,
             TerraformError::Unencrypted { id: None },
-            TerraformError::KeyWrong,
+            TerraformError::KeyMissing,
             TerraformError::Reserved {
                 id: id.clone(),
                 key: "provisioner".to_owned(),

@@ -36,7 +36,7 @@ mod toolbox;
 
 pub use binary::{Binary, Make};
 pub use book::STATE;
-pub use encryption::StateKey;
+pub use encryption::Seal;
 pub use environment::PASSED_VARIABLES;
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};

@@ -24,7 +24,7 @@ pub(super) async fn observe(
     items: &[Item],
 ) -> Result<Vec<Observed>, TerraformError> {
     let options = &runtime.options;
-    let book = Book::open(&scope.data, options.key.as_ref())?;
+    let book = Book::open(&scope.data, options.key.as_deref())?;
     let mut addresses = Addresses::default();
     let mut providers = BTreeMap::new();
     let mut subjects = Vec::new();

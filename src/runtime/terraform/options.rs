@@ -1,8 +1,8 @@
 //! What the runtime is given: from the protected branch's `konverge.yaml` and the environment, never from a stack.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use super::encryption::StateKey;
+use super::encryption::Seal;
 use crate::secrets::Secrets;
 
 /// How Terraform is run.
@@ -19,7 +19,7 @@ pub struct TerraformOptions {
     /// Where work folders are made (mode 0700, removed afterwards); `None` is the system's folder for temporary files.
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
-    pub key: Option<StateKey>,
+    pub key: Option<Arc<dyn Seal>>,
     /// What is masked in everything that leaves the runtime.
     pub secrets: Secrets,
     /// Set in Terraform's environment, besides what [`super::PASSED_VARIABLES`] lets through.

@@ -61,7 +61,7 @@ async fn plan_all(
     answers: &mut HashMap<ResourceId, Answer>,
 ) -> Result<(), TerraformError> {
     let options = &runtime.options;
-    let book = Book::open(&scope.data, options.key.as_ref())?;
+    let book = Book::open(&scope.data, options.key.as_deref())?;
     let moved = runtime.moved(&scope.stack);
     let drafts = drafting::draft(items, &book, &moved, options);
     let Drafts {

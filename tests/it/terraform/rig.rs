@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -21,9 +21,10 @@ use konverge::{
     },
     runtime::{
         Applied, ApplySink, Item, Planned, Runtime, Scope,
-        terraform::{AllowedProvider, StateKey, Terraform, TerraformOptions},
+        terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
     },
     secrets::{HashKey, Secrets},
+    state::Sealer,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,7 +55,7 @@ impl Rig {
         options.binary = Some(binary);
         options.mirror = Some(terraform::mirror());
         options.scratch = Some(scratch.path().to_owned());
-        options.key = Some(StateKey::generate());
+        options.key = Some(Arc::new(StateSeal(Sealer::generate())));
         options.providers = vec![AllowedProvider {
             source: "hashicorp/local".to_owned(),
             version: terraform::LOCAL_PROVIDER.to_owned(),
@@ -202,9 +203,10 @@ pub fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         if path.is_symlink() {
             continue;
         }
-        match path.is_dir() {
-            true => walk(&path, found),
-            false => found.push(path),
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.is_file() {
+            found.push(path);
         }
     }
 }
@@ -238,6 +240,19 @@ pub fn resource(id: &str, attributes: Value) -> Resource {
 
 pub fn data(name: &str, attributes: Value) -> Resource {
     resource(&format!("terraform:builtin:terraform_data:{name}"), attributes)
+}
+
+/// What `ops` gives to the runtime.
+pub struct StateSeal(pub Sealer);
+
+impl Seal for StateSeal {
+    fn seal(&self, document: &Value) -> Result<Value, Failure> {
+        Ok(self.0.seal_value(document)?)
+    }
+
+    fn open(&self, sealed: &Value) -> Result<Value, Failure> {
+        Ok(self.0.open_value(sealed)?)
+    }
 }
 
 /// What a sink hears.

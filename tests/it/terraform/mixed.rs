@@ -1,0 +1,350 @@
+//! One stack in both worlds, through the engine, on a real API server: a value made by Terraform goes into a ConfigMap,
+//! one made by the API server into a file, and its hash into another ConfigMap.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use konverge::{
+    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Runtimes},
+    error::Failure,
+    model::{
+        RepoPath,
+        event::NoEvents,
+        outcome::{StackOutcome, StackResult},
+        plan::Action,
+        spec::{Resource, RuntimeKind, Spec},
+        state::{JournalEntry, StackState},
+    },
+    runtime::{
+        kubernetes::{ClusterAccess, Credentials, Kubernetes, Options},
+        terraform::Terraform,
+    },
+    secrets::{HashKey, Secrets},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::rig::{Rig, data};
+use crate::support::cluster::Cluster;
+
+/// The password that no output may hold.
+const PASSWORD: &str = "the-database-password-of-the-mixed-stack";
+
+#[derive(Default)]
+struct Notebook(Mutex<Vec<JournalEntry>>);
+
+#[async_trait]
+impl Journal for Notebook {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+        self.0.lock().unwrap().extend(entries);
+        Ok(())
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+        self.0.lock().unwrap().push(entry);
+        Ok(())
+    }
+
+    async fn fence(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// What the state makes of a journal.
+fn merge(state: &mut StackState, journal: Notebook) {
+    for entry in journal.0.into_inner().unwrap() {
+        match entry {
+            JournalEntry::Intent { recorded, .. } if state.resource(&recorded.id).is_none() => {
+                state.put(recorded);
+            }
+            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
+            JournalEntry::Done { recorded } => state.put(recorded),
+            JournalEntry::Gone { id } => state.remove(&id),
+            JournalEntry::Runtime { key, value } => {
+                state.runtime.insert(key, value);
+            }
+        }
+    }
+}
+
+struct Mixed {
+    runtimes: Runtimes,
+    state: StackState,
+    namespace: String,
+    secrets: Secrets,
+    client: kube::Client,
+    outside: tempfile::TempDir,
+    outputs: Mutex<String>,
+    /// Removed when the test ends.
+    _scratch: tempfile::TempDir,
+}
+
+/// What differs between one wish and the next.
+#[derive(Clone)]
+struct Wish {
+    address: &'static str,
+    again: u32,
+    /// The file's name; with a slash in it the provider fails.
+    file: &'static str,
+}
+
+const FIRST: Wish = Wish {
+    address: "10.0.0.7",
+    again: 1,
+    file: "report",
+};
+
+impl Mixed {
+    async fn new(binary: PathBuf) -> Self {
+        let Rig {
+            runtime,
+            outside,
+            scratch,
+            ..
+        } = Rig::new(binary);
+        let cluster = Cluster::shared();
+        let secrets = Secrets::new(HashKey::derived("test"));
+        let access = ClusterAccess {
+            name: "test".parse().unwrap(),
+            credentials: Credentials::Kubeconfig {
+                path: Some(cluster.kubeconfig()),
+                context: None,
+            },
+            requests: None,
+        };
+        let kubernetes = Kubernetes::connect(vec![access], Options::default(), secrets.clone()).await;
+        let terraform: Arc<Terraform> = Arc::new(runtime);
+        Self {
+            runtimes: Runtimes::new().with(Arc::new(kubernetes)).with(terraform),
+            state: StackState::empty("shop/mixed".parse().unwrap(), RepoPath::root()),
+            namespace: cluster.namespace("mixed").await,
+            secrets,
+            client: cluster.client().await,
+            outside,
+            outputs: Mutex::default(),
+            _scratch: scratch,
+        }
+    }
+
+    fn spec(&self, wish: &Wish) -> Spec {
+        let ns = &self.namespace;
+        let map = |name: &str, data: Value| {
+            Resource {
+            id: format!("v1:ConfigMap:{ns}:{name}").parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": data})
+                .as_object()
+                .unwrap()
+                .clone(),
+            depends_on: Vec::new(),
+            extensions: serde_json::Map::new(),
+        }
+        };
+        let database = "$kusion_path.terraform:builtin:terraform_data:database";
+        let report = "$kusion_path.hashicorp:local:local_file:report";
+        let app = format!("$kusion_path.v1:ConfigMap:{ns}:app");
+        let mut file = super::rig::resource(
+            "hashicorp:local:local_file:report",
+            json!({"filename": self.outside.path().join(wish.file), "content": format!("app {app}.metadata.uid\n")}),
+        );
+        file.depends_on = Vec::new();
+        let password = super::rig::resource(
+            "hashicorp:local:local_sensitive_file:password",
+            json!({"filename": self.outside.path().join("password"), "content": PASSWORD}),
+        );
+        Spec {
+            resources: vec![
+                map("digest", json!({"sha256": format!("{report}.content_sha256")})),
+                file,
+                map(
+                    "app",
+                    json!({"address": format!("http://{database}.output.address:5432")}),
+                ),
+                data(
+                    "database",
+                    json!({"input": {"address": wish.address}, "triggers_replace": wish.again}),
+                ),
+                password,
+            ],
+        }
+    }
+
+    async fn plan(&self, spec: &Spec) -> EnginePlan {
+        let plan = engine::plan(PlanRequest {
+            stack: self.state.stack.clone(),
+            folder: RepoPath::root(),
+            spec,
+            state: &self.state,
+            runtimes: &self.runtimes,
+            cluster: Some("test".parse().unwrap()),
+            events: &NoEvents,
+            secrets: &self.secrets,
+        })
+        .await
+        .unwrap();
+        self.note(&serde_json::to_string(&plan.public).unwrap());
+        assert!(plan.failures.is_empty(), "{:?}", plan.failures);
+        plan
+    }
+
+    async fn carry_out(&mut self, plan: EnginePlan) -> StackOutcome {
+        let journal = Notebook::default();
+        let outcome = engine::apply(ApplyRequest {
+            plan,
+            review: &NoReview,
+            journal: &journal,
+            events: &NoEvents,
+            cancel: CancellationToken::new(),
+            parallelism: 8,
+            allow_empty: true,
+        })
+        .await;
+        self.note(&serde_json::to_string(&outcome).unwrap());
+        self.note(&serde_json::to_string(&*journal.0.lock().unwrap()).unwrap());
+        merge(&mut self.state, journal);
+        self.note(&serde_json::to_string(&self.state).unwrap());
+        outcome
+    }
+
+    async fn apply(&mut self, wish: &Wish) -> StackOutcome {
+        let spec = self.spec(wish);
+        let plan = self.plan(&spec).await;
+        self.carry_out(plan).await
+    }
+
+    fn note(&self, text: &str) {
+        self.outputs.lock().unwrap().push_str(text);
+    }
+
+    async fn map(&self, name: &str) -> Option<Value> {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let maps: kube::Api<ConfigMap> = kube::Api::namespaced(self.client.clone(), &self.namespace);
+        let found = maps.get_opt(name).await.unwrap()?;
+        Some(serde_json::to_value(found).unwrap())
+    }
+
+    fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.outside.path().join(name)).ok()
+    }
+
+    /// What the API server, the provider and the Spec agree on.
+    async fn assert_agreed(&self, address: &str) {
+        let app = self.map("app").await.unwrap();
+        assert_eq!(app["data"]["address"], format!("http://{address}:5432"));
+        let content = self.file("report").unwrap();
+        assert_eq!(
+            content,
+            format!("app {}\n", app["metadata"]["uid"].as_str().unwrap())
+        );
+        let digest = self.map("digest").await.unwrap();
+        assert_eq!(digest["data"]["sha256"], sha256(&content));
+    }
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect()
+}
+
+fn action_of(plan: &EnginePlan, name: &str) -> Action {
+    let found = plan
+        .public
+        .resources
+        .iter()
+        .find(|r| r.id.as_str().ends_with(&format!(":{name}")));
+    found.map_or(Action::Unchanged, |r| r.action)
+}
+
+pub async fn lives_through_the_engine(binary: PathBuf) {
+    let mut stack = Mixed::new(binary).await;
+    // Created: four segments, each waiting for values of the one before.
+    let plan = stack.plan(&stack.spec(&FIRST)).await;
+    assert_eq!(plan.public.summary.create, 5);
+    assert!(stack.map("app").await.is_none() && stack.file("password").is_none());
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    stack.assert_agreed("10.0.0.7").await;
+    let again = stack.plan(&stack.spec(&FIRST)).await;
+    assert_eq!(again.public.summary.unchanged, 5, "{:?}", again.public);
+
+    // Changed: the address flows from Terraform into the cluster.
+    let second = Wish {
+        address: "10.0.0.8",
+        ..FIRST
+    };
+    let plan = stack.plan(&stack.spec(&second)).await;
+    assert_eq!(action_of(&plan, "database"), Action::Update);
+    assert_eq!(
+        action_of(&plan, "app"),
+        Action::Unknown,
+        "Terraform says its output only after apply"
+    );
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    stack.assert_agreed("10.0.0.8").await;
+
+    // Replaced.
+    let third = Wish { again: 2, ..second };
+    let plan = stack.plan(&stack.spec(&third)).await;
+    assert_eq!(action_of(&plan, "database"), Action::Replace);
+    assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
+    stack.assert_agreed("10.0.0.8").await;
+
+    // Drifted on both sides: put back.
+    std::fs::write(stack.outside.path().join("report"), "somebody else").unwrap();
+    let patch = kube::api::Patch::Merge(json!({"data": {"address": "elsewhere"}}));
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::namespaced(stack.client.clone(), &stack.namespace);
+    maps.patch("app", &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let outcome = stack.apply(&third).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    stack.assert_agreed("10.0.0.8").await;
+
+    // Half failed: the file can not be made, what does not need it is done.
+    let broken = Wish {
+        address: "10.0.0.9",
+        file: "password/below",
+        ..third.clone()
+    };
+    let outcome = stack.apply(&broken).await;
+    assert_eq!(outcome.result, StackResult::Failed);
+    let app = stack.map("app").await.unwrap();
+    assert_eq!(app["data"]["address"], "http://10.0.0.9:5432", "{outcome:?}");
+    let mended = Wish {
+        file: "report",
+        ..broken
+    };
+    let outcome = stack.apply(&mended).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    stack.assert_agreed("10.0.0.9").await;
+
+    // Destroyed.
+    let nothing = Spec::default();
+    let plan = stack.plan(&nothing).await;
+    assert_eq!(plan.public.summary.delete, 5);
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    for name in ["app", "digest"] {
+        assert!(stack.map(name).await.is_none(), "{name}");
+    }
+    assert!(stack.file("report").is_none() && stack.file("password").is_none());
+    assert!(stack.state.resources.is_empty());
+
+    let outputs = stack.outputs.lock().unwrap();
+    assert!(
+        outputs.contains("$secret"),
+        "the sensitive value was shown as a mark"
+    );
+    assert!(
+        !outputs.contains(PASSWORD),
+        "in a plan, outcome, journal or state"
+    );
+}
