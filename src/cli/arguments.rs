@@ -61,6 +61,8 @@ pub enum Command {
     Ci(super::ci::Args),
     /// Judge the health of manifests, offline, by the rules that an apply waits by
     Health(super::health::Args),
+    /// What is recorded of the stacks: look at it, go back, move, unlock, import, repair
+    State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
     /// Print completions for a shell

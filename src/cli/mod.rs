@@ -14,6 +14,7 @@ mod kcl;
 mod preview;
 mod progress;
 mod run;
+mod state;
 mod which;
 mod worker;
 

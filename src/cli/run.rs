@@ -85,6 +85,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,
         Command::Health(args) => super::health::run(&args, context),
+        Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
@@ -100,6 +101,7 @@ impl Command {
             Self::Preview(args) => args.output == super::preview::Output::Json,
             Self::Health(args) => args.wants_json(),
             Self::Apply(args) => args.output == super::apply::Output::Json,
+            Self::State(args) => args.output == super::state::Output::Json,
             _ => false,
         }
     }

@@ -19,6 +19,7 @@ mod run;
 pub mod selected;
 pub mod session;
 mod shared_cache;
+pub mod state;
 mod states;
 mod target;
 mod workspace;

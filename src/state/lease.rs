@@ -20,7 +20,7 @@ use crate::model::state::{JournalEntry, StackState};
 
 /// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
 /// writes at most 4 + N/20 objects.
-const RESULTS_TOGETHER: usize = 40;
+const RESULTS_TOGETHER: usize = 100;
 /// Rows of epochs older than this many are cleaned up wholly, the ends of taken-over ones included.
 const EPOCHS_KEPT: u64 = 100;
 

@@ -22,6 +22,7 @@ mod error;
 mod index;
 mod journal;
 mod key;
+pub mod kusion;
 mod lease;
 mod reviews;
 mod rows;

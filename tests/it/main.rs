@@ -21,6 +21,7 @@ mod parts_on_demand;
 mod rooms;
 mod sandbox;
 mod state;
+mod state_cli;
 mod state_model;
 mod stores;
 mod terraform;

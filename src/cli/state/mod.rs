@@ -1,0 +1,309 @@
+//! `konverge state`: what is recorded, and the few ways to change it by hand.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+mod print;
+
+use super::{Context, context::printable, which::Infrastructure};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{RepoPath, ResourceId, StackId},
+    ops::{
+        KeyUse, Memory,
+        apply::ended_well,
+        state::{self as ops, Pulled},
+    },
+    report::{self, terminal::Style},
+};
+
+/// Arguments of `konverge state`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+    /// How the result is printed
+    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people
+    Text,
+    /// For scripts
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// The stacks that have anything recorded
+    List,
+    /// What is recorded of a stack
+    Show {
+        /// The stack, by identity or folder
+        stack: String,
+        /// Another serial than the newest
+        #[arg(long, value_name = "N")]
+        serial: Option<u64>,
+    },
+    /// The serials of a stack that are kept
+    History {
+        /// The stack, by identity or folder
+        stack: String,
+    },
+    /// The difference between two serials
+    Diff {
+        /// The stack, by identity or folder
+        stack: String,
+        /// The earlier serial
+        from: u64,
+        /// The later serial
+        to: u64,
+    },
+    /// Apply the commit of an earlier serial again, compiled by the core that compiled it then
+    Rollback {
+        /// The stack, by identity or folder
+        stack: String,
+        /// The serial to go back to
+        #[arg(long, value_name = "N")]
+        to: u64,
+        /// Apply; without it the plan is shown and nothing is done
+        #[arg(long, short)]
+        yes: bool,
+        #[command(flatten)]
+        infrastructure: Infrastructure,
+    },
+    /// Print a state as a file that `push` takes
+    Pull {
+        /// The stack, by identity or folder
+        stack: String,
+        /// Another serial than the newest
+        #[arg(long, value_name = "N")]
+        serial: Option<u64>,
+    },
+    /// Put a pulled state back; refused if anything was written since it was pulled
+    Push {
+        /// The stack, by identity
+        stack: String,
+        /// The file
+        file: PathBuf,
+        /// Write although the newest document can not be read
+        #[arg(long)]
+        over_damaged: bool,
+    },
+    /// Give a stack another identity
+    Move {
+        /// Its identity now
+        from: StackId,
+        /// Its identity to be
+        to: StackId,
+    },
+    /// Forget resources, or a whole stack; nothing outside is touched
+    Forget {
+        /// The stack, by identity or folder
+        stack: String,
+        /// The resources; default: all
+        resources: Vec<ResourceId>,
+        /// Needed to forget a whole stack
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// End the lease of a run that is dead
+    Unlock {
+        /// The stack, by identity or folder
+        stack: String,
+        /// The lease's id, as the message of whoever waits for it shows
+        #[arg(long, value_name = "ID")]
+        lease: String,
+        /// Why it may be ended; kept beside the lease
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Take over what Kusion recorded: kusion_state.json, or a release file
+    Import {
+        /// A file, an object's URL (s3://BUCKET/KEY, gs://, az://, oss://) or an https:// URL
+        from: String,
+        /// The stack's identity; default: as the file says
+        #[arg(long, value_name = "IDENTITY")]
+        stack: Option<StackId>,
+        /// The stack's folder in the repository
+        #[arg(long, value_name = "DIR")]
+        folder: Option<String>,
+    },
+    /// Look whether the store keeps its promises and everything in it can be read
+    Doctor {
+        /// Write the index again from the states
+        #[arg(long)]
+        repair: bool,
+    },
+}
+
+impl Action {
+    /// Whether the key of the hashes may be made.
+    fn key(&self) -> KeyUse {
+        match self {
+            Self::Import { .. } => KeyUse::Make,
+            _ => KeyUse::Look,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What the state or the store has to say.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
+    let json = args.output == Output::Json;
+    match &args.action {
+        Action::List => print::list(&memory, json, context).await?,
+        Action::Show { stack, serial } => print::show(&memory, stack, *serial, json, context).await?,
+        Action::History { stack } => print::history(&memory, stack, json, context).await?,
+        Action::Diff { stack, from, to } => {
+            let stack = ops::named(&memory, stack).await?;
+            context.print(&ops::diff(&memory, &stack, *from, *to).await?);
+        }
+        Action::Rollback {
+            stack,
+            to,
+            yes,
+            infrastructure,
+        } => {
+            let stack = ops::named(&memory, stack).await?;
+            return rollback(&stack, *to, *yes, infrastructure, context).await;
+        }
+        Action::Pull { stack, serial } => {
+            let stack = ops::named(&memory, stack).await?;
+            let found = ops::show(&memory, &stack, *serial).await?;
+            let newest = ops::show(&memory, &stack, None)
+                .await
+                .map_or(found.serial, |newest| newest.serial);
+            let pulled = Pulled {
+                version: 1,
+                repository,
+                // A file from an older serial is pushed over the newest.
+                serial: newest.max(found.serial),
+                state: found.state,
+            };
+            print::json(&pulled, context);
+        }
+        Action::Push {
+            stack,
+            file,
+            over_damaged,
+        } => {
+            let stack: StackId = stack.parse().map_err(usage)?;
+            let pulled = read_pulled(file)?;
+            let serial = ops::push(&memory, &repository, &stack, pulled, *over_damaged).await?;
+            context.note(&format!(
+                "{stack}: serial {serial} written; the next apply looks at everything in it"
+            ));
+        }
+        Action::Move { from, to } => {
+            let serial = ops::move_to(&memory, from, to).await?;
+            context.note(&format!("{from} is {to} now, serial {serial}"));
+        }
+        Action::Forget {
+            stack,
+            resources,
+            yes,
+        } => {
+            let stack = ops::named(&memory, stack).await?;
+            if resources.is_empty() && !yes {
+                return Err(
+                    Failure::new(ErrorKind::Usage, format!("all of `{stack}` would be forgotten"))
+                        .hint("add `--yes`, or name the resources; nothing outside is touched either way"),
+                );
+            }
+            let serial = ops::forget(&memory, &stack, resources).await?;
+            context.note(&format!(
+                "{stack}: forgotten, serial {serial}; nothing outside was touched"
+            ));
+        }
+        Action::Unlock { stack, lease, reason } => {
+            let stack = ops::named(&memory, stack).await?;
+            let holder = ops::unlock(&memory, &stack, lease, reason).await?;
+            context.note(&format!(
+                "{stack}: lease {} of {} ended",
+                holder.id,
+                printable(&holder.writer.run)
+            ));
+        }
+        Action::Import { from, stack, folder } => {
+            import(&memory, from, stack.as_ref(), folder.as_deref(), context).await?;
+        }
+        Action::Doctor { repair } => return print::doctor(&memory, *repair, json, context).await,
+    }
+    Ok(0)
+}
+
+fn usage(error: crate::model::InvalidId) -> Failure {
+    Failure::new(ErrorKind::Usage, error.to_string())
+}
+
+async fn rollback(
+    stack: &StackId,
+    serial: u64,
+    yes: bool,
+    infrastructure: &Infrastructure,
+    context: &Context,
+) -> Result<u8, Failure> {
+    let rollback = ops::rollback(&context.run(), stack, serial, infrastructure.given()).await?;
+    let style = Style {
+        color: context.colour(),
+    };
+    if !yes {
+        let plan = crate::model::plan::Plan {
+            version: 1,
+            stacks: vec![rollback.plan.clone()],
+        };
+        context.print(&report::terminal::plan(&plan, style));
+        context.note("nothing was applied; `--yes` does it");
+        return Ok(0);
+    }
+    let report = rollback.apply().await?;
+    context.print(&report::terminal::outcome(&report, style));
+    Ok(u8::from(!ended_well(&report)))
+}
+
+fn read_pulled(file: &std::path::Path) -> Result<Pulled, Failure> {
+    let wrong = |why: String| {
+        Failure::new(ErrorKind::State, why)
+            .at(file.display().to_string(), None, None)
+            .hint("`konverge state pull STACK > FILE` writes such a file")
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| wrong(format!("not a pulled state: {error}")))
+}
+
+async fn import(
+    memory: &Memory,
+    from: &str,
+    stack: Option<&StackId>,
+    folder: Option<&str>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let folder = match folder {
+        Some(text) => Some(RepoPath::normalise(text).ok_or_else(|| {
+            Failure::new(
+                ErrorKind::Usage,
+                format!("`{}` is not a folder of the repository", text.escape_debug()),
+            )
+        })?),
+        None => None,
+    };
+    let imported = ops::import(&context.run(), memory, from, stack, folder.as_ref()).await?;
+    context.note(&format!(
+        "{}: {} resources, serial {}",
+        imported.stack, imported.resources, imported.serial
+    ));
+    for id in &imported.left_out {
+        context.complain(&format!(
+            "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; bring it in with Terraform's `import` block"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What `konverge state` prints.
+
+use super::super::{Context, context::printable};
+use crate::{
+    error::Failure,
+    model::ResourceId,
+    ops::{Memory, state as ops},
+};
+
+pub(super) fn json<T: serde::Serialize>(value: &T, context: &Context) {
+    let text = serde_json::to_string_pretty(value).expect("plain data");
+    context.print(&format!("{text}\n"));
+}
+
+pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Result<(), Failure> {
+    let stacks = ops::list(memory).await?;
+    if json {
+        self::json(&serde_json::json!({"version": 1, "stacks": stacks}), context);
+        return Ok(());
+    }
+    let width = stacks
+        .iter()
+        .map(|listed| listed.stack.as_str().len())
+        .max()
+        .unwrap_or(0);
+    for listed in &stacks {
+        let entry = &listed.entry;
+        let commit = entry.commit.as_ref().map_or("-", |commit| commit.short());
+        let open = if entry.open {
+            "  being applied, or interrupted"
+        } else {
+            ""
+        };
+        context.print(&format!(
+            "{:width$}  serial {:>4}  {:>4} resources  {commit:7}  {}{open}\n",
+            listed.stack.as_str(),
+            entry.serial,
+            entry.resources,
+            printable(entry.folder.as_str()),
+        ));
+    }
+    if stacks.is_empty() {
+        context.note("nothing is recorded yet");
+    }
+    Ok(())
+}
+
+pub(super) async fn show(
+    memory: &Memory,
+    stack: &str,
+    serial: Option<u64>,
+    json: bool,
+    context: &Context,
+) -> Result<(), Failure> {
+    let stack = ops::named(memory, stack).await?;
+    let found = ops::show(memory, &stack, serial).await?;
+    if json {
+        let document = serde_json::json!({
+            "version": 1, "serial": found.serial, "epoch": found.epoch, "reason": found.reason,
+            "writer": found.writer, "written": found.written, "note": found.note,
+            "pending": found.pending, "state": found.state,
+        });
+        self::json(&document, context);
+        return Ok(());
+    }
+    context.print(&format!(
+        "# serial {}, {} by {} ({}) at {}\n",
+        found.serial,
+        found.reason,
+        printable(&found.writer.run),
+        printable(&found.writer.actor),
+        found.written
+    ));
+    if !found.pending.is_empty() {
+        let ids: Vec<_> = found.pending.iter().map(ResourceId::as_str).collect();
+        context.print(&format!(
+            "# a run ended in the middle; may or may not be there: {}\n",
+            ids.join(", ")
+        ));
+    }
+    context.print(&ops::readable(&found.state));
+    Ok(())
+}
+
+pub(super) async fn history(
+    memory: &Memory,
+    stack: &str,
+    json: bool,
+    context: &Context,
+) -> Result<(), Failure> {
+    let stack = ops::named(memory, stack).await?;
+    let lines = memory.states.history(&stack).await?;
+    if json {
+        self::json(
+            &serde_json::json!({"version": 1, "stack": stack, "serials": lines}),
+            context,
+        );
+        return Ok(());
+    }
+    for line in lines {
+        let text = match line.document {
+            Ok(entry) => format!(
+                "{:<8} {:>4} resources  {:7}  {}  {} ({}){}",
+                entry.reason.to_string(),
+                entry.resources,
+                entry
+                    .commit
+                    .as_deref()
+                    .and_then(|commit| commit.get(..7))
+                    .unwrap_or("-"),
+                entry.time,
+                printable(&entry.writer.run),
+                printable(&entry.writer.actor),
+                entry
+                    .note
+                    .map(|note| format!("  {}", printable(&note)))
+                    .unwrap_or_default(),
+            ),
+            Err(why) => format!("can not be read: {}", printable(&why)),
+        };
+        context.print(&format!("{:>6}  {text}\n", line.serial));
+    }
+    Ok(())
+}
+
+pub(super) async fn doctor(
+    memory: &Memory,
+    repair: bool,
+    json: bool,
+    context: &Context,
+) -> Result<u8, Failure> {
+    let findings = ops::doctor(memory, repair).await?;
+    let well = findings.iter().all(|finding| finding.well);
+    if json {
+        self::json(&serde_json::json!({"version": 1, "findings": findings}), context);
+    } else {
+        for finding in &findings {
+            let word = if finding.well { "ok  " } else { "FAIL" };
+            context.print(&format!(
+                "{word}  {}: {}\n",
+                printable(&finding.what),
+                printable(&finding.says)
+            ));
+        }
+    }
+    Ok(u8::from(!well))
+}

@@ -1,0 +1,120 @@
+//! `state doctor`: whether the store keeps its promises and every document can be read.
+
+use serde::Serialize;
+
+use super::Memory;
+use crate::{error::Failure, state::Known, store};
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What.
+    pub what: String,
+    /// Whether it is as it should be.
+    pub well: bool,
+    /// What was seen.
+    pub says: String,
+}
+
+/// Looks at everything: the four primitives, every stack's newest documents, the index against the states. With
+/// `repair` the index is written again from the states.
+///
+/// # Errors
+/// Only what keeps it from looking at all.
+pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let mut note = |what: &str, well: bool, says: String| {
+        findings.push(Finding {
+            what: what.to_owned(),
+            well,
+            says,
+        });
+    };
+    match store::probe(memory.states.store()).await {
+        Ok(()) => note(
+            "store",
+            true,
+            format!(
+                "{} creates, refuses, reads, lists and deletes",
+                memory.states.store().url()
+            ),
+        ),
+        Err(error) => {
+            note("store", false, error.to_string());
+            return Ok(findings);
+        }
+    }
+    let rebuilt = memory.states.rebuild_index().await?;
+    for (stack, entry) in &rebuilt.entries {
+        match memory.states.load(stack).await {
+            Err(error) => note(stack.as_str(), false, error.to_string()),
+            Ok(Some(state)) if !state.pending.is_empty() => note(
+                stack.as_str(),
+                false,
+                format!(
+                    "a run ended in the middle: {} resources may or may not be there; the next apply looks",
+                    state.pending.len()
+                ),
+            ),
+            Ok(_) => {}
+        }
+        if let Ok(Some(holder)) = memory.states.holder(stack).await {
+            let says = format!(
+                "lease {} is held by {} ({})",
+                holder.id, holder.writer.run, holder.writer.actor
+            );
+            note(stack.as_str(), true, says);
+        }
+        let unreadable: Vec<_> = match memory.states.history(stack).await {
+            Ok(lines) => lines
+                .into_iter()
+                .filter(|line| line.document.is_err())
+                .map(|line| line.serial)
+                .collect(),
+            Err(_) => Vec::new(),
+        };
+        if !unreadable.is_empty() && entry.is_known() {
+            note(
+                stack.as_str(),
+                false,
+                format!("serials {unreadable:?} can not be read"),
+            );
+        }
+    }
+    let differing = differing(&memory.states.known().await?, &rebuilt);
+    if differing.is_empty() {
+        note(
+            "index",
+            true,
+            format!("{} stacks, as their states say", rebuilt.entries.len()),
+        );
+    } else {
+        note(
+            "index",
+            false,
+            format!("differs from the states for {}", differing.join(", ")),
+        );
+    }
+    if repair {
+        memory.states.maintain_index(&rebuilt).await?;
+        note("index", true, "written again from the states".to_owned());
+    }
+    Ok(findings)
+}
+
+fn differing(index: &Known, states: &Known) -> Vec<String> {
+    let of_index = index.entries.iter().filter(|(_, entry)| entry.is_known());
+    let stale = of_index.filter(|(stack, entry)| {
+        let there = states.entries.get(*stack);
+        there.and_then(crate::state::Entry::settled_digest) != entry.settled_digest()
+    });
+    let missing = states
+        .entries
+        .keys()
+        .filter(|stack| !index.entries.contains_key(*stack));
+    stale
+        .map(|(stack, _)| stack)
+        .chain(missing)
+        .map(ToString::to_string)
+        .collect()
+}

@@ -1,0 +1,207 @@
+//! Changes by hand, each guarded and each a serial of its own.
+
+use super::{Memory, Pulled};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{ResourceId, StackId, state::StackState},
+    state::{Holder, Lease, LeaseOptions, Reason},
+};
+
+/// A person waits, not a pipeline: held leases are named at once.
+fn at_once() -> LeaseOptions {
+    LeaseOptions {
+        wait: std::time::Duration::ZERO,
+        ..LeaseOptions::default()
+    }
+}
+
+async fn acquire(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
+    Ok(memory.states.acquire(stack, at_once()).await?)
+}
+
+fn recorded(lease: &Lease, stack: &StackId) -> Result<StackState, Failure> {
+    match lease.prior() {
+        Some(prior) => Ok(prior.state.clone()),
+        None => Err(Failure::new(
+            ErrorKind::State,
+            format!("nothing is recorded of stack `{stack}`"),
+        )
+        .hint("`konverge state list` shows what is")),
+    }
+}
+
+/// Gives the lease back whatever came out; the result is what counts.
+async fn given_back<T>(lease: &Lease, result: Result<T, Failure>) -> Result<T, Failure> {
+    let released = lease.release().await;
+    let value = result?;
+    released?;
+    Ok(value)
+}
+
+/// Puts a pulled (and perhaps edited) state back. It must be of this repository and stack, and nobody may have written
+/// since it was pulled; `over_damaged` is for a newest document that can not be read.
+///
+/// # Errors
+/// One of these does not hold; somebody holds the lease; the store's.
+pub async fn push(
+    memory: &Memory,
+    repository: &str,
+    stack: &StackId,
+    pulled: Pulled,
+    over_damaged: bool,
+) -> Result<u64, Failure> {
+    let refuse = |text: String| Failure::new(ErrorKind::State, text);
+    if pulled.version != 1 {
+        return Err(refuse(format!(
+            "the file is of version {}, and only 1 is known",
+            pulled.version
+        )));
+    }
+    if pulled.repository != repository {
+        return Err(refuse(format!(
+            "the file belongs to repository `{}`, not to `{repository}`",
+            pulled.repository.escape_debug()
+        )));
+    }
+    if pulled.state.stack != *stack {
+        return Err(refuse(format!(
+            "the file is the state of `{}`, not of `{stack}`",
+            pulled.state.stack
+        ))
+        .hint("`konverge state move FROM TO` renames a stack"));
+    }
+    let mut options = LeaseOptions {
+        over_damaged,
+        ..at_once()
+    };
+    if over_damaged {
+        // Whether the last holder gave its lease back stands in the document that can not be read: its term has to pass.
+        options.wait = options.term * 3;
+    }
+    let lease = memory.states.acquire(stack, options).await?;
+    let result = async {
+        let newest = lease.prior().map_or(0, |prior| prior.serial);
+        if !over_damaged && newest != pulled.serial {
+            return Err(refuse(format!(
+                "the file was pulled at serial {}, and serial {newest} has been written since",
+                pulled.serial
+            ))
+            .hint(format!(
+                "`konverge state diff {stack} {} {newest}` shows what; pull again and repeat the edit",
+                pulled.serial
+            )));
+        }
+        let mut state = pulled.state;
+        state.resources.sort_by(|a, b| a.id.cmp(&b.id));
+        // What was put there by hand is looked at by the next run.
+        state.input_digest = None;
+        let note = format!("pushed from serial {}", pulled.serial);
+        Ok(lease.record(Reason::Push, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    memory.states.settle().await?;
+    Ok(serial)
+}
+
+/// Gives a stack another identity. Both leases are held, in the order of their names.
+///
+/// # Errors
+/// Nothing is recorded of `from`; `to` has resources; somebody holds a lease; the store's.
+pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u64, Failure> {
+    if from == to {
+        return Err(Failure::new(ErrorKind::Usage, "both are the same stack"));
+    }
+    let (first, second) = if from < to { (from, to) } else { (to, from) };
+    let first_lease = acquire(memory, first).await?;
+    let second_lease = match acquire(memory, second).await {
+        Ok(lease) => lease,
+        Err(failure) => return given_back(&first_lease, Err(failure)).await,
+    };
+    let (old, new) = if from < to {
+        (&first_lease, &second_lease)
+    } else {
+        (&second_lease, &first_lease)
+    };
+    let result = async {
+        let state = recorded(old, from)?;
+        if let Some(there) = new.prior().filter(|prior| !prior.state.resources.is_empty()) {
+            return Err(Failure::new(
+                ErrorKind::State,
+                format!(
+                    "stack `{to}` has {} resources of its own",
+                    there.state.resources.len()
+                ),
+            )
+            .hint(format!(
+                "`konverge state forget {to}` gives them up; nothing outside is touched"
+            )));
+        }
+        let moved = StackState {
+            stack: to.clone(),
+            input_digest: None,
+            ..state.clone()
+        };
+        // First where it goes to: a crash between the two leaves it recorded twice, never nowhere.
+        let serial = new
+            .record(Reason::Move, moved, Some(format!("moved from {from}")))
+            .await?;
+        let emptied = StackState::empty(from.clone(), state.folder);
+        old.record(Reason::Move, emptied, Some(format!("moved to {to}")))
+            .await?;
+        Ok(serial)
+    }
+    .await;
+    let result = given_back(&second_lease, result).await;
+    let serial = given_back(&first_lease, result).await?;
+    memory.states.settle().await?;
+    Ok(serial)
+}
+
+/// Forgets resources, or a whole stack if none is named. Nothing outside is touched.
+///
+/// # Errors
+/// A resource that is not recorded; somebody holds the lease; the store's.
+pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) -> Result<u64, Failure> {
+    let lease = acquire(memory, stack).await?;
+    let result = async {
+        let mut state = recorded(&lease, stack)?;
+        for id in resources {
+            if state.resource(id).is_none() {
+                return Err(Failure::new(
+                    ErrorKind::State,
+                    format!("`{id}` is not recorded in stack `{stack}`"),
+                )
+                .hint(format!("`konverge state show {stack}` lists what is")));
+            }
+            state.remove(id);
+        }
+        let note = if resources.is_empty() {
+            state = StackState::empty(stack.clone(), state.folder);
+            "the whole stack".to_owned()
+        } else {
+            let names: Vec<_> = resources.iter().map(ResourceId::as_str).collect();
+            names.join(", ")
+        };
+        state.input_digest = None;
+        Ok(lease.record(Reason::Forget, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    memory.states.settle().await?;
+    Ok(serial)
+}
+
+/// Ends a lease by a person's word.
+///
+/// # Errors
+/// That lease does not stand; the store's.
+pub async fn unlock(memory: &Memory, stack: &StackId, lease: &str, reason: &str) -> Result<Holder, Failure> {
+    if reason.trim().is_empty() {
+        return Err(Failure::new(
+            ErrorKind::Usage,
+            "a reason is needed: it is kept beside the lease",
+        ));
+    }
+    Ok(memory.states.unlock(stack, lease, reason).await?)
+}

@@ -1,0 +1,146 @@
+//! `state`: looking at what is recorded, and the few ways to change it by hand. Every change takes the stack's lease
+//! and is a serial of its own, so it can be seen in the history and undone.
+
+mod doctor;
+mod edit;
+mod import;
+mod rollback;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{KeyUse, Memory, Run, states};
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    model::{RepoPath, StackId, state::StackState},
+    state::{Entry, Versioned},
+};
+
+pub use doctor::{Finding, doctor};
+pub use edit::{forget, move_to, push, unlock};
+pub use import::{Imported, import};
+pub use rollback::rollback;
+
+/// One line of `state list`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listed {
+    /// The identity.
+    pub stack: StackId,
+    /// Its entry in the index.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What `state pull` writes and `state push` reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pulled {
+    /// Always 1.
+    pub version: u32,
+    /// Whose it is.
+    pub repository: String,
+    /// The serial it was read at.
+    pub serial: u64,
+    /// The state.
+    pub state: StackState,
+}
+
+/// Opens the states for looking, or for changing.
+///
+/// # Errors
+/// The configuration or the store.
+pub async fn open(run: &Run, key: KeyUse) -> Result<(Memory, String), Failure> {
+    let repository = Repository::discover(&run.dir).ok();
+    let config = match &repository {
+        Some(repository) => Config::of(repository.worktree()?.as_ref())?,
+        None => Config::default(),
+    };
+    let id = states::repository_id(&config, repository.as_ref())?;
+    let memory = states::open(run, &config, repository.as_ref(), key).await?;
+    Ok((memory, id.as_str().to_owned()))
+}
+
+/// The stacks that have anything recorded.
+///
+/// # Errors
+/// The store's.
+pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
+    let known = memory.states.known().await?;
+    let known = known.entries.into_iter().filter(|(_, entry)| entry.is_known());
+    Ok(known.map(|(stack, entry)| Listed { stack, entry }).collect())
+}
+
+/// The stack that was named: an identity, else the folder that it was last applied from.
+///
+/// # Errors
+/// Neither; the store's.
+pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
+    if let Ok(id) = name.parse::<StackId>()
+        && memory.states.load(&id).await.is_ok_and(|found| found.is_some())
+    {
+        return Ok(id);
+    }
+    let known = memory.states.known().await?;
+    let folder = RepoPath::normalise(name);
+    let by_folder = known.entries.iter().find(|(_, entry)| {
+        entry.is_known() && Some(&entry.folder) == folder.as_ref() && !entry.folder.is_root()
+    });
+    match (by_folder, name.parse::<StackId>()) {
+        (Some((id, _)), _) => Ok(id.clone()),
+        // Perhaps damaged, perhaps unknown: whoever reads it says which.
+        (None, Ok(id)) => Ok(id),
+        (None, Err(error)) => Err(Failure::new(ErrorKind::Usage, error.to_string())
+            .hint("`konverge state list` shows the identities and folders that are recorded")),
+    }
+}
+
+/// The state of a stack, newest or by serial.
+///
+/// # Errors
+/// Nothing is recorded, no such serial, or it can not be read.
+pub async fn show(memory: &Memory, stack: &StackId, serial: Option<u64>) -> Result<Versioned, Failure> {
+    match serial {
+        Some(serial) => Ok(memory.states.load_serial(stack, serial).await?),
+        None => memory.states.load(stack).await?.ok_or_else(|| {
+            Failure::new(
+                ErrorKind::State,
+                format!("nothing is recorded of stack `{stack}`"),
+            )
+            .hint("`konverge state list` shows what is")
+        }),
+    }
+}
+
+/// The difference of two serials, as a unified diff of their YAML.
+///
+/// # Errors
+/// As [`show`].
+pub async fn diff(memory: &Memory, stack: &StackId, from: u64, to: u64) -> Result<String, Failure> {
+    let (old, new) = (
+        show(memory, stack, Some(from)).await?,
+        show(memory, stack, Some(to)).await?,
+    );
+    let (old, new) = (readable(&old.state), readable(&new.state));
+    let diff = similar::TextDiff::from_lines(&old, &new);
+    let names = (format!("{stack} serial {from}"), format!("{stack} serial {to}"));
+    Ok(diff
+        .unified_diff()
+        .context_radius(3)
+        .header(&names.0, &names.1)
+        .to_string())
+}
+
+/// A state as YAML, without what only runtimes read.
+pub fn readable(state: &StackState) -> String {
+    let mut value = serde_json::to_value(state).unwrap_or(Value::Null);
+    if let Some(runtime) = value.get_mut("runtime").and_then(Value::as_object_mut) {
+        for value in runtime.values_mut() {
+            if value.get("$age").is_some() {
+                *value = Value::String("(encrypted)".to_owned());
+            }
+        }
+    }
+    crate::yaml::to_string(&value)
+}

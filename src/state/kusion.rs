@@ -1,0 +1,149 @@
+//! Kusion's own formats, to be imported: `kusion_state.json` (v0.4 to v0.9) and the release files of later versions.
+
+use serde_json::{Map, Value};
+
+use crate::model::{ResourceId, spec::RuntimeKind, state::Recorded};
+
+/// What a file of Kusion's holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KusionState {
+    /// The tenant, if one is named.
+    pub tenant: Option<String>,
+    /// The project.
+    pub project: String,
+    /// The stack.
+    pub stack: String,
+    /// Its serial or revision, for people.
+    pub revision: u64,
+    /// The workspace of a release: its state is shared by all stacks of the project in it.
+    pub workspace: Option<String>,
+    /// As applied, in clear: secrets have to be masked before anything is written.
+    pub resources: Vec<Recorded>,
+}
+
+/// The file is not what Kusion writes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a state or release of Kusion: {0}")]
+pub struct NotKusion(pub String);
+
+/// Reads either format; both are YAML, JSON included.
+///
+/// # Errors
+/// It is neither.
+pub fn read(text: &str) -> Result<KusionState, NotKusion> {
+    let value: Value = crate::yaml::from_str(text).map_err(|error| NotKusion(error.to_string()))?;
+    let word = |name: &str| {
+        value
+            .get(name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let project = word("project").ok_or_else(|| NotKusion("it names no `project`".to_owned()))?;
+    let stack = word("stack").ok_or_else(|| NotKusion("it names no `stack`".to_owned()))?;
+    // A release wraps the state; everything else is at the top in both.
+    let release = value.get("phase").is_some() || value.get("spec").is_some();
+    let holder = if release {
+        value.get("state").unwrap_or(&Value::Null)
+    } else {
+        &value
+    };
+    let resources = match holder.get("resources") {
+        Some(Value::Array(resources)) => resources.iter().map(resource).collect::<Result<_, _>>()?,
+        Some(Value::Null) | None => Vec::new(),
+        Some(_) => return Err(NotKusion("`resources` is no list".to_owned())),
+    };
+    let number = |name: &str| value.get(name).and_then(Value::as_u64);
+    Ok(KusionState {
+        tenant: word("tenant").map(str::to_owned),
+        project: project.to_owned(),
+        stack: stack.to_owned(),
+        revision: number("serial").or_else(|| number("revision")).unwrap_or(0),
+        workspace: word("workspace").map(str::to_owned),
+        resources,
+    })
+}
+
+fn resource(value: &Value) -> Result<Recorded, NotKusion> {
+    let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
+    let id: ResourceId = id
+        .parse()
+        .map_err(|error| NotKusion(format!("a resource: {error}")))?;
+    let runtime = match value.get("type").and_then(Value::as_str) {
+        // v0.4 knew no types; all were Kubernetes.
+        None | Some("" | "Kubernetes") => RuntimeKind::Kubernetes,
+        Some("Terraform") => RuntimeKind::Terraform,
+        Some(other) => return Err(NotKusion(format!("`{id}` is of type `{}`", other.escape_debug()))),
+    };
+    let map = |name: &str| {
+        value
+            .get(name)
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_else(Map::new)
+    };
+    let depends_on = value.get("dependsOn").and_then(Value::as_array);
+    Ok(Recorded {
+        runtime,
+        cluster: None,
+        attributes: map("attributes"),
+        depends_on: depends_on
+            .into_iter()
+            .flatten()
+            .filter_map(|id| id.as_str()?.parse().ok())
+            .collect(),
+        extensions: map("extensions"),
+        private: Value::Null,
+        id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const STATE: &str = r#"{"id":1,"tenant":"main","project":"http-echo","stack":"dev","cluster":"","version":1,
+        "kusionVersion":"v0.9.0","serial":7,"operator":"me","resources":[
+        {"id":"v1:Namespace:http-echo","type":"Kubernetes","attributes":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"http-echo"}}},
+        {"id":"hashicorp:random:random_password:db","type":"Terraform","attributes":{"length":16},"dependsOn":["v1:Namespace:http-echo"],
+         "extensions":{"provider":"registry.terraform.io/hashicorp/random/3.5.1","resourceType":"random_password"}}],
+        "createTime":"2023-01-01T00:00:00Z","modifiedTime":"2023-01-01T00:00:00Z"}"#;
+
+    #[test]
+    fn a_state_file_of_the_old_kind() {
+        let state = read(STATE).unwrap();
+        assert_eq!(
+            (state.tenant.as_deref(), state.project.as_str(), state.revision),
+            (Some("main"), "http-echo", 7)
+        );
+        assert_eq!(state.resources.len(), 2);
+        assert_eq!(
+            state.resources[1].depends_on[0].as_str(),
+            "v1:Namespace:http-echo"
+        );
+        assert_eq!(state.resources[1].attributes["length"], 16);
+    }
+
+    #[test]
+    fn a_release_of_the_new_kind() {
+        let release = "project: shop\nworkspace: prod\nrevision: 3\nstack: prod\nphase: succeeded\nspec:\n  resources: []\nstate:\n  resources:\n  - id: v1:Namespace:shop\n    type: Kubernetes\n    attributes: {apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n";
+        let state = read(release).unwrap();
+        assert_eq!(
+            (state.workspace.as_deref(), state.revision, state.resources.len()),
+            (Some("prod"), 3, 1)
+        );
+    }
+
+    #[test]
+    fn what_is_no_state_is_refused() {
+        for bad in [
+            "",
+            "[]",
+            "{\"project\":\"a\"}",
+            "{\"project\":\"a\",\"stack\":\"b\",\"resources\":3}",
+            "{\"project\":\"a\",\"stack\":\"b\",\"resources\":[{\"id\":\"\"}]}",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
