@@ -368,3 +368,38 @@ async fn sealed_states_hide_what_they_hold() {
         Err(StateError::Sealed { .. })
     ));
 }
+
+#[tokio::test]
+async fn an_unreadable_document_is_written_over_after_its_leases_term() {
+    Timeline::simulate(|timeline| async move {
+        let store = Arc::new(Memory::default());
+        let states = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_clock(timeline.clone());
+        for digest in ["one", "two"] {
+            let lease = states.acquire(&stack(), short()).await.unwrap();
+            lease.commit(with(&["a"], digest), &[]).await.unwrap();
+        }
+        let newest = Key::of(&["stacks", "shop/prod", "state", "0000000002"]);
+        store.overwrite(&newest, bytes::Bytes::from_static(b"garbage"));
+        assert!(matches!(
+            states.load(&stack()).await,
+            Err(StateError::Damaged { .. })
+        ));
+        assert!(matches!(
+            states.acquire(&stack(), short()).await,
+            Err(StateError::Damaged { .. })
+        ));
+        let options = LeaseOptions {
+            over_damaged: true,
+            ..short()
+        };
+        let lease = states.acquire(&stack(), options).await.unwrap();
+        assert_eq!(lease.prior().unwrap().state, with(&["a"], "one"));
+        let serial = lease.commit(with(&["a", "b"], "three"), &[]).await.unwrap();
+        assert!(serial > 2);
+        assert_eq!(
+            states.load(&stack()).await.unwrap().unwrap().state,
+            with(&["a", "b"], "three")
+        );
+    })
+    .await;
+}

@@ -183,23 +183,10 @@ async fn a_damaged_document_is_refused_with_the_way_back() {
         refused.stderr
     );
     home.run(&["doctor"]).expect(1);
-    let good = home.run(&["pull", "http-echo/dev", "--serial", "1"]).expect(0);
-    std::fs::write(home.path().join("good.json"), good.stdout).unwrap();
-    home.run(&["push", "http-echo/dev", "good.json", "--over-damaged"])
-        .expect(0);
-    let shown = home
-        .run(&["show", "http-echo/dev", "--output", "json"])
-        .expect(0)
-        .json();
-    assert_eq!(
-        (
-            shown["serial"].as_u64(),
-            shown["state"]["resources"].as_array().unwrap().len()
-        ),
-        (Some(3), 2)
-    );
+    // The serials before it can be read: that is the way back.
+    home.run(&["pull", "http-echo/dev", "--serial", "1"]).expect(0);
     std::fs::write(
-        home.folder().join("stacks/http-echo%2Fdev/state/0000000004"),
+        home.folder().join("stacks/http-echo%2Fdev/state/0000000003"),
         text.replace("{\"konverge\":1", "{\"konverge\":9"),
     )
     .unwrap();
