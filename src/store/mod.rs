@@ -1,11 +1,15 @@
 //! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
 //! mean is `state/`'s.
 
+mod http;
 mod memory;
 mod object;
 mod open;
+mod oss;
 mod probe;
 mod profile;
+mod request;
+mod sql;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use url::Url;
 
-use super::{Store, StoreError, object};
+use super::{Store, StoreError, http, object, oss, sql};
 use crate::retry::Policy;
 
 /// What a URL does not say. `Default` takes the process's environment.
@@ -66,7 +66,8 @@ impl StoreOptions {
 }
 
 /// Opens the store of a URL: a plain path or `file://`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX`. The query may set `endpoint`, `region`, `path_style`, `allow_http` and `ca_file`.
+/// `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX`, `postgres://USER@HOST/DATABASE/PREFIX`, `mysql://…`,
+/// `https://HOST/PREFIX`. The query may set `endpoint`, `region`, `path_style`, `allow_http` and `ca_file`.
 ///
 /// Nothing is asked of the store yet; [`super::probe`] does.
 ///
@@ -84,6 +85,9 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, S
         "s3" => object::s3(&place),
         "gs" => object::gs(&place),
         "az" => object::az(&place),
+        "oss" => oss::oss(&place),
+        "postgres" | "mysql" => sql::sql(&place, scheme),
+        "http" | "https" => http::http(&place),
         _ => Err(place.error(format!(
             "unknown scheme `{scheme}`; known are file, s3, gs, az, oss, postgres, mysql, https"
         ))),
@@ -111,7 +115,6 @@ pub(super) struct Place {
     /// Without query and credentials, for messages.
     pub shown: String,
     /// The URL itself, query removed.
-    #[allow(dead_code)] // wip
     pub url: Url,
     /// Bucket, container or host.
     pub host: String,
@@ -174,18 +177,17 @@ impl Place {
         if url.scheme() == "https" {
             return Ok(());
         }
-        let loopback = match url.host() {
-            Some(url::Host::Domain(name)) => name == "localhost",
-            Some(url::Host::Ipv4(address)) => address.is_loopback(),
-            Some(url::Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        };
-        if loopback && self.options.allow_http {
+        if is_loopback(&url) && self.options.allow_http {
             return Ok(());
         }
         Err(self.error(format!(
             "endpoint `{endpoint}` is not https; `allow_http=true` permits http for an endpoint on this machine alone"
         )))
+    }
+
+    /// Whether the URL's own host is this machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.url)
     }
 
     /// A configuration error at this place.
@@ -194,6 +196,21 @@ impl Place {
             url: self.shown.clone(),
             why,
         }
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        // Of a scheme that is not the web's an address is a name to `url`.
+        Some(url::Host::Domain(name)) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 

@@ -1,0 +1,158 @@
+//! Any server that keeps files: `https://HOST/PREFIX`.
+//!
+//! - `GET` answers the content or 404;
+//! - `PUT` with `If-None-Match: *` makes it, or answers 412 if it is there;
+//! - `GET <folder>/?list` answers a JSON list of all paths below the folder, relative to it, or 404;
+//! - `DELETE` deletes it.
+//!
+//! `KONVERGE_HTTP_TOKEN` is sent as a bearer token; else `KONVERGE_HTTP_USER` and `KONVERGE_HTTP_PASSWORD`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use reqwest::{
+    Client, RequestBuilder, StatusCode,
+    header::{CONTENT_TYPE, IF_NONE_MATCH},
+};
+use url::Url;
+
+use super::{Created, Key, Store, StoreError, open::Place, request::Requests};
+
+struct Http {
+    requests: Requests,
+    base: Url,
+    token: Option<String>,
+    user: Option<(String, Option<String>)>,
+}
+
+/// Opens it.
+pub(super) fn http(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+    place.check_transport(place.url.as_str())?;
+    if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
+        return Err(place.error("credentials come from the environment: KONVERGE_HTTP_TOKEN, or KONVERGE_HTTP_USER and KONVERGE_HTTP_PASSWORD".to_owned()));
+    }
+    let variable = |name: &str| {
+        place
+            .options
+            .environment
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .cloned()
+    };
+    Ok(Arc::new(Http {
+        requests: Requests::new(place)?,
+        base: place.url.clone(),
+        token: variable("KONVERGE_HTTP_TOKEN"),
+        user: variable("KONVERGE_HTTP_USER").map(|user| (user, variable("KONVERGE_HTTP_PASSWORD"))),
+    }))
+}
+
+impl Http {
+    fn place(&self, key: &Key) -> Url {
+        let mut url = self.base.clone();
+        // A key is escaped text already; what the server sees as its name is that text, so it is escaped once more.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty();
+            if !key.as_str().is_empty() {
+                segments.extend(key.as_str().split('/'));
+            }
+        }
+        url
+    }
+
+    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
+        match (&self.token, &self.user) {
+            (Some(token), _) => request.bearer_auth(token),
+            (None, Some((user, password))) => request.basic_auth(user, password.as_ref()),
+            (None, None) => request,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Http {
+    fn url(&self) -> &str {
+        &self.requests.url
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        let url = self.place(key);
+        let answer = self
+            .requests
+            .send(key, |client: &Client| self.signed(client.get(url.clone())))
+            .await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(answer.body)),
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        let mut url = self.place(prefix);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("");
+        }
+        url.set_query(Some("list"));
+        let answer = self
+            .requests
+            .send(prefix, |client| self.signed(client.get(url.clone())))
+            .await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(Vec::new());
+        }
+        let paths: Option<Vec<String>> = answer
+            .status
+            .is_success()
+            .then(|| serde_json::from_slice(&answer.body).ok())
+            .flatten();
+        let Some(paths) = paths else {
+            return Err(StoreError::Unsafe {
+                url: self.requests.url.clone(),
+                why: format!(
+                    "`GET …/?list` answered {} and no JSON list of paths",
+                    answer.status
+                ),
+            });
+        };
+        let full = |path: String| match prefix.as_str() {
+            "" => Key::from_listing(path),
+            folder => Key::from_listing(format!("{folder}/{path}")),
+        };
+        let mut keys: Vec<_> = paths.into_iter().map(full).collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let url = self.place(key);
+        let make = |client: &Client| {
+            let request = client.put(url.clone()).header(IF_NONE_MATCH, "*");
+            self.signed(
+                request
+                    .header(CONTENT_TYPE, "application/octet-stream")
+                    .body(content.clone()),
+            )
+        };
+        let answer = self.requests.send(key, make).await?;
+        match answer.status {
+            StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Ok(Created::Exists),
+            status if status.is_success() => Ok(Created::Created),
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        let url = self.place(key);
+        let answer = self
+            .requests
+            .send(key, |client| self.signed(client.delete(url.clone())))
+            .await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+}

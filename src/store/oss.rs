@@ -1,0 +1,314 @@
+//! Alibaba Cloud OSS: `oss://BUCKET/PREFIX?region=cn-hangzhou`. Create-if-absent is its header
+//! `x-oss-forbid-overwrite` (<https://www.alibabacloud.com/help/en/oss/developer-reference/putobject>), requests are
+//! signed by its version 4 (<https://www.alibabacloud.com/help/en/oss/developer-reference/recommend-to-use-signature-version-4>).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use sha2::{Digest as _, Sha256};
+
+use super::{Created, Key, Store, StoreError, open::Place, request::Requests};
+
+struct Oss {
+    requests: Requests,
+    endpoint: String,
+    bucket: String,
+    prefix: String,
+    signer: Signer,
+}
+
+struct Signer {
+    region: String,
+    id: String,
+    secret: String,
+    token: Option<String>,
+}
+
+/// One request before it is signed. Query and headers are sorted by name.
+struct Unsigned<'a> {
+    method: Method,
+    path: &'a str,
+    query: &'a [(&'a str, String)],
+    headers: &'a [(&'a str, &'a str)],
+}
+
+/// Opens it.
+pub(super) fn oss(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+    let variable = |names: [&str; 2]| {
+        let environment = &place.options.environment;
+        names
+            .iter()
+            .find_map(|name| environment.get(*name).filter(|value| !value.is_empty()).cloned())
+    };
+    let missing = |what: &str| place.error(format!("{what} is missing from the environment"));
+    let region = place
+        .options
+        .region
+        .clone()
+        .or_else(|| variable(["OSS_REGION", "ALIBABA_CLOUD_REGION"]));
+    let region =
+        region.ok_or_else(|| place.error("it names no region, as in `?region=cn-hangzhou`".to_owned()))?;
+    let signer = Signer {
+        id: variable(["OSS_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_ID"])
+            .ok_or_else(|| missing("OSS_ACCESS_KEY_ID"))?,
+        secret: variable(["OSS_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"])
+            .ok_or_else(|| missing("OSS_ACCESS_KEY_SECRET"))?,
+        token: variable(["OSS_SESSION_TOKEN", "ALIBABA_CLOUD_SECURITY_TOKEN"]),
+        region,
+    };
+    // With an endpoint of one's own the bucket stands in the path.
+    let endpoint = match &place.options.endpoint {
+        Some(endpoint) => format!("{}/{}", endpoint.trim_end_matches('/'), place.host),
+        None => format!("https://{}.oss-{}.aliyuncs.com", place.host, signer.region),
+    };
+    Ok(Arc::new(Oss {
+        requests: Requests::new(place)?,
+        endpoint,
+        bucket: place.host.clone(),
+        prefix: place.prefix.clone(),
+        signer,
+    }))
+}
+
+impl Oss {
+    fn object(&self, key: &Key) -> String {
+        if self.prefix.is_empty() {
+            key.to_string()
+        } else {
+            format!("{}/{key}", self.prefix)
+        }
+    }
+
+    fn request(&self, client: &Client, unsigned: &Unsigned<'_>) -> RequestBuilder {
+        let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let path = escape(unsigned.path, true);
+        let query = canonical_query(unsigned.query);
+        let separator = if query.is_empty() { "" } else { "?" };
+        let url = format!("{}/{path}{separator}{query}", self.endpoint);
+        let mut headers: Vec<(&str, &str)> = unsigned.headers.to_vec();
+        headers.extend([
+            ("x-oss-content-sha256", "UNSIGNED-PAYLOAD"),
+            ("x-oss-date", now.as_str()),
+        ]);
+        if let Some(token) = &self.signer.token {
+            headers.push(("x-oss-security-token", token));
+        }
+        headers.sort_unstable();
+        let uri = format!("/{}/{path}", self.bucket);
+        let authorization = self
+            .signer
+            .authorization(unsigned.method.as_str(), &uri, &query, &headers, &now);
+        let mut request = client
+            .request(unsigned.method.clone(), url)
+            .header("authorization", authorization);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request
+    }
+}
+
+impl Signer {
+    fn authorization(
+        &self,
+        method: &str,
+        uri: &str,
+        query: &str,
+        headers: &[(&str, &str)],
+        now: &str,
+    ) -> String {
+        let canonical: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}:{value}\n"))
+            .collect();
+        let request = format!("{method}\n{uri}\n{query}\n{canonical}\n\nUNSIGNED-PAYLOAD");
+        let day = &now[..8];
+        let scope = format!("{day}/{}/oss/aliyun_v4_request", self.region);
+        let to_sign = format!(
+            "OSS4-HMAC-SHA256\n{now}\n{scope}\n{}",
+            hex(&Sha256::digest(request))
+        );
+        let mut key = hmac(format!("aliyun_v4{}", self.secret).as_bytes(), day.as_bytes());
+        for part in [self.region.as_str(), "oss", "aliyun_v4_request"] {
+            key = hmac(&key, part.as_bytes());
+        }
+        let signature = hex(&hmac(&key, to_sign.as_bytes()));
+        format!(
+            "OSS4-HMAC-SHA256 Credential={}/{scope},Signature={signature}",
+            self.id
+        )
+    }
+}
+
+/// RFC 2104 with SHA-256.
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut block = [0; 64];
+    if key.len() > block.len() {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let padded = |with: u8| Sha256::new().chain_update(block.map(|byte| byte ^ with));
+    let inner = padded(0x36).chain_update(message).finalize();
+    padded(0x5c).chain_update(inner).finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Everything but unreserved characters (and `/` in paths) as `%XX`.
+fn escape(text: &str, path: bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || (path && byte == b'/') {
+            escaped.push(byte as char);
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+fn canonical_query(query: &[(&str, String)]) -> String {
+    let pairs: Vec<_> = query
+        .iter()
+        .map(|(name, value)| format!("{}={}", escape(name, false), escape(value, false)))
+        .collect();
+    pairs.join("&")
+}
+
+/// The texts of an element in OSS's answers, which are asked for with percent-encoded names and so hold no entities.
+fn elements<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let parts = xml.split(open.as_str()).skip(1);
+    parts
+        .filter_map(|part| part.split(close.as_str()).next())
+        .collect()
+}
+
+fn unescape(text: &str) -> String {
+    let form = format!("k={}", text.replace('+', "%2B"));
+    let value = url::form_urlencoded::parse(form.as_bytes()).next();
+    value.map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+#[async_trait]
+impl Store for Oss {
+    fn url(&self) -> &str {
+        &self.requests.url
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        let path = self.object(key);
+        let unsigned = Unsigned {
+            method: Method::GET,
+            path: &path,
+            query: &[],
+            headers: &[],
+        };
+        let answer = self
+            .requests
+            .send(key, |client| self.request(client, &unsigned))
+            .await?;
+        match answer.status {
+            StatusCode::OK => Ok(Some(answer.body)),
+            StatusCode::NOT_FOUND if !String::from_utf8_lossy(&answer.body).contains("NoSuchBucket") => {
+                Ok(None)
+            }
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        let folder = match (self.object(prefix), prefix.as_str().is_empty()) {
+            (folder, true) => folder,
+            (folder, false) => format!("{folder}/"),
+        };
+        let own = if self.prefix.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.prefix)
+        };
+        let (mut keys, mut next) = (Vec::new(), None::<String>);
+        loop {
+            let mut query: Vec<(&str, String)> = Vec::new();
+            query.extend(next.take().map(|token| ("continuation-token", token)));
+            query.extend([
+                ("encoding-type", "url".to_owned()),
+                ("list-type", "2".to_owned()),
+                ("max-keys", "1000".to_owned()),
+                ("prefix", folder.clone()),
+            ]);
+            let unsigned = Unsigned {
+                method: Method::GET,
+                path: "",
+                query: &query,
+                headers: &[],
+            };
+            let answer = self
+                .requests
+                .send(prefix, |client| self.request(client, &unsigned))
+                .await?;
+            if answer.status != StatusCode::OK {
+                return Err(self.requests.refused(prefix, &answer));
+            }
+            let xml = String::from_utf8_lossy(&answer.body);
+            let names = elements(&xml, "Key").into_iter().map(unescape);
+            keys.extend(names.filter_map(|name| name.strip_prefix(&own).map(Key::from_listing)));
+            if elements(&xml, "IsTruncated").first() != Some(&"true") {
+                break;
+            }
+            next = elements(&xml, "NextContinuationToken")
+                .first()
+                .map(|token| unescape(token));
+            if next.is_none() {
+                break;
+            }
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let path = self.object(key);
+        let headers = [
+            ("content-type", "application/octet-stream"),
+            ("x-oss-forbid-overwrite", "true"),
+        ];
+        let unsigned = Unsigned {
+            method: Method::PUT,
+            path: &path,
+            query: &[],
+            headers: &headers,
+        };
+        let make = |client: &Client| self.request(client, &unsigned).body(content.clone());
+        let answer = self.requests.send(key, make).await?;
+        match answer.status {
+            StatusCode::OK => Ok(Created::Created),
+            StatusCode::CONFLICT => Ok(Created::Exists),
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        let path = self.object(key);
+        let unsigned = Unsigned {
+            method: Method::DELETE,
+            path: &path,
+            query: &[],
+            headers: &[],
+        };
+        let answer = self
+            .requests
+            .send(key, |client| self.request(client, &unsigned))
+            .await?;
+        match answer.status {
+            status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
+            _ => Err(self.requests.refused(key, &answer)),
+        }
+    }
+}
