@@ -1,7 +1,13 @@
 //! Every store keeps the four primitives, and says what is wrong when it can not. Those that need a server which is
-//! slow to start or to install run with `KONVERGE_TEST_STORES=1` (`make test-all`).
+//! slow to start or to install are ignored but by `make test-all`.
 
-use super::support::{minio::Minio, moto::Moto};
+use super::support::{
+    file_server::{FileServer, Manners},
+    gcs::Gcs,
+    minio::Minio,
+    moto::Moto,
+    stores::{Azurite, Sql},
+};
 use bytes::Bytes;
 use futures::future::join_all;
 use konverge::{
@@ -196,4 +202,118 @@ async fn moto() {
     let store = open(&url, &s3("any")).await.unwrap();
     keeps_the_primitives(Arc::clone(&store), false).await;
     keeps_a_state(store).await;
+}
+
+fn on_this_machine(environment: &[(&str, &str)]) -> StoreOptions {
+    let mut options = options(environment);
+    options.allow_http = true;
+    options
+}
+
+#[tokio::test]
+async fn files_over_http() {
+    let server = FileServer::start(Manners::Careful).await;
+    let url = format!("{}/some/prefix", server.url);
+    let with_token = on_this_machine(&[("KONVERGE_HTTP_TOKEN", FileServer::TOKEN)]);
+    let store = open(&url, &with_token).await.unwrap();
+    keeps_the_primitives(Arc::clone(&store), true).await;
+    keeps_a_state(store).await;
+    let error = refused(&*open(&url, &on_this_machine(&[])).await.unwrap()).await;
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+    let error = open(&url, &options(&[])).await.err().unwrap();
+    assert!(error.to_string().contains("not https"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_the_condition_is_not_safe() {
+    let server = FileServer::start(Manners::Careless).await;
+    let with_token = on_this_machine(&[("KONVERGE_HTTP_TOKEN", FileServer::TOKEN)]);
+    let error = refused(&*open(&server.url, &with_token).await.unwrap()).await;
+    assert!(matches!(error, StoreError::Unsafe { .. }), "{error}");
+}
+
+/// Against a server of ours that does what OSS's documentation says; the real service was not run.
+#[tokio::test]
+async fn oss() {
+    let server = FileServer::start(Manners::Oss).await;
+    let url = format!(
+        "oss://{}/some/prefix?region=cn-hangzhou&endpoint={}",
+        FileServer::BUCKET,
+        server.url
+    );
+    let with = |secret| {
+        on_this_machine(&[
+            ("OSS_ACCESS_KEY_ID", FileServer::KEY_ID),
+            ("OSS_ACCESS_KEY_SECRET", secret),
+        ])
+    };
+    let store = open(&url, &with(FileServer::KEY_SECRET)).await.unwrap();
+    keeps_the_primitives(Arc::clone(&store), true).await;
+    keeps_a_state(store).await;
+    let error = refused(&*open(&url, &with("wrong")).await.unwrap()).await;
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+    let error = open(&url, &on_this_machine(&[])).await.err().unwrap();
+    assert!(
+        error.to_string().contains("OSS_ACCESS_KEY_ID is missing"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn azure() {
+    let azurite = Azurite::start();
+    let container = azurite.container("store").await;
+    let with = |key| {
+        on_this_machine(&[
+            ("AZURE_STORAGE_ACCOUNT_NAME", Azurite::ACCOUNT),
+            ("AZURE_STORAGE_ACCOUNT_KEY", key),
+        ])
+    };
+    let url = format!("az://{container}/some/prefix?endpoint={}", azurite.endpoint());
+    let store = open(&url, &with(Azurite::KEY)).await.unwrap();
+    keeps_the_primitives(Arc::clone(&store), true).await;
+    keeps_a_state(store).await;
+    let error = refused(&*open(&url, &with("d3Jvbmc=")).await.unwrap()).await;
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn google() {
+    let server = Gcs::start();
+    let bucket = server.bucket("store").await;
+    let account = server.service_account();
+    let with = on_this_machine(&[("GOOGLE_SERVICE_ACCOUNT_KEY", account.as_str())]);
+    let url = format!("gs://{bucket}/some/prefix?endpoint={}", server.endpoint());
+    let store = open(&url, &with).await.unwrap();
+    keeps_the_primitives(Arc::clone(&store), true).await;
+    keeps_a_state(store).await;
+}
+
+async fn sql(server: &Sql) {
+    let url = format!("{}/some/prefix", server.url());
+    let store = open(&url, &options(&[])).await.unwrap();
+    // Reading makes no table.
+    assert_eq!(store.get(&Key::of(&["x"])).await.unwrap(), None);
+    assert!(store.list(&Key::of(&["x"])).await.unwrap().is_empty());
+    keeps_the_primitives(Arc::clone(&store), true).await;
+    keeps_a_state(store).await;
+    // Another prefix is another store.
+    let other = open(&format!("{}/some/prefix2", server.url()), &options(&[]))
+        .await
+        .unwrap();
+    assert!(other.list(&Key::of(&[])).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn postgres() {
+    sql(&Sql::postgres()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn mariadb() {
+    sql(&Sql::mariadb()).await;
 }

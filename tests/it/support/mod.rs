@@ -12,6 +12,7 @@ pub mod compiler;
 pub mod counted;
 pub mod faults;
 pub mod faulty;
+pub mod file_server;
 pub mod gcs;
 pub mod git;
 pub mod github;
