@@ -23,5 +23,6 @@ mod sandbox;
 mod state;
 mod state_cli;
 mod state_model;
+mod state_processes;
 mod stores;
 mod terraform;

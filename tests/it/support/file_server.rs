@@ -4,8 +4,8 @@
 use axum::{
     Router,
     body::Bytes,
-    extract::{OriginalUri, State},
-    http::{HeaderMap, Method, StatusCode},
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
 use sha2::{Digest, Sha256};
@@ -83,7 +83,7 @@ fn files_over_http(
     manners: Manners,
     State(files): State<Files>,
     method: Method,
-    OriginalUri(uri): OriginalUri,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -124,13 +124,7 @@ fn files_over_http(
     }
 }
 
-fn oss(
-    State(files): State<Files>,
-    method: Method,
-    OriginalUri(uri): OriginalUri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+fn oss(State(files): State<Files>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     if !is_signed(&method, &uri, &headers) {
         return (
             StatusCode::FORBIDDEN,
@@ -208,7 +202,7 @@ fn list_objects(files: &Files, query: &str) -> String {
 }
 
 /// Signature version 4, step by step as its documentation lists them.
-fn is_signed(method: &Method, uri: &axum::http::Uri, headers: &HeaderMap) -> bool {
+fn is_signed(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let text = |name: &str| {
         headers
             .get(name)

@@ -100,7 +100,10 @@ fn serve_front(front: u16, behind: u16) {
             client: reqwest::Client::new(),
             port: behind,
         };
-        let router = axum::Router::new().fallback(pass_on).with_state(state);
+        let router = axum::Router::new()
+            .fallback(pass_on)
+            .with_state(state)
+            .layer(axum::extract::DefaultBodyLimit::disable());
         axum::serve(listener, router).await.expect("it serves");
     });
 }
