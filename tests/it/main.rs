@@ -15,6 +15,7 @@ mod kubernetes;
 mod kubernetes_faults;
 mod kubernetes_fidelity;
 mod kubernetes_traps;
+mod main_job;
 mod notify;
 mod parts;
 mod parts_on_demand;
