@@ -22,5 +22,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let options = CiOptions {
         live: args.live.map(Into::into),
     };
-    Ok(ci::run(&context.run(), &options).await?.code)
+    let ended = ci::run(&context.run(), &options).await?;
+    context.print(&ended.text);
+    Ok(ended.code)
 }

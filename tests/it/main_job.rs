@@ -14,7 +14,7 @@ use crate::support::{
     cluster::Cluster,
     git::Repository,
     github::{FakeGithub, Pull, World},
-    minio::{self, Minio},
+    minio::Minio,
     process::{Konverge, Outcome},
 };
 
@@ -95,8 +95,8 @@ impl Stage {
             .env("GITHUB_OUTPUT", &outputs)
             .env("RUNNER_TEMP", &folder)
             .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("AWS_ACCESS_KEY_ID", minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", minio::SECRET_KEY)
+            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
             .run();
         let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
         Ran {
@@ -350,7 +350,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         issues.iter().any(|issue| issue.title.contains("storefront/dev")),
         "{issues:?}"
     );
-    stage.monorepo.git(["revert", "--no-edit", "HEAD"]);
+    stage.monorepo.checkout("main").git(["revert", "--no-edit", "HEAD"]);
     let reverted = stage.monorepo.rev("main");
     stage.push(&pushed, &reverted).outcome.check(0);
 

@@ -74,6 +74,7 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
     Ok(Ended {
         code: u8::from(failed),
+        text: report::terminal::plan(&plan, report::terminal::Style::default()),
     })
 }
 

@@ -99,6 +99,7 @@ async fn told(
     let report = result?;
     Ok(Ended {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+        text: report::terminal::outcome(&report, report::terminal::Style::default()),
     })
 }
 

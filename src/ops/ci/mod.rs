@@ -32,14 +32,19 @@ pub struct CiOptions {
 }
 
 /// How a run of `ci` ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// The exit code.
     pub code: u8,
+    /// What the log shows, without colour.
+    pub text: String,
 }
 
 impl Ended {
-    const WELL: Self = Self { code: 0 };
+    const WELL: Self = Self {
+        code: 0,
+        text: String::new(),
+    };
 }
 
 /// One run in GitHub Actions.

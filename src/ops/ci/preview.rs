@@ -180,8 +180,8 @@ async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<E
         .await;
     let result = previewed(job, subject, feedback).await;
     match &result {
-        Ok((code, description)) => {
-            let state = if *code == 0 {
+        Ok((ended, description)) => {
+            let state = if ended.code == 0 {
                 StatusState::Success
             } else {
                 StatusState::Failure
@@ -202,10 +202,14 @@ async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<E
                 .await;
         }
     }
-    result.map(|(code, _)| Ended { code })
+    result.map(|(ended, _)| ended)
 }
 
-async fn previewed(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<(u8, String), Failure> {
+async fn previewed(
+    job: &Job,
+    subject: &Subject,
+    feedback: &Feedback<'_>,
+) -> Result<(Ended, String), Failure> {
     let opened = job
         .open(&subject.protected, &subject.base, &subject.content, subject.trust)
         .await?;
@@ -279,7 +283,14 @@ async fn previewed(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Res
     feedback.summary(&report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body);
     feedback.plan_outputs(&preview.plan, &total);
     feedback.annotate(&preview.plan);
-    Ok((u8::from(failed > 0), description))
+    let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
+    Ok((
+        Ended {
+            code: u8::from(failed > 0),
+            text,
+        },
+        description,
+    ))
 }
 
 const NO_LINKS: &BTreeMap<crate::model::StackId, String> = &BTreeMap::new();
