@@ -350,7 +350,10 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         issues.iter().any(|issue| issue.title.contains("storefront/dev")),
         "{issues:?}"
     );
-    stage.monorepo.checkout("main").git(["revert", "--no-edit", "HEAD"]);
+    stage
+        .monorepo
+        .checkout("main")
+        .git(["revert", "--no-edit", "HEAD"]);
     let reverted = stage.monorepo.rev("main");
     stage.push(&pushed, &reverted).outcome.check(0);
 
