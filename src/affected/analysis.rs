@@ -37,7 +37,20 @@ impl Analysis {
         core_version: &str,
         index: &Index,
     ) -> Result<Self, AffectedError> {
-        let (tree, layout) = (Tree::new(source), layout.into());
+        Self::of_tree(Tree::new(source), layout, core_version, index)
+    }
+
+    /// As [`Analysis::new`], of a tree that is at hand.
+    ///
+    /// # Errors
+    /// As [`Analysis::new`].
+    pub fn of_tree(
+        tree: Tree,
+        layout: impl Into<Arc<Layout>>,
+        core_version: &str,
+        index: &Index,
+    ) -> Result<Self, AffectedError> {
+        let layout = layout.into();
         let rules = CoreRules::of(core_version);
         let mut graph = Graph::new();
         let inputs: Vec<_> = layout

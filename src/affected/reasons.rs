@@ -29,6 +29,8 @@ pub(super) struct Difference<'a> {
 struct Side<'a> {
     analysis: &'a Analysis,
     differs: Vec<bool>,
+    /// Those that the other revision does not have at all.
+    new: Vec<bool>,
     reached: Mutex<HashMap<NodeId, std::sync::Arc<Vec<Found>>>>,
 }
 
@@ -140,16 +142,23 @@ fn found_module(
 
 impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
-        let differs = (0..analysis.graph.nodes.len())
+        let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
             .map(|id| {
                 let (context, place) = analysis.graph.key(id);
-                let counterpart = other.graph.counterpart(context, place);
-                counterpart.is_none_or(|counterpart| other.nodes[counterpart] != analysis.nodes[id])
+                other.graph.counterpart(context, place)
+            })
+            .collect();
+        let differs = counterparts
+            .iter()
+            .zip(&analysis.nodes)
+            .map(|(counterpart, digest)| {
+                counterpart.is_none_or(|counterpart| other.nodes[counterpart] != *digest)
             })
             .collect();
         Self {
             analysis,
             differs,
+            new: counterparts.iter().map(Option::is_none).collect(),
             reached: Mutex::default(),
         }
     }
@@ -199,6 +208,7 @@ impl<'a> Side<'a> {
                     chain: chain(&[link]),
                 });
             }
+            let before = found.len();
             if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
                 let below = changed
                     .iter()
@@ -209,6 +219,17 @@ impl<'a> Side<'a> {
                         chain: chain(&[path]),
                     });
                 }
+            }
+            // A folder that came or went beats or uncovers a file of its name, whatever lies in it.
+            if let Place::Package(folder) = &node.place
+                && self.new[id]
+                && found.len() == before
+                && let Some(path) = changed.iter().filter(|path| path.is_within(folder)).min()
+            {
+                found.push(Found {
+                    kind: InputKind::Import,
+                    chain: chain(&[path]),
+                });
             }
             for (folder, reader) in &node.data {
                 let reader = &node.files[*reader].path;

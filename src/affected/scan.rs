@@ -32,22 +32,40 @@ impl Import {
 /// Finds a file's imports, in order. Bytes that are not UTF-8 count as letters.
 pub fn scan(bytes: &[u8]) -> Vec<Import> {
     // Most files of a monorepo import little: without the word there is nothing to lex for.
-    if !contains(bytes, b"import") {
+    if !bytes.windows(6).any(|window| window == b"import") {
         return Vec::new();
     }
+    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut scanner = Scanner {
         bytes,
-        at: 0,
+        at: start,
         depth: 0,
+        line_start: start,
+        last: b'\n',
+        block: Block::None,
     };
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        scanner.at = 3;
-    }
     let mut imports = Vec::new();
     while let Some(byte) = scanner.peek() {
+        if matches!(byte, b'\n' | b'\r') {
+            scanner.end_line();
+            continue;
+        }
+        let (blank, width) = scanner.blank();
+        if blank {
+            scanner.at += width;
+            continue;
+        }
+        if byte == b'#' {
+            scanner.comment();
+            continue;
+        }
+        if scanner.last == b'\n' {
+            scanner.begin_line();
+        }
+        let before = scanner.last;
+        scanner.last = byte;
         match byte {
-            b'#' => scanner.comment(),
-            b'"' | b'\'' => scanner.string(false),
+            b'"' | b'\'' => scanner.string(),
             b'(' | b'[' | b'{' => {
                 scanner.depth += 1;
                 scanner.at += 1;
@@ -60,16 +78,13 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
                 scanner.at += 1;
                 scanner.word();
             }
-            byte if is_word(byte) => {
-                let after_dot = scanner.follows_dot();
-                let word = scanner.word();
-                match word {
-                    b"r" | b"R" if matches!(scanner.peek(), Some(b'"' | b'\'')) => scanner.string(true),
-                    b"import" if scanner.depth == 0 && !after_dot => imports.extend(scanner.import()),
-                    _ => {}
+            _ => match scanner.word() {
+                [] => scanner.at += 1,
+                b"import" if scanner.depth == 0 && before != b'.' && scanner.block != Block::Inside => {
+                    imports.extend(scanner.import());
                 }
-            }
-            _ => scanner.at += 1,
+                _ => {}
+            },
         }
     }
     imports
@@ -79,6 +94,20 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: u32,
+    /// Where the current logical line began.
+    line_start: usize,
+    /// The first byte of the last token, a line's end at its beginning.
+    last: u8,
+    block: Block,
+}
+
+/// The indented body of `if …:`, `schema …:`, `check:` and the like: an import there loads nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Block {
+    None,
+    /// The line before ended with a colon.
+    Opened,
+    Inside,
 }
 
 impl<'a> Scanner<'a> {
@@ -86,47 +115,95 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Whether the token before this one is a single dot on the same line (`a.import`): a member, no keyword.
-    fn follows_dot(&self) -> bool {
-        self.at > 0 && self.bytes[self.at - 1] == b'.'
+    /// At a line's end outside of brackets: the next token begins a new logical line.
+    fn end_line(&mut self) {
+        self.at += 1;
+        if self.depth > 0 {
+            return;
+        }
+        if self.last == b':' && self.block == Block::None {
+            self.block = Block::Opened;
+        }
+        self.last = b'\n';
+        self.line_start = self.at;
+    }
+
+    /// At a logical line's first token: a body is what is indented below a line of the top level that opens it.
+    fn begin_line(&mut self) {
+        let indented = self.at > self.line_start;
+        self.block = match self.block {
+            Block::Opened | Block::Inside if indented => Block::Inside,
+            _ => Block::None,
+        };
     }
 
     fn word(&mut self) -> &'a [u8] {
         let start = self.at;
-        while self.peek().is_some_and(is_word) {
-            self.at += 1;
+        while let Some(byte) = self.peek() {
+            if byte.is_ascii_alphanumeric() || byte == b'_' {
+                self.at += 1;
+            } else if byte >= 0x80 && !self.blank().0 {
+                self.at += self.blank().1;
+            } else {
+                break;
+            }
         }
         &self.bytes[start..self.at]
     }
 
     fn comment(&mut self) {
-        while self.peek().is_some_and(|byte| byte != b'\n' && byte != b'\r') {
+        while self.peek().is_some_and(|byte| byte != b'\n') {
             self.at += 1;
         }
     }
 
     /// Skips a string whose quote is next: triple quotes span lines, single ones end at the line's end at the latest.
-    fn string(&mut self, _raw: bool) {
+    /// A backslash hides the next byte in raw strings as well.
+    fn string(&mut self) {
         let quote = self.bytes[self.at];
         let triple = self.bytes[self.at..].starts_with(&[quote; 3]);
         self.at += if triple { 3 } else { 1 };
         while let Some(byte) = self.peek() {
             match byte {
-                b'\\' => self.at += 2,
-                b'\n' if !triple => return,
-                byte if byte == quote => {
-                    if !triple {
-                        self.at += 1;
-                        return;
-                    }
-                    if self.bytes[self.at..].starts_with(&[quote; 3]) {
-                        self.at += 3;
-                        return;
-                    }
+                b'\\' if triple || !matches!(self.bytes.get(self.at + 1), Some(b'\n' | b'\r')) => {
+                    self.at += 2
+                }
+                b'\\' => {
                     self.at += 1;
+                    return;
+                }
+                b'\n' | b'\r' if !triple => return,
+                byte if byte == quote && !triple => {
+                    self.at += 1;
+                    return;
+                }
+                byte if byte == quote && self.bytes[self.at..].starts_with(&[quote; 3]) => {
+                    self.at += 3;
+                    return;
                 }
                 _ => self.at += 1,
             }
+        }
+    }
+
+    /// Whether the character here is a blank (Unicode's white space and marks of direction; a line's end is none), and
+    /// its width in bytes.
+    fn blank(&self) -> (bool, usize) {
+        let rest = &self.bytes[self.at..];
+        match rest.first() {
+            Some(b' ' | b'\t' | 0x0b | 0x0c) => (true, 1),
+            Some(byte) if *byte >= 0x80 => {
+                let end = rest.len().min(4);
+                let valid = match std::str::from_utf8(&rest[..end]) {
+                    Ok(text) => text,
+                    Err(error) => std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default(),
+                };
+                valid.chars().next().map_or((false, 1), |c| {
+                    let blank = c.is_whitespace() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{feff}');
+                    (blank, c.len_utf8())
+                })
+            }
+            _ => (false, 1),
         }
     }
 
@@ -134,9 +211,15 @@ impl<'a> Scanner<'a> {
     fn blanks(&mut self) {
         loop {
             match self.bytes.get(self.at..) {
-                Some([b' ' | b'\t' | 0x0b | 0x0c, ..]) => self.at += 1,
                 Some([b'\\', b'\r', b'\n', ..]) => self.at += 3,
                 Some([b'\\', b'\n' | b'\r', ..]) => self.at += 2,
+                Some([_, ..]) => {
+                    let (blank, width) = self.blank();
+                    if !blank {
+                        return;
+                    }
+                    self.at += width;
+                }
                 _ => return,
             }
         }
@@ -195,26 +278,6 @@ impl<'a> Scanner<'a> {
     }
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
-}
-
-/// Whether `needle` occurs in `bytes`.
-fn contains(bytes: &[u8], needle: &[u8]) -> bool {
-    let Some((first, _)) = needle.split_first() else {
-        return true;
-    };
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| byte == first) {
-        rest = &rest[at..];
-        if rest.starts_with(needle) {
-            return true;
-        }
-        rest = &rest[1..];
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +301,12 @@ mod tests {
             [".s", "..s", "....x.y", ".s"]
         );
         assert_eq!(paths("import \u{fc}.b"), ["\u{fc}.b"]);
+        assert_eq!(paths("import a\u{2028}import b\u{b}import c"), ["a", "b", "c"]);
+        assert_eq!(paths("x: int = 1 import a"), ["a"]);
+        assert_eq!(
+            paths("schema A:\n    x: int\nimport a\nif True:\n\n  y = 1\nimport b"),
+            ["a", "b"]
+        );
     }
 
     #[test]
@@ -254,6 +323,10 @@ mod tests {
             "important = 1\nimport_a = 2\nx.import = 1",
             "x = \"\\\"import a\"",
             "x = \"${\"",
+            "# c\rimport a",
+            "schema A:\n    import a\n\n    # c\n    import b\n",
+            "if True:\n    if False:\n        x = 1\n    import a\n",
+            "x = r\"\\\"import a",
         ] {
             assert_eq!(paths(text), Vec::<String>::new(), "{text}");
         }

@@ -49,6 +49,10 @@ pub struct Global {
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, never overwriting
     Init(super::init::Args),
+    /// Which stacks a change touches, and why
+    Affected(super::affected::Args),
+    /// What depends on what: stacks, packages, files
+    Graph(super::graph::Args),
     /// Compile stacks and print their Specs
     Build(super::build::Args),
     /// Show or prune what was compiled and kept

@@ -1,5 +1,6 @@
 //! The command line: one file a command, arguments and printing, never how anything is done.
 
+mod affected;
 mod apply;
 mod arguments;
 mod build;
@@ -8,6 +9,7 @@ mod ci;
 mod completions;
 mod config;
 mod context;
+mod graph;
 mod health;
 mod init;
 mod kcl;

@@ -79,6 +79,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
         Command::Init(args) => super::init::run(&args, context),
+        Command::Affected(args) => super::affected::run(&args, context).await,
+        Command::Graph(args) => super::graph::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,
         Command::Cache(args) => super::cache::run(&args, context),
         Command::Preview(args) => super::preview::run(&args, context).await,
@@ -97,6 +99,8 @@ impl Command {
     /// Whether stdout carries JSON, errors included.
     fn wants_json(&self) -> bool {
         match self {
+            Self::Affected(args) => args.wants_json(),
+            Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),
             Self::Preview(args) => args.output == super::preview::Output::Json,
             Self::Health(args) => args.wants_json(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{LayoutError, Reader, SettingsOrder};
+use super::{LayoutError, Reader, SettingsOrder, Tree};
 use crate::model::{
     RepoPath, StackId,
     source::Source,
@@ -43,7 +43,7 @@ impl Layout {
     /// A file is not in the object database. What is wrong *in* files never is an error: see [`Layout::problems`] and
     /// [`Stack::compile`].
     pub fn read(source: &Arc<dyn Source>, order: SettingsOrder) -> Result<Self, LayoutError> {
-        Reader::new(order).layout(source)
+        Reader::new().layout(&Tree::new(Arc::clone(source)), order)
     }
 
     /// That this is a KCL monorepo at all.

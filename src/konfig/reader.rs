@@ -15,15 +15,15 @@ use super::{
 use crate::{
     model::{
         RepoPath, StackId,
-        source::{BlobId, Source, SourceError},
+        source::{BlobId, FileKind, SourceError},
         stack::{SetupError, Stack},
     },
     yaml::YamlError,
 };
 
 /// Reads layouts; remembers parsed files by content, so that the second revision costs what changed.
+#[derive(Default)]
 pub struct Reader {
-    order: SettingsOrder,
     parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
 }
 
@@ -49,32 +49,16 @@ enum Parsed {
 const READERS: usize = 2;
 
 impl Reader {
-    /// A reader that follows one version's order of settings.
-    pub fn new(order: SettingsOrder) -> Self {
-        Self {
-            order,
-            parsed: Mutex::default(),
-        }
+    /// A reader that knows no file yet.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// The order it follows.
-    pub fn order(&self) -> SettingsOrder {
-        self.order
-    }
-
-    /// Reads the layout of a revision.
+    /// Reads the layout of a revision, its settings in the order of one of Kusion's versions.
     ///
     /// # Errors
     /// As [`Layout::read`].
-    pub fn layout(&self, source: &Arc<dyn Source>) -> Result<Layout, LayoutError> {
-        self.layout_of(&Tree::new(Arc::clone(source)))
-    }
-
-    /// As [`Reader::layout`], of a tree that is at hand.
-    ///
-    /// # Errors
-    /// As [`Layout::read`].
-    pub fn layout_of(&self, tree: &Tree) -> Result<Layout, LayoutError> {
+    pub fn layout(&self, tree: &Tree, order: SettingsOrder) -> Result<Layout, LayoutError> {
         self.prefetch(tree)?;
         let mut layout = Layout {
             has_module: tree.has_module(),
@@ -94,14 +78,14 @@ impl Reader {
         }
         let mut projects = BTreeMap::new();
         for folder in project_folders {
-            let project = self.project(tree, folder, &mut layout)?;
-            projects.insert(project.folder.clone(), project);
+            let (project, broken) = self.project(tree, folder, &mut layout)?;
+            projects.insert(project.folder.clone(), (project, broken));
         }
         stack_folders.sort();
         let mut previous: Option<RepoPath> = None;
         for folder in stack_folders {
             let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
-            let Some(project) = folder.ancestors().find_map(|above| projects.get(&above)) else {
+            let Some((project, broken)) = folder.ancestors().find_map(|above| projects.get(&above)) else {
                 layout.problems.push(SetupError {
                     file: folder.child("stack.yaml"),
                     line: None,
@@ -112,7 +96,10 @@ impl Reader {
                 });
                 continue;
             };
-            let mut stack = self.stack(tree, &folder, project, &mut layout)?;
+            let mut stack = self.stack(tree, &folder, project, order, &mut layout)?;
+            if let Some(error) = broken {
+                stack.compile = Err(error.clone());
+            }
             match inside {
                 Some(above) => {
                     let error = SetupError {
@@ -130,33 +117,38 @@ impl Reader {
             }
             layout.stacks.push(stack);
         }
-        layout.projects = projects.into_values().collect();
+        layout.projects = projects.into_values().map(|(project, _)| project).collect();
         layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
         layout.check_identities();
         Ok(layout)
     }
 
-    fn project(&self, tree: &Tree, folder: RepoPath, layout: &mut Layout) -> Result<Project, SourceError> {
+    /// A project, and what is wrong with its file: then its stacks' identities are not to be known.
+    fn project(
+        &self,
+        tree: &Tree,
+        folder: RepoPath,
+        layout: &mut Layout,
+    ) -> Result<(Project, Option<SetupError>), SourceError> {
         let file = folder.child("project.yaml");
-        let fallback = folder.file_name().to_owned();
         let document = match self.parsed(tree, &file, Class::Project)? {
             Some(Parsed::Project(document)) => document,
             _ => Ok(Arc::default()),
         };
-        let (name, tenant) = match document {
-            Ok(document) => match document.name.clone() {
-                Some(name) => (name, document.tenant.clone()),
-                None => {
-                    layout.unnamed(file, "a project needs a `name`");
-                    (fallback, None)
-                }
-            },
-            Err(error) => {
-                layout.unreadable(file, &error);
-                (fallback, None)
-            }
-        };
-        Ok(Project { folder, name, tenant })
+        let mut broken = None;
+        let document = document.unwrap_or_else(|error| {
+            broken = Some(layout.unreadable(file.clone(), &error));
+            Arc::default()
+        });
+        if document.name.is_none() && broken.is_none() {
+            broken = Some(layout.unnamed(file, "a project needs a `name`"));
+        }
+        let name = document
+            .name
+            .clone()
+            .unwrap_or_else(|| folder.file_name().to_owned());
+        let tenant = document.tenant.clone();
+        Ok((Project { folder, name, tenant }, broken))
     }
 
     fn stack(
@@ -164,6 +156,7 @@ impl Reader {
         tree: &Tree,
         folder: &RepoPath,
         project: &Project,
+        order: SettingsOrder,
         layout: &mut Layout,
     ) -> Result<Stack, SourceError> {
         let file = folder.child("stack.yaml");
@@ -198,7 +191,7 @@ impl Reader {
         };
         let compile = match broken {
             Some(error) => Err(error),
-            None => setup::of(self, tree, folder, &project.folder)?,
+            None => setup::of(self, tree, order, folder, &project.folder)?,
         };
         if let Err(error) = &compile
             && !layout.problems.contains(error)
@@ -267,7 +260,7 @@ impl Reader {
                 "kcl.mod" => Class::Module,
                 _ => continue,
             };
-            if tree.source().files().len() > 0 && entry.kind == crate::model::source::FileKind::File {
+            if entry.kind == FileKind::File {
                 wanted.push((entry.blob, class));
             }
         }

@@ -15,6 +15,7 @@ type Setup = Result<CompileSetup, SetupError>;
 pub(super) fn of(
     reader: &Reader,
     tree: &Tree,
+    order: SettingsOrder,
     folder: &RepoPath,
     project: &RepoPath,
 ) -> Result<Setup, SourceError> {
@@ -23,16 +24,17 @@ pub(super) fn of(
         module_root: tree.module_root(folder),
         ..CompileSetup::default()
     };
-    if reader.order() == SettingsOrder::V091 {
+    if order == SettingsOrder::V091 {
         setup.disable_none = true;
     }
     if let Err(error) = dependencies::add(reader, tree, &mut setup)? {
         return Ok(Err(error));
     }
     // From v0.9 on a `kcl.mod` in the stack's own folder makes it a package of its own, and settings are not looked at.
-    let own_package = setup.module_root.as_ref() == Some(folder) && reader.order() != SettingsOrder::V07;
+    let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
     let mut entries: Vec<(RepoPath, RepoPath, String)> = Vec::new();
-    if !own_package && let Err(error) = read_settings(reader, tree, folder, &mut setup, &mut entries)? {
+    if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
+    {
         return Ok(Err(error));
     }
     if entries.is_empty() {
@@ -61,11 +63,12 @@ pub(super) fn of(
 fn read_settings(
     reader: &Reader,
     tree: &Tree,
+    order: SettingsOrder,
     folder: &RepoPath,
     setup: &mut CompileSetup,
     entries: &mut Vec<(RepoPath, RepoPath, String)>,
 ) -> Result<Result<(), SetupError>, SourceError> {
-    for (name, required) in reader.order().files() {
+    for (name, required) in order.files() {
         let file = folder.join(name).expect("a fixed name inside the stack's folder");
         let settings = match reader.settings(tree, &file)? {
             Some(Ok(settings)) => settings,

@@ -2,6 +2,7 @@
 //!
 //! [`Run`] is what every use case is given; a [`Session`] opens what was asked for; [`Planning`] plans one target.
 
+pub mod affected;
 pub mod apply;
 pub mod build;
 pub mod caches;
@@ -9,6 +10,7 @@ pub mod ci;
 pub mod clusters;
 pub mod cores;
 pub mod drift;
+pub mod graph;
 pub mod health;
 mod infrastructure;
 pub mod init;
@@ -18,6 +20,7 @@ pub mod preview;
 mod run;
 pub mod selected;
 pub mod session;
+pub mod shards;
 mod shared_cache;
 pub mod state;
 mod states;
@@ -29,4 +32,4 @@ pub use run::{Notes, Run};
 pub use session::{Request, Session};
 pub use states::{KeyUse, Memory, repository_id};
 pub use target::{Selection, Target};
-pub use workspace::{At, Workspace, repository_root};
+pub use workspace::{At, Knowledge, Workspace, repository_root};

@@ -12,7 +12,7 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
-    konfig::Layout,
+    konfig::{Layout, Reader, Tree},
     model::{CommitId, RepoPath, source::Source, stack::Stack},
 };
 
@@ -37,6 +37,34 @@ pub struct Workspace {
     pub analysis: Analysis,
 }
 
+/// What is known of files by content, shared by the revisions of a run; the import index is kept between runs.
+pub struct Knowledge {
+    index: Index,
+    place: Option<PathBuf>,
+    reader: Reader,
+}
+
+impl Knowledge {
+    /// What earlier runs left of a repository; nothing where there is no place to keep it.
+    pub fn of(repository: &Repository) -> Self {
+        let place = Index::location(repository.root());
+        Self {
+            index: place.as_deref().map_or_else(Index::new, Index::load),
+            place,
+            reader: Reader::new(),
+        }
+    }
+
+    /// Keeps it for the next run. A failure costs the next run time and nothing else.
+    fn keep(&self) {
+        if let Some(place) = &self.place
+            && let Err(error) = self.index.save(place)
+        {
+            tracing::debug!(%error, path = %place.display(), "the import index was not kept");
+        }
+    }
+}
+
 /// The root of the repository that holds a folder.
 ///
 /// # Errors
@@ -51,9 +79,7 @@ impl Workspace {
     /// # Errors
     /// The revision can not be read, or its `konverge.yaml` is wrong.
     pub fn open(repository: &Repository, at: &At) -> Result<Self, Failure> {
-        let source = source(repository, at)?;
-        let config = Config::of(source.as_ref())?;
-        Self::with(repository, source, config)
+        Self::open_knowing(&Knowledge::of(repository), repository, at, None)
     }
 
     /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
@@ -61,20 +87,29 @@ impl Workspace {
     /// # Errors
     /// The revision can not be read.
     pub fn open_under(repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
-        Self::with(repository, source(repository, at)?, config.clone())
+        Self::open_knowing(&Knowledge::of(repository), repository, at, Some(config))
     }
 
-    fn with(repository: &Repository, source: Arc<dyn Source>, config: Config) -> Result<Self, Failure> {
-        let layout = Arc::new(Layout::read(&source, config.kcl.settings)?);
-        let cache = Index::location(repository.root());
-        let index = cache.as_deref().map_or_else(Index::new, Index::load);
-        let analysis = Analysis::new(source.clone(), layout.clone(), config.kcl.core(), &index)?
+    /// Opens one of several revisions: what is known of a file's content serves all of them.
+    ///
+    /// # Errors
+    /// The revision can not be read, or without a configuration given its `konverge.yaml` is wrong.
+    pub fn open_knowing(
+        known: &Knowledge,
+        repository: &Repository,
+        at: &At,
+        config: Option<&Config>,
+    ) -> Result<Self, Failure> {
+        let source = source(repository, at)?;
+        let config = match config {
+            Some(config) => config.clone(),
+            None => Config::of(source.as_ref())?,
+        };
+        let tree = Tree::new(source.clone());
+        let layout = Arc::new(known.reader.layout(&tree, config.kcl.settings)?);
+        let analysis = Analysis::of_tree(tree, layout.clone(), config.kcl.core(), &known.index)?
             .with_config(|stack| config.for_stack(stack).digest());
-        if let Some(path) = cache
-            && let Err(error) = index.save(&path)
-        {
-            tracing::debug!(%error, path = %path.display(), "the import index was not kept");
-        }
+        known.keep();
         Ok(Self {
             source,
             config,

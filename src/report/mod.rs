@@ -14,7 +14,7 @@ pub mod json;
 mod label;
 mod lines;
 pub mod markdown;
-mod mermaid;
+pub mod mermaid;
 pub mod progress;
 mod run;
 pub mod terminal;

@@ -5,6 +5,9 @@
 
 mod support;
 
+mod affected;
+mod affected_core;
+mod affected_repo;
 mod build;
 mod comment;
 mod event;

@@ -1,0 +1,149 @@
+//! `konverge affected`: which stacks a change touches, and why.
+
+use std::path::PathBuf;
+
+use super::Context;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::affected::InputKind,
+    ops::{
+        affected::{Answer, Question, run as answer},
+        repository_root,
+        shards::{Costs, shares},
+    },
+    report::{json, mermaid, terminal},
+};
+
+/// Boxes of a picture that was asked for: more than a comment shows, still something to look at.
+const DRAWN: usize = 2_000;
+
+/// Arguments of `konverge affected`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Compare with this revision [default: the merge base of HEAD and the default branch]
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// The revision that holds the change
+    #[arg(long, value_name = "REV", default_value = "HEAD")]
+    head: String,
+    /// Look at the working tree instead of a commit
+    #[arg(long, conflicts_with = "head")]
+    worktree: bool,
+    /// Every stack, whatever changed
+    #[arg(long, conflicts_with = "base")]
+    all: bool,
+    /// Compile both sides, and tell stacks whose Spec changed from those that compile to the same
+    #[arg(long)]
+    exact: bool,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Share the stacks out over so many jobs of a GitHub matrix (1 to 256)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    shards: usize,
+    /// Also write the matrix to a file, for the jobs that take it
+    #[arg(long, value_name = "FILE")]
+    shard_file: Option<PathBuf>,
+    /// Exit with 2 if a stack is affected
+    #[arg(long)]
+    exit_code: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// GitHub's `strategy.matrix`, see --shards
+    Matrix,
+    /// A picture of why, as GitHub draws it in Markdown
+    Mermaid,
+    /// The folders alone, one a line
+    Folders,
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        matches!(self.output, Output::Json | Output::Matrix)
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A revision can not be found or read, or there is no `kcl.mod`.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let question = Question {
+        base: args.base.clone(),
+        head: Some(args.head.clone()),
+        worktree: args.worktree,
+        all: args.all,
+        exact: args.exact,
+    };
+    let run = context.run();
+    let answer = answer(&run, &question).await?;
+    say_problems(&answer, context);
+    let mut costs = Costs::load(&run, &repository_root(&run.dir)?);
+    costs.learn(&answer.costs);
+    let affected = &answer.affected;
+    if args.output == Output::Matrix || args.shard_file.is_some() {
+        let text = json::document(&shares(affected, args.shards, &costs)?);
+        if let Some(file) = &args.shard_file {
+            std::fs::write(file, &text).map_err(|error| {
+                Failure::new(
+                    ErrorKind::Usage,
+                    format!("--shard-file {}: {error}", file.display()),
+                )
+            })?;
+        }
+        if args.output == Output::Matrix {
+            context.print(&text);
+        }
+    }
+    match args.output {
+        Output::Text => {
+            if let (Some(base), Some(head)) = (&affected.base, &affected.head) {
+                context.note(&format!("Comparing {} with {}.", head.short(), base.short()));
+            }
+            let style = terminal::Style {
+                color: context.colour(),
+            };
+            context.print(&terminal::affected(affected, style));
+        }
+        Output::Json => context.print(&json::document(affected)),
+        Output::Matrix => {}
+        Output::Mermaid => {
+            context.print(&mermaid::why(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
+        }
+        Output::Folders => {
+            let folders = affected.stacks.iter().map(|stack| format!("{}\n", stack.stack));
+            context.print(&folders.collect::<String>());
+        }
+    }
+    Ok(if args.exit_code && !affected.stacks.is_empty() {
+        2
+    } else {
+        0
+    })
+}
+
+/// Says what is wrong with single files, unless the stack's own line says it.
+fn say_problems(answer: &Answer, context: &Context) {
+    for problem in &answer.problems {
+        let unresolved = answer.affected.stacks.iter().any(|stack| {
+            stack
+                .why
+                .iter()
+                .any(|why| why.kind == InputKind::Unresolved && why.path == problem.file)
+        });
+        let mut failure = Failure::from(problem.clone());
+        if unresolved {
+            failure = failure.hint(
+                "its stack counts as affected until this is mended; other stacks are not touched by it",
+            );
+        }
+        context.print_failure(&failure);
+    }
+}

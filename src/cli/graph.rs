@@ -1,0 +1,79 @@
+//! `konverge graph`: what depends on what.
+
+use super::Context;
+use crate::{
+    error::Failure,
+    ops::graph::{NodeKind, Picture, View, run as draw},
+    report::json,
+};
+
+/// Arguments of `konverge graph`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only what these files or folders depend on
+    #[arg(long, value_name = "FILE")]
+    upstream: Vec<String>,
+    /// Only what depends on these files or folders
+    #[arg(long, value_name = "FILE")]
+    downstream: Vec<String>,
+    /// Read a revision instead of the working tree
+    #[arg(long, value_name = "REV")]
+    rev: Option<String>,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// Stacks, packages and files, one a line
+    Text,
+    /// For programs
+    Json,
+    /// For Graphviz
+    Dot,
+    /// As GitHub draws it in Markdown
+    Mermaid,
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The revision can not be read, or a file is not in it.
+pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let view = View {
+        rev: args.rev.clone(),
+        upstream: args.upstream.clone(),
+        downstream: args.downstream.clone(),
+    };
+    let picture = draw(&context.run(), &view)?;
+    context.print(&match args.output {
+        Output::Text => text(&picture),
+        Output::Json => json::document(&picture),
+        Output::Dot => picture.dot(),
+        Output::Mermaid => picture.mermaid(),
+    });
+    Ok(0)
+}
+
+fn text(picture: &Picture) -> String {
+    let line = |kind: NodeKind, path: &crate::model::RepoPath| {
+        let word = match kind {
+            NodeKind::Stack => "stack",
+            NodeKind::Package => "package",
+            NodeKind::File => "file",
+            NodeKind::Data => "data",
+        };
+        format!("{word:<8} {}\n", path.to_string().escape_debug())
+    };
+    let mut nodes: Vec<_> = picture.nodes.iter().map(|node| (node.kind, &node.path)).collect();
+    nodes.sort();
+    nodes.into_iter().map(|(kind, path)| line(kind, path)).collect()
+}

@@ -1,0 +1,236 @@
+//! Which stacks a change touches: two revisions opened, compared by their inputs, and on request by their Specs.
+
+use std::sync::Arc;
+
+use super::{At, Knowledge, Run, Workspace, build::Compiler};
+use crate::{
+    affected::{Analysis, Index},
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::{Credentials, GitError, Repository},
+    konfig::Layout,
+    model::{
+        CommitId,
+        affected::{Affected, InputChange, SpecChange},
+        source::{BlobId, FileTree, Source, SourceError},
+        stack::SetupError,
+    },
+};
+
+/// What is compared.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// The revision to compare with; `None`: the merge base with the default branch.
+    pub base: Option<String>,
+    /// The revision that holds the change; `None`: `HEAD`.
+    pub head: Option<String>,
+    /// The working tree holds the change.
+    pub worktree: bool,
+    /// Every stack, as if there had been nothing before.
+    pub all: bool,
+    /// Compile affected stacks on both sides and compare their Specs.
+    pub exact: bool,
+}
+
+/// The answer, with what was found on the way.
+pub struct Answer {
+    /// The stacks.
+    pub affected: Affected,
+    /// The revision compared with, opened; `None` with [`Question::all`].
+    pub base: Option<Workspace>,
+    /// The revision that holds the change, opened.
+    pub head: Workspace,
+    /// What is wrong with single files at the head.
+    pub problems: Vec<SetupError>,
+    /// Milliseconds that each compiled stack took, where [`Question::exact`] compiled it.
+    pub costs: Vec<(crate::model::StackId, u64)>,
+}
+
+/// Answers the question.
+///
+/// # Errors
+/// A revision can not be found or read, `konverge.yaml` at the head is wrong, or there is no `kcl.mod`.
+pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
+    let repository = Repository::discover(&run.dir)?;
+    let credentials = run
+        .var("GITHUB_TOKEN")
+        .map(|token| Credentials::from_token(token.to_owned().into()));
+    let head_name = question.head.as_deref().unwrap_or("HEAD");
+    let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
+    let base_commit = match (&question.base, question.all) {
+        (_, true) => None,
+        (Some(name), _) => Some(find(&repository, name, credentials.as_ref()).await?),
+        (None, _) => {
+            Some(default_base(run, &repository, &head_commit, question, credentials.as_ref()).await?)
+        }
+    };
+    let at = if question.worktree {
+        At::Worktree
+    } else {
+        At::Commit(head_commit)
+    };
+    let known = Knowledge::of(&repository);
+    let head = Workspace::open_knowing(&known, &repository, &at, None)?;
+    head.layout.require_module()?;
+    let (base, mut affected) = match base_commit {
+        Some(commit) => {
+            let base = open_base(run, &known, &repository, commit, &head.config)?;
+            let affected = head.analysis.compare(&base.analysis);
+            (Some(base), affected)
+        }
+        None => {
+            let nothing: Arc<dyn Source> = Arc::new(Nothing::default());
+            let empty = Analysis::new(nothing, Layout::default(), head.config.kcl.core(), &Index::new())?;
+            (None, head.analysis.compare(&empty))
+        }
+    };
+    let mut costs = Vec::new();
+    if question.exact
+        && let Some(base) = &base
+    {
+        costs = compare_specs(run, base, &head, &mut affected).await?;
+    }
+    Ok(Answer {
+        affected,
+        problems: head.layout.problems.clone(),
+        base,
+        head,
+        costs,
+    })
+}
+
+/// A revision by name; a full commit id that a shallow clone lacks is fetched.
+async fn find(
+    repository: &Repository,
+    name: &str,
+    credentials: Option<&Credentials>,
+) -> Result<CommitId, Failure> {
+    if let Ok(id) = name.parse::<CommitId>() {
+        repository.ensure(&id, credentials).await?;
+    }
+    match repository.resolve(name) {
+        Err(GitError::UnknownRevision(_)) if repository.is_shallow()? => {
+            Err(GitError::Shallow(format!("it does not hold the revision `{}`", name.escape_debug())).into())
+        }
+        found => Ok(found?),
+    }
+}
+
+async fn default_base(
+    run: &Run,
+    repository: &Repository,
+    head: &CommitId,
+    question: &Question,
+    credentials: Option<&Credentials>,
+) -> Result<CommitId, Failure> {
+    let branch = repository.default_branch()?;
+    let tip = repository.resolve(&branch)?;
+    let base = repository.merge_base_fetching(&tip, head, credentials).await?;
+    if base == *head && !question.worktree {
+        run.notes.note(&format!(
+            "{} is part of {branch}: there is nothing to compare. `--base HEAD~1` compares with the commit before, \
+             `--worktree` looks at what is not committed",
+            head.short()
+        ));
+    }
+    Ok(base)
+}
+
+/// Opens the base under its own `konverge.yaml`; if that is wrong (the change may be its repair), under the head's.
+fn open_base(
+    run: &Run,
+    known: &Knowledge,
+    repository: &Repository,
+    commit: CommitId,
+    head: &Config,
+) -> Result<Workspace, Failure> {
+    let at = At::Commit(commit);
+    match Workspace::open_knowing(known, repository, &at, None) {
+        Err(failure) if failure.kind == ErrorKind::Config => {
+            run.notes.note(&format!(
+                "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
+            ));
+            Workspace::open_knowing(known, repository, &at, Some(head))
+        }
+        opened => opened,
+    }
+}
+
+/// Sets [`SpecChange`] of every modified stack by compiling both sides, and tells what each stack took.
+async fn compare_specs(
+    run: &Run,
+    base: &Workspace,
+    head: &Workspace,
+    affected: &mut Affected,
+) -> Result<Vec<(crate::model::StackId, u64)>, Failure> {
+    let compiler = Compiler::new(run, &head.config);
+    let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config));
+    let mut costs = Vec::new();
+    let modified: Vec<_> = affected
+        .stacks
+        .iter()
+        .enumerate()
+        .filter(|(_, stack)| stack.change == InputChange::Modified)
+        .map(|(at, stack)| (at, stack.id.clone(), stack.stack.clone()))
+        .collect();
+    let after = |folder: &crate::model::RepoPath| {
+        head.layout
+            .stacks
+            .iter()
+            .find(|stack| stack.folder == *folder)
+            .cloned()
+    };
+    let pairs: Vec<_> = modified
+        .iter()
+        .filter_map(|(at, id, folder)| Some((*at, base.layout.stack(id)?.clone(), after(folder)?)))
+        .collect();
+    let (olds, news): (Vec<_>, Vec<_>) = pairs
+        .iter()
+        .map(|(_, old, new)| (old.clone(), new.clone()))
+        .unzip();
+    let started = std::time::Instant::now();
+    let news = compiler.specs(head, &news).await;
+    let each = started.elapsed().as_millis() as u64 / (news.len().max(1) as u64);
+    let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
+    run.check_interrupted()?;
+    for (((at, _, new), was), is) in pairs.iter().zip(olds).zip(news) {
+        costs.push((new.id.clone(), each));
+        affected.stacks[*at].spec = match (was, is) {
+            (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
+            (Ok(_), Ok(_)) => SpecChange::Changed,
+            (was, is) => {
+                for failure in [was.err(), is.err()].into_iter().flatten() {
+                    run.notes.note(&failure.to_string());
+                }
+                SpecChange::Error
+            }
+        };
+    }
+    for (at, ..) in modified {
+        if affected.stacks[at].spec == SpecChange::NotCompiled {
+            affected.stacks[at].spec = SpecChange::Error;
+        }
+    }
+    Ok(costs)
+}
+
+/// A revision before everything.
+#[derive(Default)]
+struct Nothing(FileTree);
+
+impl Source for Nothing {
+    fn files(&self) -> &FileTree {
+        &self.0
+    }
+
+    fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
+        Err(SourceError {
+            what: format!("object {blob}"),
+            why: "there is nothing here".to_owned(),
+        })
+    }
+
+    fn commit(&self) -> Option<&CommitId> {
+        None
+    }
+}

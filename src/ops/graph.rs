@@ -1,0 +1,78 @@
+//! The dependency graph of a revision, whole or as far as some files reach.
+
+use super::{At, Run, Workspace};
+pub use crate::affected::{NodeKind, Picture};
+use crate::{
+    error::{ErrorKind, Failure},
+    git::Repository,
+    model::RepoPath,
+};
+
+/// Which part of the graph.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The revision; `None`: the working tree.
+    pub rev: Option<String>,
+    /// What these depend on.
+    pub upstream: Vec<String>,
+    /// What depends on these.
+    pub downstream: Vec<String>,
+}
+
+/// Draws it.
+///
+/// # Errors
+/// The revision can not be read, or a path leads out of the repository or to nothing that a stack knows.
+pub fn run(run: &Run, view: &View) -> Result<Picture, Failure> {
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &view.rev {
+        Some(name) => At::Commit(repository.resolve(name)?),
+        None => At::Worktree,
+    };
+    let workspace = Workspace::open(&repository, &at)?;
+    workspace.layout.require_module()?;
+    let picture = workspace.analysis.picture();
+    let up = paths(run, &repository, &workspace, &view.upstream)?;
+    let down = paths(run, &repository, &workspace, &view.downstream)?;
+    Ok(match (up.is_empty(), down.is_empty()) {
+        (true, true) => picture,
+        (false, true) => picture.upstream(&up),
+        (true, false) => picture.downstream(&down),
+        (false, false) => picture.upstream(&up).union(&picture.downstream(&down)),
+    })
+}
+
+/// Paths as typed, relative to where the run was started, else to the root.
+fn paths(
+    run: &Run,
+    repository: &Repository,
+    workspace: &Workspace,
+    names: &[String],
+) -> Result<Vec<RepoPath>, Failure> {
+    let root = repository
+        .root()
+        .canonicalize()
+        .unwrap_or_else(|_| repository.root().to_owned());
+    let here = run.dir.canonicalize().ok();
+    let here = here
+        .and_then(|dir| RepoPath::normalise(dir.strip_prefix(&root).ok()?.to_str()?))
+        .unwrap_or_default();
+    let files = workspace.source.files();
+    let known = |path: &RepoPath| files.keys().any(|file| file.is_within(path));
+    names
+        .iter()
+        .map(|name| {
+            let candidates = [here.join(name), RepoPath::normalise(name)];
+            candidates.into_iter().flatten().find(known).ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::Usage,
+                    format!(
+                        "there is no file or folder `{}` in this revision",
+                        name.escape_debug()
+                    ),
+                )
+                .hint("paths are relative to the current folder or to the repository's root")
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,486 @@
+//! Affected stacks against the official core: whatever the core shows to have changed must be in the answer.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use konverge::{
+    affected::{Analysis, CoreRules, Index, scan},
+    konfig::{Layout, SettingsOrder},
+    model::{RepoPath, affected::InputChange, source::FileKind, stack::Stack},
+};
+use serde_json::Value;
+
+use crate::{
+    affected_core::Oracle,
+    affected_repo::{Content, Dice, Files, edit, monorepo},
+};
+
+const CORE: &str = "0.13.2";
+
+struct Side {
+    analysis: Analysis,
+    specs: BTreeMap<String, Result<Value, String>>,
+}
+
+fn analysis(files: &Files, index: &Index) -> Analysis {
+    let source = files.source();
+    let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
+    Analysis::new(source, layout, CORE, index).unwrap()
+}
+
+/// What a stack comes to: the core's answer and the project's CRDs. Every refusal is the same refusal: it has no Spec.
+fn spec(files: &Files, oracle: &mut Oracle, root: &Path, stack: &Stack) -> Result<Value, String> {
+    let setup = stack.compile.as_ref().map_err(|_| "unresolved".to_owned())?;
+    let spec = oracle.compile(root, setup).map_err(|_| "refused".to_owned())?;
+    let crd = format!("{}/crd/", stack.project_folder);
+    let crds: Vec<_> = files
+        .0
+        .iter()
+        .filter(|(path, _)| path.starts_with(&crd))
+        .collect();
+    Ok(serde_json::json!([spec, format!("{crds:?}")]))
+}
+
+fn side(files: &Files, index: &Index, oracle: &mut Oracle, root: &Path) -> Side {
+    files.lay(root);
+    let analysis = analysis(files, index);
+    let specs = analysis
+        .layout()
+        .stacks
+        .iter()
+        .map(|stack| (stack.id.to_string(), spec(files, oracle, root, stack)))
+        .collect();
+    Side { analysis, specs }
+}
+
+/// The closure laid out alone: what a worker sees.
+fn lay_closure(files: &Files, analysis: &Analysis, stack: &Stack, root: &Path) {
+    let closure = analysis.closure(stack).unwrap();
+    let mut alone = Files::default();
+    for file in &closure.files {
+        let content = files.0[file.path.as_str()].clone();
+        assert_eq!(
+            file.kind == FileKind::Symlink,
+            matches!(content, Content::Link(_)),
+            "{}",
+            file.path
+        );
+        alone.0.insert(file.path.to_string(), content);
+    }
+    alone.lay(root);
+    for folder in closure.folders.iter().chain([&stack.folder]) {
+        std::fs::create_dir_all(root.join(folder.as_str())).unwrap();
+    }
+}
+
+fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize) {
+    let mut dice = Dice(seed);
+    let index = Index::new();
+    let before_files = monorepo(&mut dice);
+    let before = side(&before_files, &index, oracle, root);
+    let mut after_files = before_files.clone();
+    let edits: Vec<_> = (0..1 + dice.roll(2))
+        .map(|_| edit(&mut dice, &mut after_files))
+        .collect();
+    let after = side(&after_files, &index, oracle, root);
+    let answer = after.analysis.compare(&before.analysis);
+    let named: BTreeMap<_, _> = answer
+        .stacks
+        .iter()
+        .map(|stack| (stack.id.to_string(), stack))
+        .collect();
+    let mut changed = 0;
+    for id in before.specs.keys().chain(after.specs.keys()) {
+        if before.specs.get(id) != after.specs.get(id) {
+            changed += 1;
+            let stacks = &after.analysis.layout().stacks;
+            let stand_in = stacks
+                .iter()
+                .any(|stack| stack.id.as_str() == id && stack.compile.is_err());
+            assert!(
+                named.contains_key(id) || (stand_in && !after.analysis.layout().identities_certain),
+                "seed {seed}: the Spec of {id} differs and it is not in the answer; edits: {edits:?}\nbefore {:?}\nafter {:?}",
+                before.specs.get(id),
+                after.specs.get(id),
+            );
+        }
+    }
+    for stack in &answer.stacks {
+        assert!(
+            !stack.why.is_empty(),
+            "seed {seed}: {} is named without a reason; edits: {edits:?}",
+            stack.id
+        );
+        for reason in &stack.why {
+            assert_eq!(reason.chain.first(), Some(&reason.path), "seed {seed}");
+        }
+        if edits == ["nothing"] {
+            panic!("seed {seed}: {} is named though nothing changed", stack.id);
+        }
+    }
+    // A stack that compiles in the whole checkout compiles to the same in its closure alone.
+    let stacks = &after.analysis.layout().stacks;
+    if let Some(stack) = stacks.get(dice.roll(stacks.len().max(1)))
+        && let Ok(setup) = &stack.compile
+    {
+        let alone = root.with_extension("closure");
+        lay_closure(&after_files, &after.analysis, stack, &alone);
+        let there = oracle.compile(&alone, setup).map_err(|_| ());
+        after_files.lay(root);
+        let here = oracle.compile(root, setup).map_err(|_| ());
+        assert_eq!(
+            there, here,
+            "seed {seed}: {} differs in its closure alone; edits: {edits:?}",
+            stack.id
+        );
+    }
+    (
+        changed,
+        answer.stacks.len(),
+        after.specs.values().filter(|spec| spec.is_ok()).count(),
+    )
+}
+
+/// A random monorepo, a random edit, every stack compiled before and after. `KONVERGE_CASES` and `KONVERGE_SEED` make
+/// it longer or repeat one.
+#[test]
+fn no_stack_whose_spec_differs_is_missed() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (first, cases) = (
+        number("KONVERGE_SEED").unwrap_or(1),
+        number("KONVERGE_CASES").unwrap_or(200),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut oracle = Oracle::start();
+    let (mut changed, mut named, mut compiled) = (0, 0, 0);
+    println!("seeds {first}..{}", first + cases);
+    for seed in first..first + cases {
+        let (c, n, ok) = one_case(seed, &mut oracle, &folder.path().join("repo"));
+        changed += c;
+        named += n;
+        compiled += ok;
+    }
+    println!(
+        "{cases} cases: {changed} Specs changed, {named} stacks named, {compiled} compiled after the edit"
+    );
+    // The generator must make what it is for: repositories that compile, and edits that matter.
+    assert!(
+        cases < 50 || (changed as u64 * 2 > cases && compiled as u64 > cases),
+        "{changed} {compiled}"
+    );
+}
+
+/// The files that the scanner's graph loads are those that the core says it loads.
+#[test]
+fn closures_of_the_example_are_the_cores_own() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("konfig-example");
+    let files = checkout(&root);
+    let analysis = analysis(&files, &Index::new());
+    let mut oracle = Oracle::start();
+    assert!(analysis.layout().stacks.len() >= 8, "the example has its stacks");
+    for stack in &analysis.layout().stacks {
+        let setup = stack.compile.as_ref().unwrap();
+        let closure = analysis.closure(stack).unwrap();
+        let ours: Vec<_> = closure
+            .files
+            .iter()
+            .map(|file| file.path.as_str())
+            .filter(|path| path.ends_with(".k"))
+            .collect();
+        for how in ["paths", "package"] {
+            let (theirs, errors) = oracle.paths(how, &root, setup).unwrap();
+            assert_eq!(errors, 0, "{}", stack.id);
+            let readable: Vec<_> = ours
+                .iter()
+                .filter(|path| !theirs.iter().any(|known| known == *path))
+                .collect();
+            let missing: Vec<_> = theirs
+                .iter()
+                .filter(|path| !ours.contains(&path.as_str()))
+                .collect();
+            assert!(missing.is_empty(), "{}: {how}: missing {missing:?}", stack.id);
+            // What is more than the core loads may only be what it could read as data.
+            for path in readable {
+                let folder = RepoPath::normalise(path).unwrap().parent().unwrap();
+                let reads = ours.iter().any(|reader| {
+                    let bytes = std::fs::read(root.join(reader)).unwrap();
+                    let reads = scan(&bytes)
+                        .iter()
+                        .any(|import| ["file", "crypto"].contains(&import.first()));
+                    reads && folder.is_within(&RepoPath::normalise(reader).unwrap().parent().unwrap())
+                });
+                assert!(reads, "{}: {how}: {path} is more than the core loads", stack.id);
+            }
+        }
+    }
+}
+
+/// Every `.k` file of the example, alone: its direct imports are those the core finds.
+#[test]
+fn scanner_agrees_with_the_core_on_hostile_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for name in ["a", "b", "c"] {
+        std::fs::write(root.join(format!("{name}.k")), "v = 1\n").unwrap();
+    }
+    std::fs::write(root.join("kcl.mod"), "").unwrap();
+    let mut oracle = Oracle::start();
+    let setup = konverge::model::stack::CompileSetup {
+        entries: vec![RepoPath::normalise("main.k").unwrap()],
+        ..Default::default()
+    };
+    let pieces = [
+        "import a",
+        "import b",
+        "import c as d",
+        "\n",
+        "\r\n",
+        "\r",
+        " ",
+        "\t",
+        "x = 1",
+        "x = ",
+        "\"",
+        "'",
+        "\"\"\"",
+        "'''",
+        "r\"",
+        "R'",
+        "\\",
+        "\\\n",
+        "#",
+        "# import a",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        "if True:\n    ",
+        "schema S:\n    ",
+        "    import b\n",
+        ":",
+        ".",
+        "import .a",
+        "import . b",
+        "import",
+        "as",
+        "a",
+        "y: int = 1 ",
+        "$import",
+        "important",
+        "lambda {",
+        "${",
+        "\u{b}",
+        "\u{2028}",
+        "\u{a0}",
+        "é",
+        "\"import a\"",
+        "\n\n",
+        "x = \"\"\"\nimport a\n\"\"\"\n",
+        "x = {\n  \"import\": 1\n}\n",
+        "import a.b",
+        "assert True\n",
+        ";",
+        "@",
+    ];
+    let cases = std::env::var("KONVERGE_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(200)
+        * 8;
+    let mut valid = 0;
+    for seed in 0..cases {
+        let mut dice = Dice(seed);
+        let count = 1 + dice.roll(9);
+        let tidy = dice.chance(60);
+        let text: String = (0..count)
+            .map(|_| {
+                let piece = *dice.pick(&pieces);
+                if tidy {
+                    format!("{piece}\n")
+                } else {
+                    piece.to_owned()
+                }
+            })
+            .collect();
+        std::fs::write(root.join("main.k"), &text).unwrap();
+        let Ok((loaded, errors)) = oracle.paths("paths", root, &setup) else {
+            continue;
+        };
+        let core: Vec<_> = loaded
+            .iter()
+            .map(|path| path.trim_end_matches(".k"))
+            .filter(|path| *path != "main")
+            .collect();
+        let mut ours: Vec<_> = scan(text.as_bytes())
+            .into_iter()
+            .filter(|import| import.dots < 2 && ["a", "b", "c"].contains(&import.path.as_str()))
+            .map(|import| import.path)
+            .collect();
+        ours.sort();
+        ours.dedup();
+        let missed: Vec<_> = core
+            .iter()
+            .filter(|path| !ours.iter().any(|known| known == *path))
+            .collect();
+        if errors == 0 {
+            valid += 1;
+            assert_eq!(ours, core, "seed {seed}: {text:?}");
+        } else if !missed.is_empty() {
+            // A text that the core refuses has no Spec: missing an import of it changes nothing until it is mended.
+            continue;
+        }
+    }
+    println!("{valid} of {cases} texts were valid KCL");
+    assert!(valid * 10 > cases, "{valid} of {cases}");
+}
+
+/// One line in a shared package: the chain says by itself why.
+#[test]
+fn the_shortest_chain_is_told() {
+    let mut files = Files::default();
+    files.put("kcl.mod", "");
+    files.put("base/pkg/model.k", "size = 1\n");
+    files.put("base/pkg/extra.k", "extra = 1\n");
+    files.put("base/render/render.k", "import base.pkg\n\nshown = pkg.size\n");
+    files.put("apps/shop/project.yaml", "name: shop\n");
+    files.put("apps/shop/dev/stack.yaml", "name: dev\n");
+    files.put("apps/shop/dev/kcl.yaml", "kcl_cli_configs:\n  files: [main.k]\n");
+    files.put("apps/shop/dev/main.k", "import base.render\n\nx = render.shown\n");
+    let index = Index::new();
+    let before = analysis(&files, &index);
+    files.put("base/pkg/model.k", "size = 2\n");
+    let answer = analysis(&files, &index).compare(&before);
+    let chain: Vec<_> = answer.stacks[0].why[0]
+        .chain
+        .iter()
+        .map(RepoPath::as_str)
+        .collect();
+    assert_eq!(answer.stacks[0].why.len(), 1);
+    assert_eq!(
+        chain,
+        [
+            "base/pkg/model.k",
+            "base/render/render.k",
+            "apps/shop/dev/main.k",
+            "apps/shop/dev"
+        ]
+    );
+}
+
+#[test]
+fn a_moved_stack_is_neither_removed_nor_added() {
+    let index = Index::new();
+    let mut files = monorepo(&mut Dice(3));
+    let before = analysis(&files, &index);
+    let old: Vec<_> = files
+        .0
+        .keys()
+        .filter(|path| path.starts_with("apps/a0/"))
+        .cloned()
+        .collect();
+    for path in old {
+        let content = files.0.remove(&path).unwrap();
+        files.0.insert(path.replacen("apps/a0/", "moved/a0/", 1), content);
+    }
+    let answer = analysis(&files, &index).compare(&before);
+    let changes: Vec<_> = answer
+        .stacks
+        .iter()
+        .map(|stack| (stack.id.as_str(), stack.change))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            ("a0/dev", InputChange::Modified),
+            ("a0/prod", InputChange::Modified)
+        ]
+    );
+}
+
+#[test]
+fn a_broken_file_takes_no_other_stack_down_and_removes_none() {
+    let index = Index::new();
+    let mut files = monorepo(&mut Dice(5));
+    let before = analysis(&files, &index);
+    files.put("apps/a0/dev/stack.yaml", "name: [\n");
+    let answer = analysis(&files, &index).compare(&before);
+    let named: Vec<_> = answer
+        .stacks
+        .iter()
+        .map(|stack| (stack.id.as_str(), stack.change))
+        .collect();
+    assert_eq!(named, [("a0/dev", InputChange::Modified)]);
+    files.put("apps/a0/dev/stack.yaml", "name: dev\n");
+    files.put("apps/a0/project.yaml", "name: {\n");
+    let answer = analysis(&files, &index).compare(&before);
+    let named: Vec<_> = answer
+        .stacks
+        .iter()
+        .map(|stack| (stack.id.as_str(), stack.change))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            ("a0/dev", InputChange::Modified),
+            ("a0/prod", InputChange::Modified)
+        ]
+    );
+}
+
+#[test]
+fn an_index_of_another_run_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.index");
+    let files = monorepo(&mut Dice(9));
+    let index = Index::new();
+    let cold = analysis(&files, &index);
+    index.save(&path).unwrap();
+    let writers: Vec<_> = (0..4)
+        .map(|seed| {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let index = Index::new();
+                let _ = analysis(&monorepo(&mut Dice(seed)), &index);
+                index.save(&path).unwrap();
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let warm = analysis(&files, &Index::load(&path));
+    for stack in &cold.layout().stacks {
+        assert_eq!(
+            cold.input_digest(stack).unwrap(),
+            warm.input_digest(stack).unwrap()
+        );
+    }
+    assert!(warm.compare(&cold).stacks.is_empty());
+}
+
+#[test]
+fn another_core_affects_every_stack() {
+    let files = monorepo(&mut Dice(2));
+    let index = Index::new();
+    let before = analysis(&files, &index);
+    let source = files.source();
+    let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
+    let after = Analysis::new(source, Arc::new(layout), "0.12.5", &index).unwrap();
+    assert_eq!(after.compare(&before).stacks.len(), before.layout().stacks.len());
+    assert!(CoreRules::of("0.12.5") != CoreRules::of(CORE));
+}
+
+fn checkout(root: &Path) -> Files {
+    let mut files = Files::default();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                files.put(path.strip_prefix(root).unwrap().to_str().unwrap(), text);
+            }
+        }
+    }
+    files
+}

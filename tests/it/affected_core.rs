@@ -1,0 +1,163 @@
+//! The official KCL core as an oracle: a Python process of its own that answers one JSON line a question.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use konverge::model::stack::CompileSetup;
+use serde_json::{Value, json};
+
+use crate::support;
+
+const SCRIPT: &str = r#"
+import sys, json, os
+import kcl_lib.api as api
+core = api.API()
+for line in sys.stdin:
+    q = json.loads(line)
+    try:
+        pkgs = [api.ExternalPkg(pkg_name=n, pkg_path=p) for n, p in q["packages"]]
+        if q["do"] == "paths":
+            r = core.parse_program(api.ParseProgramArgs(paths=q["files"], external_pkgs=pkgs))
+            out = {"paths": list(r.paths), "errors": len(r.errors)}
+        elif q["do"] == "package":
+            r = core.load_package(api.LoadPackageArgs(
+                parse_args=api.ParseProgramArgs(paths=q["files"], external_pkgs=pkgs), resolve_ast=False))
+            out = {"paths": list(r.paths), "errors": len(r.parse_errors)}
+        else:
+            args = [api.Argument(name=n, value=json.dumps(v)) for n, v in q["options"]]
+            r = core.exec_program(api.ExecProgramArgs(
+                work_dir=q["dir"], k_filename_list=q["files"], external_pkgs=pkgs, args=args,
+                disable_none=q["disable_none"], overrides=q["overrides"]))
+            out = {"error": r.err_message} if r.err_message else {"spec": r.json_result}
+    except Exception as e:
+        out = {"error": str(e)}
+    sys.stdout.write(json.dumps(out) + "\n")
+    sys.stdout.flush()
+"#;
+
+/// The core, ended when dropped.
+pub struct Oracle {
+    child: Child,
+    ask: ChildStdin,
+    answers: mpsc::Receiver<String>,
+    _home: tempfile::TempDir,
+}
+
+impl Oracle {
+    pub fn start() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut child = Command::new(support::kcl::interpreter())
+            .args(["-c", SCRIPT])
+            .env("KCL_PKG_PATH", home.path())
+            .env("HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the interpreter of the KCL core starts");
+        Self {
+            ask: child.stdin.take().unwrap(),
+            answers: lines(child.stdout.take().unwrap()),
+            child,
+            _home: home,
+        }
+    }
+
+    /// The Spec as the core prints it, or its refusal.
+    pub fn compile(&mut self, root: &Path, setup: &CompileSetup) -> Result<Value, String> {
+        let mut question = files(root, setup);
+        question["do"] = json!("exec");
+        question["dir"] = json!(root.join(setup.work_dir.as_str()));
+        question["options"] = json!(setup.options);
+        question["overrides"] = json!(setup.overrides);
+        question["disable_none"] = json!(setup.disable_none);
+        let answer = self.put(&question);
+        match answer["spec"].as_str() {
+            Some(spec) => Ok(serde_json::from_str(spec).unwrap_or(Value::Null)),
+            None => Err(answer["error"].as_str().unwrap_or_default().to_owned()),
+        }
+    }
+
+    /// The `.k` files that the core loads, relative to `root`, by `ParseProgram` or `LoadPackage`; with the number of
+    /// errors. `Err` if it gives none.
+    pub fn paths(
+        &mut self,
+        how: &str,
+        root: &Path,
+        setup: &CompileSetup,
+    ) -> Result<(Vec<String>, u64), String> {
+        let mut question = files(root, setup);
+        question["do"] = json!(how);
+        let answer = self.put(&question);
+        let Some(paths) = answer["paths"].as_array() else {
+            return Err(answer["error"].as_str().unwrap_or_default().to_owned());
+        };
+        let real = root.canonicalize().unwrap();
+        let mut paths: Vec<String> = paths
+            .iter()
+            .map(|path| Path::new(path.as_str().unwrap()))
+            .map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned()))
+            .map(|path| {
+                path.strip_prefix(&real)
+                    .unwrap_or(&path)
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        paths.sort();
+        paths.dedup();
+        Ok((paths, answer["errors"].as_u64().unwrap()))
+    }
+
+    /// The core never ends on some texts: then it is ended, and a new one takes the next question.
+    fn put(&mut self, question: &Value) -> Value {
+        writeln!(self.ask, "{question}").expect("the core takes a question");
+        self.ask.flush().unwrap();
+        match self.answers.recv_timeout(Duration::from_secs(20)) {
+            Ok(line) => serde_json::from_str(&line).unwrap(),
+            Err(_) => {
+                *self = Self::start();
+                json!({"error": "the core did not answer"})
+            }
+        }
+    }
+}
+
+fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn files(root: &Path, setup: &CompileSetup) -> Value {
+    let entries: Vec<_> = setup
+        .entries
+        .iter()
+        .map(|entry| root.join(entry.as_str()))
+        .collect();
+    let packages: Vec<_> = setup
+        .packages
+        .iter()
+        .map(|(name, folder)| (name, root.join(folder.as_str())))
+        .collect();
+    json!({"files": entries, "packages": packages})
+}
