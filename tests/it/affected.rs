@@ -140,15 +140,16 @@ fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize
     )
 }
 
-/// A random monorepo, a random edit, every stack compiled before and after. `KONVERGE_CASES` and `KONVERGE_SEED` make
+/// A random monorepo, a random edit, every stack compiled before and after. `KONVERGE_CASES` (or `PROPTEST_CASES`) and
+/// `KONVERGE_SEED` make
 /// it longer or repeat one.
 #[test]
 fn no_stack_whose_spec_differs_is_missed() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, cases) = (
-        number("KONVERGE_SEED").unwrap_or(1),
-        number("KONVERGE_CASES").unwrap_or(200),
-    );
+    let first = number("KONVERGE_SEED").unwrap_or(1);
+    let cases = number("KONVERGE_CASES")
+        .or(number("PROPTEST_CASES"))
+        .unwrap_or(150);
     let folder = tempfile::tempdir().unwrap();
     let mut oracle = Oracle::start();
     let (mut changed, mut named, mut compiled) = (0, 0, 0);
@@ -286,8 +287,7 @@ fn scanner_agrees_with_the_core_on_hostile_texts() {
     let cases = std::env::var("KONVERGE_CASES")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(200)
-        * 8;
+        .unwrap_or(600);
     let mut valid = 0;
     for seed in 0..cases {
         let mut dice = Dice(seed);

@@ -11,6 +11,7 @@ mod affected_repo;
 mod build;
 mod comment;
 mod event;
+mod git;
 mod github;
 mod health;
 mod kcl;
