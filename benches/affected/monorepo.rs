@@ -126,7 +126,8 @@ fn project(import: &mut Import, dice: &mut Dice, number: usize) {
     let home = format!("apps/team{}/app{number}", number / 25);
     import.file(&format!("{home}/project.yaml"), &format!("name: app{number}\n"));
     let mut text = format!("import base.pkg.p{:03} as models\n", dice.roll(PACKAGES));
-    body(&mut text, dice, 40 + dice.roll(140), &format!("App{number}"));
+    let lines = 40 + dice.roll(140);
+    body(&mut text, dice, lines, &format!("App{number}"));
     import.file(&format!("{home}/base/base.k"), &text);
     for stack in ["dev", "test", "prod"] {
         let folder = format!("{home}/{stack}");
@@ -134,12 +135,8 @@ fn project(import: &mut Import, dice: &mut Dice, number: usize) {
         if dice.roll(50) == 0 {
             text.push_str("import file\n");
         }
-        body(
-            &mut text,
-            dice,
-            20 + dice.roll(110),
-            &format!("App{number}{stack}"),
-        );
+        let lines = 20 + dice.roll(110);
+        body(&mut text, dice, lines, &format!("App{number}{stack}"));
         import.file(&format!("{folder}/main.k"), &text);
         import.file(&format!("{folder}/stack.yaml"), &format!("name: {stack}\n"));
         let mut roll = dice.roll(100);
