@@ -30,12 +30,12 @@ parts: ## install the real parts that the tests run on
 	scripts/parts install test
 
 test: parts example ## all tests on the real parts, with short seeds
-	eval "$$(scripts/parts env)" && $(CARGO) test --locked
+	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
 
 test-all: parts example ## also what is slower: other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
-	  $(CARGO) test --locked -- --include-ignored
+	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"

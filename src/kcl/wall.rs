@@ -75,6 +75,10 @@ const STACK: u64 = 64 << 20;
 impl Walls {
     /// Puts up the walls around this thread, then becomes the interpreter. Returns only if that fails. A missing wall
     /// that the mode tolerates is written to `warn`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process has one thread and is about to become another"
+    )]
     pub fn enter(&self, warn: &mut dyn std::io::Write) -> WallError {
         if let Err(error) = std::env::set_current_dir(&self.work_dir) {
             return WallError::Start(self.work_dir.clone(), error);
