@@ -10,7 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Ended, Job, feedback::Feedback};
+use super::{
+    Ended, Job,
+    feedback::Feedback,
+    guardrails::{self, Guardrails},
+};
 use crate::{
     config::{Config, DriftPolicy},
     error::{ErrorKind, Failure},
@@ -27,7 +31,7 @@ use crate::{
         apply::{self, ApplyOptions, Consent},
         clusters::Live,
     },
-    policy::{Objection, Reviewed, Unreviewed},
+    policy::{Objection, Reviewed, Stage, Unreviewed},
     report::{self, RunInfo, SUMMARY_BUDGET},
 };
 
@@ -132,7 +136,11 @@ async fn applied(
     } else {
         merged_reviews(job, &memory, branch).await?
     };
+    let owners = guardrails::owners(job, head);
+    let stacks = &side.layout.stacks;
+    let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?;
     let consent = Arc::new(ByReview {
+        guardrails,
         pull_requests: records.iter().map(|record| record.pull_request).collect(),
         records,
         approvals,
@@ -224,6 +232,7 @@ async fn merged(client: &Client, branch: &str) -> Result<Vec<github::PullRequest
 
 /// Agrees to what reviewers saw.
 struct ByReview {
+    guardrails: Guardrails,
     records: Vec<ReviewRecord>,
     pull_requests: BTreeSet<u64>,
     approvals: BTreeSet<Digest>,
@@ -291,7 +300,21 @@ impl Consent for ByReview {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(plan.id.clone(), reviewed);
         if objections.is_empty() {
-            return Ok(());
+            let pulls: Vec<_> = self
+                .records
+                .iter()
+                .filter(|record| !used.contains(&record.pull_request))
+                .filter(|record| {
+                    record
+                        .stacks
+                        .iter()
+                        .any(|s| s.id == plan.id && !s.units.is_empty())
+                })
+                .map(|record| (record.pull_request, record.head.clone()))
+                .collect();
+            let agreed = self.approvals.contains(&plan.digest);
+            let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
+            return Guardrails::refusal(plan, &findings).map_or(Ok(()), Err);
         }
         let units = objections
             .iter()

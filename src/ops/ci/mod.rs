@@ -10,6 +10,7 @@
 
 mod drift;
 mod feedback;
+mod guardrails;
 mod merge;
 mod opening;
 mod preview;

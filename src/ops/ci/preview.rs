@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Ended, Job,
     feedback::Feedback,
+    guardrails::{self, Guardrails},
     opening::{Opened, Trust},
 };
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     github::{self, PullRequestEvent, StatusState, WorkflowRunEvent},
     model::{
         CommitId,
+        finding::Finding,
         marker::{Marker, MarkerKind},
         plan::Summary,
         review::ReviewRecord,
@@ -21,6 +23,7 @@ use crate::{
         order::Order,
         preview::{self, Preview},
     },
+    policy::Stage,
     report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET},
 };
 
@@ -258,11 +261,12 @@ async fn previewed(
         .filter_map(|target| target.rules().cloned())
         .collect();
     let waves = Order::of(&opened.planning.config, &stacks)?.waves();
+    let findings = findings(job, subject, &opened, &stacks, &preview.plan).await?;
     let input = |budget| CommentInput {
         run: &info,
         affected: &opened.affected,
         plan: &preview.plan,
-        findings: &[],
+        findings: &findings,
         waves: &waves,
         links: NO_LINKS,
         marker: &marker,
@@ -291,6 +295,33 @@ async fn previewed(
         },
         description,
     ))
+}
+
+/// What the guardrails would say of a merge now. A fork's job can not ask, and says nothing.
+async fn findings(
+    job: &Job,
+    subject: &Subject,
+    opened: &Opened,
+    stacks: &[crate::model::stack::Stack],
+    plan: &crate::model::plan::Plan,
+) -> Result<Vec<Finding>, Failure> {
+    if subject.fork {
+        return Ok(Vec::new());
+    }
+    let owners = guardrails::owners(job, &subject.protected);
+    let config = &opened.planning.config;
+    let guardrails = Guardrails::of(job, config, stacks, Stage::Preview, "", owners.as_deref())?;
+    let pulls: Vec<_> = subject
+        .number
+        .map(|number| (number, subject.head.clone()))
+        .into_iter()
+        .collect();
+    let mut findings = Vec::new();
+    for stack in &plan.stacks {
+        findings.extend(guardrails.findings(stack, &pulls, false).await?);
+    }
+    findings.sort();
+    Ok(findings)
 }
 
 const NO_LINKS: &BTreeMap<crate::model::StackId, String> = &BTreeMap::new();
