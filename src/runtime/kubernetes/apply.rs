@@ -11,7 +11,6 @@ use super::{
     dry_run,
     error::ApiError,
     plan::{Subject, record},
-    ready::Readiness,
     runtime::Kubernetes,
     triage, wait,
 };
@@ -112,7 +111,7 @@ async fn carry_out(
         Some(&live),
         &guard,
     );
-    let live = if runtime.options.wait && super::readiness(&live) != Readiness::Ready {
+    let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live) {
         sink.written(&planned.item.id, recorded.clone()).await?;
         wait::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {

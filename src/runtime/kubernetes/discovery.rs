@@ -21,6 +21,8 @@ pub(super) struct ResourceType {
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
+    /// Whether it has a `status` of its own that a controller fills in.
+    pub reports_status: bool,
 }
 
 impl ResourceType {
@@ -88,6 +90,8 @@ impl Discovery {
                         kind: text(&resource["responseKind"], "kind").to_owned(),
                         plural: text(resource, "resource").to_owned(),
                         namespaced: text(resource, "scope") == "Namespaced",
+                        reports_status: items(resource, "subresources")
+                            .any(|subresource| text(subresource, "subresource") == "status"),
                     };
                     let readable = items(resource, "verbs").any(|verb| verb == "get");
                     if readable && !found.kind.is_empty() {

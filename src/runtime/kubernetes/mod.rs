@@ -21,14 +21,13 @@ mod live;
 mod managers;
 mod plan;
 mod proof;
-mod ready;
 mod rollout;
 mod runtime;
+mod surroundings;
 mod triage;
 mod wait;
 
 pub use access::{ClusterAccess, Credentials};
-pub use ready::{Readiness, readiness};
 pub use runtime::{Conflicts, Kubernetes, Options};
 
 /// Our name as a field manager.

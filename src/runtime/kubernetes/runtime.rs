@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{access::ClusterAccess, apply, cluster::Cluster, identity, plan};
+use super::{access::ClusterAccess, apply, cluster::Cluster, health::Rules, identity, plan};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -36,6 +36,8 @@ pub struct Options {
     pub ready_timeout: Duration,
     /// Whether to wait for readiness at all.
     pub wait: bool,
+    /// The user's own rules of readiness.
+    pub rules: Rules,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             conflicts: Conflicts::Stop,
             ready_timeout: Duration::from_secs(600),
             wait: true,
+            rules: Rules::default(),
         }
     }
 }

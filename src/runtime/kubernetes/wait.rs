@@ -13,10 +13,11 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     client::{Api, Request},
     discovery::ResourceType,
+    health::{self, Health, Weight},
     live,
     plan::Subject,
-    ready::{Readiness, readiness},
     runtime::Kubernetes,
+    surroundings,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -26,6 +27,11 @@ use crate::{
 
 /// Without any event for so long the object is read, in case the watch is not allowed or lost something.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often the surroundings of an object that does not get on are looked at.
+const LOOK_AROUND: Duration = Duration::from_secs(3);
+/// A failure that may still heal counts once it has lasted so long.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// The watches of one cluster, ended with it.
 pub(super) struct Watches {
@@ -138,6 +144,12 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
     feed.seen.send_modify(|count| *count += 1);
 }
 
+/// Whether nothing has to be waited for.
+pub(super) fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
+    let verdict = health::judge(object, &surroundings::known(of), &runtime.options.rules);
+    verdict.health == Health::Ready || verdict.weight == Weight::Advisory
+}
+
 /// Waits until an object that was just written is ready, and returns it as it is then.
 ///
 /// # Errors
@@ -163,28 +175,45 @@ pub(super) async fn until_ready(
     let mut object = written;
     let mut told = String::new();
     let mut look = false;
+    let mut looked = Instant::now();
+    let mut related = surroundings::known(of);
+    let mut looked_around = Instant::now();
+    let mut failing_since = None;
     loop {
-        match readiness(&object) {
-            Readiness::Ready | Readiness::Suspended(_) => return Ok(object),
-            Readiness::Failed(why) => {
-                return Err(Failure::new(
-                    ErrorKind::Kubernetes,
-                    format!("{} failed: {why}", subject.title()),
-                ));
-            }
-            Readiness::Progressing(what) => {
-                if what != told {
-                    sink.progress(id, &what);
-                    told = what;
+        if looked_around.elapsed() >= LOOK_AROUND {
+            related = surroundings::look(&subject.cluster, of, &object).await;
+            looked_around = Instant::now();
+        }
+        let verdict = health::judge(&object, &related, &runtime.options.rules);
+        match verdict.health {
+            Health::Ready | Health::Suspended => return Ok(object),
+            _ if verdict.weight == Weight::Advisory => return Ok(object),
+            Health::Failed => {
+                let since = *failing_since.get_or_insert_with(Instant::now);
+                if verdict.weight == Weight::Final || since.elapsed() >= GRACE {
+                    let around = surroundings::look(&subject.cluster, of, &object).await;
+                    let evidence = surroundings::evidence(&subject.cluster, &object, &around).await;
+                    let what = format!("{} failed: {}{evidence}", subject.title(), verdict.message);
+                    return Err(Failure::new(ErrorKind::Kubernetes, what));
                 }
             }
+            Health::Progressing | Health::Unknown => failing_since = None,
+        }
+        if verdict.message != told {
+            sink.progress(id, &verdict.message);
+            told = verdict.message;
         }
         if Instant::now() >= deadline {
-            return Err(Failure::new(
-                ErrorKind::Kubernetes,
-                format!("{} is not ready after {} s: {told}", subject.title(), runtime.options.ready_timeout.as_secs()),
-            )
-            .hint("it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait"));
+            let around = surroundings::look(&subject.cluster, of, &object).await;
+            let evidence = surroundings::evidence(&subject.cluster, &object, &around).await;
+            let seconds = runtime.options.ready_timeout.as_secs();
+            let what = format!(
+                "{} is not ready after {seconds} s: {told}{evidence}",
+                subject.title()
+            );
+            return Err(Failure::new(ErrorKind::Kubernetes, what).hint(
+                "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
+            ));
         }
         if sink.cancelled() {
             return Err(Failure::new(
@@ -210,7 +239,7 @@ pub(super) async fn until_ready(
             _ => {}
         }
         if look {
-            look = false;
+            (look, looked) = (false, Instant::now());
             match live::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
                     object = found;
@@ -218,9 +247,7 @@ pub(super) async fn until_ready(
                         .lock()
                         .expect("no panic while the lock is held")
                         .remove(&subject.name.name);
-                    if readiness(&object) != Readiness::Progressing(told.clone()) {
-                        continue;
-                    }
+                    continue;
                 }
                 // A Job that ended may be deleted by its own time to live.
                 None if of.kind == "Job" => return Ok(object),
@@ -232,10 +259,15 @@ pub(super) async fn until_ready(
                 }
             }
         }
-        let pause = LOOK_AGAIN.min(deadline.saturating_duration_since(Instant::now()));
-        if tokio::time::timeout(pause, events.changed()).await.is_err() {
-            look = true;
+        let around = LOOK_AROUND.saturating_sub(looked_around.elapsed());
+        let pause = LOOK_AGAIN
+            .saturating_sub(looked.elapsed())
+            .min(around)
+            .min(deadline.saturating_duration_since(Instant::now()));
+        if tokio::time::timeout(pause, events.changed()).await.is_ok() {
+            looked = Instant::now();
         }
+        look |= looked.elapsed() >= LOOK_AGAIN;
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a workload does not get on: the obstacles of its pods, and refusals to create them.
 
+use serde_json::Value;
+
 use super::{Related, Verdict, Weight, pods, view::View};
 
 /// A failure that a workload's pods or its controller's events show, before any deadline has passed.
@@ -21,6 +23,37 @@ pub(super) fn from_pods(workload: &View, related: &Related) -> Option<String> {
     Some(match stuck.count() {
         0 => format!("pod {name}: {}", obstacle.words),
         more => format!("pod {name} (and {more} more): {}", obstacle.words),
+    })
+}
+
+/// The pod that keeps an object from getting on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// The container at fault; empty if it is about the whole pod.
+    pub container: String,
+    /// Whether a program ended, which left a log.
+    pub crashed: bool,
+}
+
+/// The first pod of an object, or the object if it is one, that does not start.
+pub fn culprit(object: &Value, related: &Related) -> Option<Culprit> {
+    let view = View(object);
+    let pods = match view.text("/kind") {
+        "Pod" => vec![view],
+        _ => related.pods_of(&view),
+    };
+    pods.into_iter().find_map(|pod| {
+        let obstacle = pods::obstacle(&pod, related)?;
+        Some(Culprit {
+            namespace: pod.text("/metadata/namespace").to_owned(),
+            pod: pod.name().to_owned(),
+            container: obstacle.container,
+            crashed: obstacle.crashes,
+        })
     })
 }
 

@@ -16,6 +16,7 @@ mod rules;
 mod view;
 mod workloads;
 
+pub use causes::{Culprit, culprit};
 pub use objects::{Document, DocumentError, documents};
 pub use related::Related;
 pub use rules::{Rules, RulesError};

@@ -7,6 +7,8 @@ const SCHEDULE_WINDOW: i64 = 15;
 
 /// Why a pod does not start.
 pub(super) struct Obstacle {
+    /// The container, empty if it is about the whole pod.
+    pub container: String,
     /// For people, without the pod's name.
     pub words: String,
     /// Whether it is the program that ends, rather than the pod that can not be started.
@@ -101,6 +103,7 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
     }
     if let Some(words) = unschedulable(pod, related) {
         return Some(Obstacle {
+            container: String::new(),
             words,
             crashes: false,
         });
@@ -122,7 +125,11 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
         if !detail.is_empty() {
             words.push_str(&format!(": {detail}"));
         }
-        Some(Obstacle { words, crashes })
+        Some(Obstacle {
+            container: container.text("/name").to_owned(),
+            words,
+            crashes,
+        })
     })
 }
 
