@@ -14,6 +14,7 @@ mod event;
 mod git;
 mod github;
 mod health;
+mod health_rollouts;
 mod kcl;
 mod kubernetes;
 mod kubernetes_faults;

@@ -73,6 +73,24 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
+    /// Those of a kind in a namespace with a label, as `key=value`.
+    pub async fn labelled(&self, collection: &str, label: &str) -> Vec<Value> {
+        let uri = format!("{collection}?labelSelector={label}");
+        let request = Request::get(uri).body(Vec::new()).unwrap();
+        let list: Value = self.0.request(request).await.unwrap();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Changes the status of the object at a path, as its controller would.
+    pub async fn report(&self, path: &str, status: &Value) {
+        let patch = serde_json::json!({ "status": status });
+        let request = Request::patch(format!("{path}/status"))
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
     /// Deletes it.
     pub async fn delete(&self, object: &Value) {
         let request = Request::delete(path(object, true)).body(Vec::new()).unwrap();

@@ -55,6 +55,7 @@ impl TestStack {
                 conflicts: Conflicts::Stop,
                 ready_timeout: Duration::from_secs(60),
                 wait: false,
+                ..Options::default()
             },
             kubeconfig,
         }
