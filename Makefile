@@ -23,8 +23,8 @@ build: ## the release binary, and the pinned KCL core where it finds it
 	$(CARGO) build --release --locked
 	$(TARGET)/release/konverge kcl install
 
-demo: build ## show the preview of a change to the example, as a reviewer would get it
-	KONVERGE=$(abspath $(TARGET)/release/konverge) scripts/demo
+demo: ## show the preview of a change to the example, as a reviewer would get it
+	scripts/demo
 
 parts: ## install the real parts that the tests run on
 	scripts/parts install test

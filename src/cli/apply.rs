@@ -1,13 +1,11 @@
 //! `konverge apply`: for a person who has seen the plan, or a script that says `--yes`. In CI it is `konverge ci` that
 //! applies what was reviewed.
 
-use std::{
-    io::{IsTerminal, Write},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use super::{
     Context,
+    agreement::agreed,
     which::{Infrastructure, LiveArg, Revisions, SpecFile, Stacks},
 };
 use crate::{
@@ -57,7 +55,7 @@ pub enum Output {
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let session = open(args, &context.run()).await?;
-    if !args.yes && !agreed(&session, context).await? {
+    if !args.yes && !agreed(&session.planning, &session.targets, context).await? {
         context.note("nothing was applied");
         return Ok(0);
     }
@@ -97,43 +95,5 @@ async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
     match &args.file.path {
         Some(file) => session::open_file(run, file, args.file.stack.as_deref(), &request, KeyUse::Make).await,
         None => session::open(run, &request, KeyUse::Make).await,
-    }
-}
-
-/// Shows the plan and asks.
-async fn agreed(session: &Session, context: &Context) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(
-            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
-                .hint("look at it with `konverge preview`, then add `--yes`"),
-        );
-    }
-    let preview = ops::preview::run(&session.planning, &session.targets).await?;
-    context.complain(&report::terminal::plan(
-        &preview.plan,
-        Style {
-            color: context.colour_stderr(),
-        },
-    ));
-    if preview
-        .plan
-        .stacks
-        .iter()
-        .all(|stack| stack.summary.changed() == 0 && stack.error.is_none())
-    {
-        // Nothing would change outside; what was looked at is still recorded.
-        return Ok(true);
-    }
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut out = std::io::stderr().lock();
-        let _ = out
-            .write_all(b"Apply this? Only `yes` is accepted: ")
-            .and_then(|()| out.flush());
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).map(|_| answer)
-    });
-    tokio::select! {
-        answer = answer => Ok(matches!(answer, Ok(Ok(text)) if text.trim() == "yes")),
-        () = session.planning.run.cancel.cancelled() => session.planning.run.check_interrupted().map(|()| false),
     }
 }

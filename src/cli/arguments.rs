@@ -61,6 +61,10 @@ pub enum Command {
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan
     Apply(super::apply::Args),
+    /// Take down everything that stacks made
+    Destroy(super::destroy::Args),
+    /// Show what differs from what was applied last
+    Drift(super::drift::Args),
     /// Do what the event of a GitHub Actions run asks for: preview, apply, or look for drift
     Ci(super::ci::Args),
     /// Judge the health of manifests, offline, by the rules that an apply waits by

@@ -1,6 +1,7 @@
 //! The command line: one file a command, arguments and printing, never how anything is done.
 
 mod affected;
+mod agreement;
 mod apply;
 mod arguments;
 mod build;
@@ -9,6 +10,8 @@ mod ci;
 mod completions;
 mod config;
 mod context;
+mod destroy;
+mod drift;
 mod graph;
 mod health;
 mod init;

@@ -1,9 +1,9 @@
 //! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    At, KeyUse, Planning, Run, Selection, Target, Wanted, Workspace,
+    At, KeyUse, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
     build::Compiler,
     clusters::{GivenCluster, Live},
     infrastructure, states,
@@ -74,9 +74,12 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
             stacks: Vec::new(),
         },
     };
-    let targets = targets(run, repository.root(), request, base.as_ref(), &head, &affected)?;
+    let mut targets = targets(request, base.as_ref(), &head, &affected);
     let config = head.config.clone();
     let memory = states::open(run, &config, Some(&repository), key).await?;
+    if let Selection::Named(names) = &request.selection {
+        targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
+    }
     let runtimes =
         infrastructure::runtimes(run, &config, &request.given, request.live, Some(&memory)).await?;
     let compiler = Box::new(Compiler::new(run, &config));
@@ -196,13 +199,11 @@ pub(super) fn base_commit(
 }
 
 fn targets(
-    run: &Run,
-    root: &Path,
     request: &Request,
     base: Option<&Workspace>,
     head: &Workspace,
     affected: &Affected,
-) -> Result<Vec<Target>, Failure> {
+) -> Vec<Target> {
     let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
     let there = |stacks: Vec<Stack>| {
         stacks
@@ -210,11 +211,42 @@ fn targets(
             .map(|stack| Target::of(stack, before(&stack.id)))
             .collect()
     };
-    Ok(match &request.selection {
-        Selection::Named(names) => there(head.named(run, root, names)?),
+    match &request.selection {
+        // Some of these only the states know: see `named`.
+        Selection::Named(_) => Vec::new(),
         Selection::All => there(head.layout.stacks.clone()),
         Selection::Affected => affected_targets(affected, base, head),
-    })
+    }
+}
+
+/// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.
+async fn named(
+    run: &Run,
+    root: &Path,
+    names: &[String],
+    base: Option<&Workspace>,
+    head: &Workspace,
+    memory: &Memory,
+) -> Result<Vec<Target>, Failure> {
+    let mut targets = BTreeMap::new();
+    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
+    for name in names {
+        match head.named(run, root, std::slice::from_ref(name)) {
+            Ok(stacks) => {
+                let there = stacks.iter().map(|stack| Target::of(stack, before(&stack.id)));
+                targets.extend(there.map(|target| (target.folder.clone(), target)));
+            }
+            Err(unknown) => {
+                let id = name.parse::<StackId>().map_err(|_| unknown.clone())?;
+                let prior = memory.states.load(&id).await?.ok_or(unknown)?;
+                targets.insert(
+                    prior.state.folder.clone(),
+                    Target::forgotten(id, prior.state.folder),
+                );
+            }
+        }
+    }
+    Ok(targets.into_values().collect())
 }
 
 /// The affected stacks as targets, the removed ones included.

@@ -58,6 +58,16 @@ impl Target {
         }
     }
 
+    /// The same stack, with nothing of it wanted any more.
+    #[must_use]
+    pub fn destroyed(&self) -> Self {
+        Self {
+            base: self.rules().cloned(),
+            head: None,
+            ..self.clone()
+        }
+    }
+
     /// The stack by whose rules it is handled: head's, else base's.
     pub fn rules(&self) -> Option<&Stack> {
         self.head.as_ref().or(self.base.as_ref())

@@ -1,0 +1,78 @@
+//! `konverge destroy`: takes down everything that stacks made, in the reverse of their order.
+
+use std::sync::Arc;
+
+use super::{
+    Context,
+    agreement::agreed,
+    apply::Output,
+    which::{Infrastructure, LiveArg},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    ops::{
+        self, KeyUse, Request, Selection,
+        apply::{Agreed, ApplyOptions},
+        clusters::Live,
+        session,
+    },
+    report::{self, terminal::Style},
+};
+
+/// Arguments of `konverge destroy`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The stacks, by folder or identity; also ones that only the state knows
+    #[arg(value_name = "STACK", required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    infrastructure: Infrastructure,
+    /// Destroy without asking; needed where nobody can answer
+    #[arg(long, short)]
+    yes: bool,
+    /// How the result is printed
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    if args.infrastructure.live == LiveArg::Never {
+        return Err(Failure::new(
+            ErrorKind::Usage,
+            "nothing can be destroyed with `--live never`",
+        ));
+    }
+    let request = Request {
+        selection: Selection::Named(args.names.clone()),
+        live: Live::Required,
+        given: args.infrastructure.given(),
+        ..Request::default()
+    };
+    let session = session::open(&context.run(), &request, KeyUse::Make).await?;
+    let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
+    if !args.yes && !agreed(&session.planning, &targets, context).await? {
+        context.note("nothing was destroyed");
+        return Ok(0);
+    }
+    let options = ApplyOptions {
+        consent: Arc::new(Agreed),
+        commit: None,
+        pull_requests: Vec::new(),
+        allow_empty: true,
+    };
+    let report = ops::apply::run(&session.planning, &targets, &options).await?;
+    context.print(&match args.output {
+        Output::Text => report::terminal::outcome(
+            &report,
+            Style {
+                color: context.colour(),
+            },
+        ),
+        Output::Json => report::json::document(&report),
+    });
+    Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
+}
