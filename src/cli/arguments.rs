@@ -57,6 +57,8 @@ pub enum Command {
     Build(super::build::Args),
     /// Show or prune what was compiled and kept
     Cache(super::cache::Args),
+    /// Check structure, format, lint, tests and golden files
+    Check(super::check::Args),
     /// Show what would happen to the stacks, against the real infrastructure or Spec against Spec
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan

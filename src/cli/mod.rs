@@ -6,6 +6,7 @@ mod apply;
 mod arguments;
 mod build;
 mod cache;
+mod check;
 mod ci;
 mod completions;
 mod config;

@@ -19,6 +19,7 @@ mod pool;
 pub mod protocol;
 mod scratch;
 mod syscalls;
+mod tools;
 pub mod wall;
 mod worker;
 
@@ -31,5 +32,6 @@ pub use self::{
     install::{InstallOptions, InstallStep, install, versions},
     packages::{Packages, clear_packages, packages_use},
     pool::{Pool, PoolOptions},
+    tools::TestCase,
     wall::SandboxMode,
 };

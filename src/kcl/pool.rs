@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use prost::Message;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
@@ -53,6 +54,9 @@ impl PoolOptions {
         }
     }
 }
+
+/// Status, message, and the folder where the files lay.
+pub(super) type Answer = (protocol::Status, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
@@ -113,29 +117,42 @@ impl Pool {
     /// # Errors
     /// KCL refuses the code, or the compile exceeds its time or memory or takes the worker down: of that one stack.
     pub async fn compile(&self, request: &CompileRequest) -> Result<Compiled, KclError> {
+        let message = |root: &Path| compile::arguments(request, root);
+        let (status, body, root) = self.exchange(request, "ExecProgram", message).await?;
+        compile::answer(status, &body, &request.label, &root)
+    }
+
+    /// Lays the request's files and calls one of the core's methods; the message is made for the folder where they lie.
+    pub(super) async fn exchange<M: Message>(
+        &self,
+        request: &CompileRequest,
+        method: &str,
+        message: impl Fn(&Path) -> M,
+    ) -> Result<Answer, KclError> {
         let mut lent = self.lend().await?;
-        let (status, body, root) = match self.attempt(&mut lent, request).await? {
+        let answer = match self.attempt(&mut lent, request, method, &message).await? {
             Ok(answer) => answer,
             // Killed from outside: not this stack's fault, until it happens again.
             Err(lost) if lost.killed_from_outside() => {
                 drop(lent);
                 lent = self.lend().await?;
-                self.attempt(&mut lent, request)
+                self.attempt(&mut lent, request, method, &message)
                     .await?
                     .map_err(|lost| self.explain(lost, request))?
             }
             Err(lost) => return Err(self.explain(lost, request)),
         };
         lent.give_back();
-        compile::answer(status, &body, &request.label, &root)
+        Ok(answer)
     }
 
-    #[allow(clippy::type_complexity)]
-    async fn attempt(
+    async fn attempt<M: Message>(
         &self,
         lent: &mut Lent<'_>,
         request: &CompileRequest,
-    ) -> Result<Result<(protocol::Status, Vec<u8>, PathBuf), Lost>, KclError> {
+        method: &str,
+        message: impl Fn(&Path) -> M,
+    ) -> Result<Result<Answer, Lost>, KclError> {
         let options = &self.inner.options;
         let worker = lent.worker();
         // Writing a few small files takes less than handing the folder to another thread.
@@ -144,8 +161,7 @@ impl Pool {
             why: error.to_string(),
         })?;
         let root = worker.scratch.root().to_owned();
-        let method = options.core.method("ExecProgram");
-        let frame = protocol::request(&method, &compile::arguments(request, &root));
+        let frame = protocol::request(&options.core.method(method), &message(&root));
         let answer = worker.call(&frame, options.deadline).await;
         Ok(answer.map(|(status, body)| (status, body, root)))
     }
@@ -170,7 +186,7 @@ impl Pool {
                     "it was killed twice from outside, by the kernel if memory was short".to_owned()
                 }
                 _ => {
-                    let said = diagnostic::plain(&said, std::path::Path::new("/nonexistent"));
+                    let said = diagnostic::plain(&said, Path::new("/nonexistent"));
                     let first = said
                         .lines()
                         .find(|line| !line.trim().is_empty())

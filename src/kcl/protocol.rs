@@ -115,6 +115,71 @@ pub struct ExecProgramResult {
     pub err_message: String,
 }
 
+/// `KclService.FormatPath`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FormatPathArgs {
+    /// A file, a folder, or with `/...` a folder and all below.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Only says what would change.
+    #[prost(bool, tag = "2")]
+    pub dry_run: bool,
+}
+
+/// The answer of `KclService.FormatPath`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FormatPathResult {
+    /// Files that are not formatted.
+    #[prost(string, repeated, tag = "1")]
+    pub changed_paths: Vec<String>,
+}
+
+/// `KclService.LintPath`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LintPathArgs {
+    /// Files.
+    #[prost(string, repeated, tag = "1")]
+    pub paths: Vec<String>,
+}
+
+/// The answer of `KclService.LintPath`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LintPathResult {
+    /// Remarks, without a place.
+    #[prost(string, repeated, tag = "1")]
+    pub results: Vec<String>,
+}
+
+/// `KclService.Test`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TestArgs {
+    /// How test programs are run.
+    #[prost(message, optional, tag = "1")]
+    pub exec_args: Option<ExecProgramArgs>,
+    /// Folders with tests.
+    #[prost(string, repeated, tag = "2")]
+    pub pkg_list: Vec<String>,
+}
+
+/// The answer of `KclService.Test`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TestResult {
+    /// Each test.
+    #[prost(message, repeated, tag = "2")]
+    pub info: Vec<TestCaseInfo>,
+}
+
+/// One test.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TestCaseInfo {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Why it failed; empty if it did not.
+    #[prost(string, tag = "2")]
+    pub error: String,
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod event;
 pub mod finding;
 pub mod ids;
+pub mod inspection;
 pub mod marker;
 pub mod outcome;
 pub mod path;

@@ -158,6 +158,11 @@ impl Compiler {
         }
     }
 
+    /// The workers, for the core's other tools.
+    pub(super) async fn pool(&self) -> Result<&Pool, Failure> {
+        Ok(&self.started().await?.pool)
+    }
+
     async fn started(&self) -> Result<&Started, Failure> {
         self.started.get_or_try_init(|| self.start()).await
     }

@@ -6,6 +6,7 @@ pub mod affected;
 pub mod apply;
 pub mod build;
 pub mod caches;
+pub mod check;
 pub mod ci;
 pub mod clusters;
 pub mod cores;

@@ -10,6 +10,7 @@ pub mod checks;
 pub mod diff;
 pub mod escape;
 pub mod html;
+pub mod inspection;
 pub mod json;
 mod label;
 mod lines;

@@ -1,0 +1,81 @@
+//! `konverge check`: the checks of a Konfig repository.
+
+use super::{
+    Context,
+    which::{Revisions, Stacks},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    ops::{
+        Request,
+        check::{self, Scope},
+        repository_root, selected,
+    },
+    report::inspection as report,
+};
+
+/// Arguments of `konverge check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    /// Rewrite golden files (ci-test/stdout.golden.yaml) that differ
+    #[arg(long, conflicts_with = "rev")]
+    update: bool,
+    /// How to print what was found
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Workflow commands, which GitHub shows at their lines
+    Annotations,
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        matches!(self.output, Output::Json | Output::Sarif)
+    }
+}
+
+/// Runs the command; 1 if anything is an error.
+///
+/// # Errors
+/// The repository or the core can not be had.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let run = context.run();
+    let request = Request {
+        selection: args.stacks.selection(),
+        rev: args.revisions.rev.clone(),
+        base: args.revisions.base.clone(),
+        ..Request::default()
+    };
+    let selected = selected::open(&run, &request)?;
+    let scope = Scope {
+        all: args.stacks.all,
+        update: args.update,
+    };
+    let root = repository_root(&run.dir)?;
+    let inspection = check::run(&run, &selected, &root, scope).await?;
+    let json = |value: Result<String, serde_json::Error>| {
+        value.map_err(|error| Failure::new(ErrorKind::Internal, error.to_string()))
+    };
+    let text = match args.output {
+        Output::Text => report::text(&inspection),
+        Output::Json => json(serde_json::to_string(&inspection))? + "\n",
+        Output::Sarif => report::sarif(&inspection).to_string() + "\n",
+        Output::Annotations => report::annotations(&inspection),
+    };
+    context.print(&text);
+    Ok(u8::from(inspection.failed()))
+}

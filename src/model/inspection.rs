@@ -1,0 +1,104 @@
+//! What `konverge check` finds.
+
+use serde::{Deserialize, Serialize};
+
+use super::RepoPath;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The check fails.
+    Error,
+    /// Worth a look.
+    Warning,
+}
+
+/// Which check found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// Names, keys and files of the monorepo.
+    Structure,
+    /// The stack compiles, and to a Spec.
+    Compile,
+    /// `kcl fmt` would change the file.
+    Format,
+    /// The core's linter.
+    Lint,
+    /// A test of the repository's own.
+    Test,
+    /// The Spec is its golden file.
+    Golden,
+    /// A custom resource fits its definition.
+    Schema,
+    /// The Spec depends on more than the repository.
+    Irreproducible,
+}
+
+/// One remark.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Remark {
+    /// The file.
+    pub file: RepoPath,
+    /// Line from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Column from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// Which check.
+    pub rule: Rule,
+    /// How bad.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// All remarks; `"version":1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    /// Always 1.
+    pub version: u32,
+    /// How many stacks were looked at.
+    pub stacks: usize,
+    /// Sorted by file and line.
+    pub remarks: Vec<Remark>,
+}
+
+impl Inspection {
+    /// Whether the check fails.
+    pub fn failed(&self) -> bool {
+        self.remarks
+            .iter()
+            .any(|remark| remark.severity == Severity::Error)
+    }
+}
+
+impl Rule {
+    /// Its name in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Structure => "structure",
+            Self::Compile => "compile",
+            Self::Format => "format",
+            Self::Lint => "lint",
+            Self::Test => "test",
+            Self::Golden => "golden",
+            Self::Schema => "schema",
+            Self::Irreproducible => "irreproducible",
+        }
+    }
+}
+
+impl Remark {
+    /// Sets the place in the file.
+    #[must_use]
+    pub fn at(mut self, line: Option<u32>, column: Option<u32>) -> Self {
+        (self.line, self.column) = (line, column);
+        self
+    }
+}

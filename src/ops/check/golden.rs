@@ -1,0 +1,102 @@
+//! Golden files: `ci-test/stdout.golden.yaml` holds what KCL prints for a stack, compared by meaning.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{super::Workspace, remark};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        inspection::{Remark, Rule},
+        spec::Spec,
+        stack::Stack,
+    },
+    spec, yaml,
+};
+
+const FILE: &str = "stdout.golden.yaml";
+
+/// How many resources a remark names.
+const NAMED: usize = 5;
+
+/// Compares a Spec with the stack's golden file, or rewrites the file. Without one there is nothing to compare, unless
+/// it is to be written.
+pub(super) fn compare(
+    workspace: &Workspace,
+    root: &Path,
+    stack: &Stack,
+    printed: &Spec,
+    update: bool,
+) -> Result<Option<Remark>, Failure> {
+    let path = stack.folder.child("ci-test").child(FILE);
+    let content = workspace
+        .source
+        .read_path(&path)
+        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
+    let kept = content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let difference = match &kept {
+        None if !update => return Ok(None),
+        None => "does not exist".to_owned(),
+        Some(text) => match spec::read_text(text, path.as_str()) {
+            Ok(golden) => match difference(&golden, printed) {
+                Some(difference) => difference,
+                None => return Ok(None),
+            },
+            Err(error) => error.to_string(),
+        },
+    };
+    if update {
+        let target = root.join(&path);
+        let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);
+        written
+            .and_then(|()| std::fs::write(&target, yaml::to_string(&json!({"resources": printed.resources}))))
+            .map_err(|error| {
+                Failure::new(ErrorKind::Layout, error.to_string()).at(path.to_string(), None, None)
+            })?;
+        return Ok(None);
+    }
+    let mut remark = remark(
+        &path,
+        Rule::Golden,
+        &format!("is not what the stack compiles to: {difference}"),
+    );
+    remark.hint = Some(format!(
+        "if that is wanted: `konverge check --update {}`",
+        stack.folder
+    ));
+    Ok(Some(remark))
+}
+
+/// What a person has to know: which resources came, went or changed. Values are not shown: there may be secrets.
+fn difference(golden: &Spec, printed: &Spec) -> Option<String> {
+    let find = |spec: &Spec, id: &crate::model::ResourceId| {
+        spec.resources
+            .iter()
+            .find(|resource| resource.id == *id)
+            .map(|resource| resource.digest())
+    };
+    let mut words = Vec::new();
+    for resource in &printed.resources {
+        match find(golden, &resource.id) {
+            None => words.push(format!("+ {}", resource.id)),
+            Some(digest) if digest != resource.digest() => words.push(format!("~ {}", resource.id)),
+            Some(_) => {}
+        }
+    }
+    let gone = golden
+        .resources
+        .iter()
+        .filter(|resource| find(printed, &resource.id).is_none());
+    words.extend(gone.map(|resource| format!("- {}", resource.id)));
+    if words.is_empty() {
+        return None;
+    }
+    let more = words.len().saturating_sub(NAMED);
+    words.truncate(NAMED);
+    let mut text = words.join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    Some(text)
+}

@@ -1,0 +1,142 @@
+//! `konverge check`: what a Konfig repository's CI asks before anybody looks at infrastructure.
+
+mod golden;
+mod irreproducible;
+mod tools;
+
+use super::{Run, build::Compiler, selected::Selected};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        RepoPath,
+        inspection::{Inspection, Remark, Rule, Severity},
+        stack::Stack,
+    },
+};
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Every file of the repository, not only those of the selected stacks.
+    pub all: bool,
+    /// Golden files are rewritten where they differ.
+    pub update: bool,
+}
+
+/// Checks a revision and some of its stacks.
+///
+/// # Errors
+/// The core can not be had, an object can not be read, or the run is interrupted. What is wrong with the repository
+/// is a remark.
+pub async fn run(
+    run: &Run,
+    selected: &Selected,
+    root: &std::path::Path,
+    scope: Scope,
+) -> Result<Inspection, Failure> {
+    let Selected { workspace, stacks } = selected;
+    let mut remarks = structure(selected, scope);
+    let compiler = Compiler::new(run, &workspace.config);
+    let (good, broken): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().partition(|stack| stack.compile.is_ok());
+    for stack in broken {
+        if let Err(error) = &stack.compile {
+            remarks.push(remark(&error.file, Rule::Structure, &error.message).at(error.line, error.column));
+        }
+    }
+    for stack in &good {
+        match compiler.printed(workspace, stack).await {
+            Ok(spec) => remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?),
+            Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
+            // Without a core every stack would fail alike.
+            Err(failure)
+                if failure.location.is_none()
+                    && failure.hints.iter().any(|hint| hint.contains("kcl install")) =>
+            {
+                return Err(failure);
+            }
+            Err(failure) => remarks.push(of_failure(stack, &failure)),
+        }
+    }
+    let files = tools::files(workspace, &good, scope)?;
+    remarks.extend(irreproducible::scan(&files));
+    remarks.extend(tools::run(&compiler, &files, workspace, &good).await?);
+    remarks.sort();
+    remarks.dedup();
+    Ok(Inspection {
+        version: 1,
+        stacks: stacks.len(),
+        remarks,
+    })
+}
+
+/// What the layout knows, and settings that no stack uses.
+fn structure(selected: &Selected, scope: Scope) -> Vec<Remark> {
+    let Selected { workspace, stacks } = selected;
+    let concerns = |file: &RepoPath| {
+        scope.all
+            || stacks.iter().any(|stack| {
+                file.is_within(&stack.folder) || file.parent().as_ref() == Some(&stack.project_folder)
+            })
+    };
+    let problems = workspace
+        .layout
+        .problems
+        .iter()
+        .filter(|problem| concerns(&problem.file))
+        .map(|problem| {
+            remark(&problem.file, Rule::Structure, &problem.message).at(problem.line, problem.column)
+        });
+    let orphan = |file: &&RepoPath| {
+        let folder = match file.file_name() {
+            "kcl.yaml" => file.parent(),
+            "settings.yaml" => file
+                .parent()
+                .filter(|above| above.file_name() == "ci-test")
+                .and_then(|above| above.parent()),
+            _ => None,
+        };
+        let known = |folder: &RepoPath| {
+            workspace
+                .layout
+                .stacks
+                .iter()
+                .any(|stack| stack.folder == *folder)
+        };
+        concerns(file) && folder.is_some_and(|folder| !known(&folder))
+    };
+    let orphans = workspace.source.files().keys().filter(orphan).map(|file| {
+        let mut remark = remark(
+            file,
+            Rule::Structure,
+            "belongs to no stack: there is no stack.yaml beside it",
+        );
+        remark.severity = Severity::Warning;
+        remark
+    });
+    problems.chain(orphans).collect()
+}
+
+fn of_failure(stack: &Stack, failure: &Failure) -> Remark {
+    let place = failure.location.as_ref();
+    let file = place.and_then(|place| RepoPath::normalise(&place.file));
+    let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
+    let mut remark = remark(&file, Rule::Compile, &failure.message).at(
+        place.and_then(|place| place.line),
+        place.and_then(|place| place.column),
+    );
+    remark.hint = failure.hints.first().cloned();
+    remark
+}
+
+/// A remark that fails the check.
+fn remark(file: &RepoPath, rule: Rule, message: &str) -> Remark {
+    Remark {
+        file: file.clone(),
+        line: None,
+        column: None,
+        rule,
+        severity: Severity::Error,
+        message: message.to_owned(),
+        hint: None,
+    }
+}

@@ -1,0 +1,183 @@
+//! What `konverge check` found: for a terminal, as JSON, as SARIF, as annotations of a GitHub job.
+
+use serde_json::{Value, json};
+
+use crate::model::inspection::{Inspection, Remark, Severity};
+
+/// For a terminal: one remark a block, a count at the end.
+pub fn text(inspection: &Inspection) -> String {
+    let mut text = String::new();
+    for remark in &inspection.remarks {
+        let mut place = remark.file.to_string();
+        for number in [remark.line, remark.column].into_iter().flatten() {
+            place.push_str(&format!(":{number}"));
+        }
+        let message = printable(&remark.message).replace('\n', "\n    ");
+        text.push_str(&format!(
+            "{}[{}] {place}\n    {message}\n",
+            word(remark),
+            remark.rule.name()
+        ));
+        if let Some(hint) = &remark.hint {
+            text.push_str(&format!("    hint: {}\n", printable(hint)));
+        }
+    }
+    let errors = inspection
+        .remarks
+        .iter()
+        .filter(|remark| remark.severity == Severity::Error)
+        .count();
+    let warnings = inspection.remarks.len() - errors;
+    text.push_str(&format!(
+        "{} stacks checked: {errors} errors, {warnings} warnings\n",
+        inspection.stacks
+    ));
+    text
+}
+
+/// SARIF 2.1.0, as GitHub's code scanning reads it.
+pub fn sarif(inspection: &Inspection) -> Value {
+    let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
+    let mut rules: Vec<&str> = inspection
+        .remarks
+        .iter()
+        .map(|remark| remark.rule.name())
+        .collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let rules: Vec<Value> = rules.into_iter().map(|id| json!({"id": id})).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "konverge", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
+            "results": results,
+        }],
+    })
+}
+
+fn result(remark: &Remark) -> Value {
+    let mut physical = json!({"artifactLocation": {"uri": uri(remark.file.as_str())}});
+    if let Some(line) = remark.line {
+        physical["region"] = json!({"startLine": line});
+        if let Some(column) = remark.column {
+            physical["region"]["startColumn"] = json!(column);
+        }
+    }
+    json!({
+        "ruleId": remark.rule.name(),
+        "level": word(remark),
+        "message": {"text": remark.message},
+        "locations": [{"physicalLocation": physical}],
+    })
+}
+
+/// Workflow commands, which GitHub shows at their lines.
+pub fn annotations(inspection: &Inspection) -> String {
+    let mut text = String::new();
+    for remark in &inspection.remarks {
+        let mut properties = format!("file={}", property(remark.file.as_str()));
+        if let Some(line) = remark.line {
+            properties.push_str(&format!(",line={line}"));
+        }
+        if let Some(column) = remark.column {
+            properties.push_str(&format!(",col={column}"));
+        }
+        properties.push_str(&format!(
+            ",title={}",
+            property(&format!("konverge {}", remark.rule.name()))
+        ));
+        text.push_str(&format!(
+            "::{} {properties}::{}\n",
+            word(remark),
+            data(&remark.message)
+        ));
+    }
+    text
+}
+
+fn word(remark: &Remark) -> &'static str {
+    match remark.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
+}
+
+/// As actions/toolkit escapes the data of a command.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// As actions/toolkit escapes a property of a command.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{RepoPath, inspection::Rule};
+
+    fn inspection(message: &str) -> Inspection {
+        Inspection {
+            version: 1,
+            stacks: 2,
+            remarks: vec![Remark {
+                file: RepoPath::normalise("a b/x,y.k").unwrap(),
+                line: Some(3),
+                column: Some(7),
+                rule: Rule::Lint,
+                severity: Severity::Warning,
+                message: message.to_owned(),
+                hint: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_message_can_not_start_a_command_of_its_own() {
+        let text = annotations(&inspection("one\n::error::evil, 100%"));
+        assert_eq!(
+            text,
+            "::warning file=a b/x%2Cy.k,line=3,col=7,title=konverge lint::one%0A::error::evil, 100%25\n"
+        );
+    }
+
+    #[test]
+    fn sarif_has_rule_level_and_place() {
+        let sarif = sarif(&inspection("m"));
+        let result = &sarif["runs"][0]["results"][0];
+        assert_eq!(result["ruleId"], "lint");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], "a%20b/x%2Cy.k");
+        assert_eq!(place["region"]["startLine"], 3);
+    }
+
+    #[test]
+    fn text_counts() {
+        let text = text(&inspection("m\u{1b}[2J"));
+        assert_eq!(
+            text,
+            "warning[lint] a b/x,y.k:3:7\n    m[2J\n2 stacks checked: 0 errors, 1 warnings\n"
+        );
+    }
+}
