@@ -115,23 +115,20 @@ pub struct ExecProgramResult {
     pub err_message: String,
 }
 
-/// `KclService.FormatPath`.
+/// `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct FormatPathArgs {
-    /// A file, a folder, or with `/...` a folder and all below.
+pub struct FormatCodeArgs {
+    /// A file's text.
     #[prost(string, tag = "1")]
-    pub path: String,
-    /// Only says what would change.
-    #[prost(bool, tag = "2")]
-    pub dry_run: bool,
+    pub source: String,
 }
 
-/// The answer of `KclService.FormatPath`.
+/// The answer of `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct FormatPathResult {
-    /// Files that are not formatted.
-    #[prost(string, repeated, tag = "1")]
-    pub changed_paths: Vec<String>,
+pub struct FormatCodeResult {
+    /// The text as it should be.
+    #[prost(bytes = "vec", tag = "1")]
+    pub formatted: Vec<u8>,
 }
 
 /// `KclService.LintPath`.
@@ -148,36 +145,6 @@ pub struct LintPathResult {
     /// Remarks, without a place.
     #[prost(string, repeated, tag = "1")]
     pub results: Vec<String>,
-}
-
-/// `KclService.Test`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct TestArgs {
-    /// How test programs are run.
-    #[prost(message, optional, tag = "1")]
-    pub exec_args: Option<ExecProgramArgs>,
-    /// Folders with tests.
-    #[prost(string, repeated, tag = "2")]
-    pub pkg_list: Vec<String>,
-}
-
-/// The answer of `KclService.Test`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct TestResult {
-    /// Each test.
-    #[prost(message, repeated, tag = "2")]
-    pub info: Vec<TestCaseInfo>,
-}
-
-/// One test.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct TestCaseInfo {
-    /// Its name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Why it failed; empty if it did not.
-    #[prost(string, tag = "2")]
-    pub error: String,
 }
 
 #[cfg(test)]

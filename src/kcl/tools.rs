@@ -7,12 +7,9 @@ use prost::Message;
 use super::{
     CompileRequest, Diagnostic, KclError, Pool, diagnostic,
     pool::Answer,
-    protocol::{
-        ExecProgramArgs, FormatPathArgs, FormatPathResult, LintPathArgs, LintPathResult, Status, TestArgs,
-        TestResult,
-    },
+    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult, Status},
 };
-use crate::model::RepoPath;
+use crate::model::{RepoPath, stack::CompileSetup};
 
 /// How one test of the repository ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,20 +21,17 @@ pub struct TestCase {
 }
 
 impl Pool {
-    /// The files of the request that `kcl fmt` would change.
+    /// Whether `kcl fmt` would leave a text as it is.
     ///
     /// # Errors
-    /// The core refuses, or the worker is lost.
-    pub async fn unformatted(&self, request: &CompileRequest) -> Result<Vec<RepoPath>, KclError> {
-        let message = |root: &Path| FormatPathArgs {
-            path: format!("{}/...", root.display()),
-            dry_run: true,
+    /// The core refuses (the text is no KCL), or the worker is lost.
+    pub async fn is_formatted(&self, request: &CompileRequest, text: &str) -> Result<bool, KclError> {
+        let message = |_: &Path| FormatCodeArgs {
+            source: text.to_owned(),
         };
-        let answer = self.exchange(request, "FormatPath", message).await?;
-        let (result, root) = decoded::<FormatPathResult>(request, answer)?;
-        let relative =
-            |path: String| RepoPath::normalise(Path::new(&path).strip_prefix(&root).ok()?.to_str()?);
-        Ok(result.changed_paths.into_iter().filter_map(relative).collect())
+        let answer = self.exchange(request, "FormatCode", message).await?;
+        let (result, _) = decoded::<FormatCodeResult>(request, answer)?;
+        Ok(result.formatted == text.as_bytes())
     }
 
     /// What the core's linter says of one file of the request.
@@ -57,32 +51,60 @@ impl Pool {
             .collect())
     }
 
-    /// Runs the tests (`*_test.k`) in one folder of the request.
+    /// Runs the tests (`*_test.k`) in one folder of the request, each as a program of its own: the folder's files and
+    /// a call of the test. The core's own test runner writes such a file beside the tests, which the walls forbid.
     ///
     /// # Errors
-    /// The core refuses, or the worker is lost. A failed test is no error.
+    /// A worker is lost. A failed test is no error.
     pub async fn test(&self, request: &CompileRequest, folder: &RepoPath) -> Result<Vec<TestCase>, KclError> {
-        let message = |root: &Path| {
-            let folder = root.join(folder).display().to_string();
-            TestArgs {
-                exec_args: Some(ExecProgramArgs {
-                    work_dir: folder.clone(),
-                    ..ExecProgramArgs::default()
-                }),
-                pkg_list: vec![folder],
+        let in_folder = |path: &RepoPath| path.parent().as_ref() == Some(folder);
+        let mut entries = Vec::new();
+        let mut names = Vec::new();
+        for (path, content) in request.files.iter().filter(|(path, _)| in_folder(path)) {
+            let name = path.file_name();
+            if name.ends_with(".k") && !name.starts_with('_') {
+                entries.push(path.clone());
             }
+            if name.ends_with("_test.k") {
+                names.extend(tests_of(&String::from_utf8_lossy(content)));
+            }
+        }
+        let call = folder.child("_konverge_test.k");
+        entries.push(call.clone());
+        let mut program = request.clone();
+        program.setup = CompileSetup {
+            work_dir: folder.clone(),
+            entries,
+            ..CompileSetup::default()
         };
-        let answer = self.exchange(request, "Test", message).await?;
-        let (result, root) = decoded::<TestResult>(request, answer)?;
-        let case = |info: super::protocol::TestCaseInfo| TestCase {
-            name: info.name,
-            errors: match info.error.as_str() {
-                "" => Vec::new(),
-                error => diagnostic::read(error, &root),
-            },
-        };
-        Ok(result.info.into_iter().map(case).collect())
+        let cases = names.into_iter().map(|name| {
+            let mut program = program.clone();
+            program.label = format!("{folder}: {name}");
+            program
+                .files
+                .push((call.clone(), format!("{name}()\n").into_bytes().into()));
+            async move {
+                let errors = match self.compile(&program).await {
+                    Ok(_) => Vec::new(),
+                    Err(KclError::Code(errors)) => errors,
+                    Err(other) => return Err(other),
+                };
+                Ok(TestCase { name, errors })
+            }
+        });
+        futures::future::try_join_all(cases).await
     }
+}
+
+/// The tests in a file: `test_… = lambda` at the start of a line.
+fn tests_of(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let (name, rest) = line.split_once('=')?;
+        let name = name.trim_end();
+        let is_name = name.starts_with("test_") && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        (is_name && rest.trim_start().starts_with("lambda")).then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
 }
 
 fn decoded<R: Message + Default>(
@@ -100,5 +122,16 @@ fn decoded<R: Message + Default>(
             label: request.label.clone(),
             why: diagnostic::plain(&text, &root).trim().to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_lambdas_at_the_start_of_a_line() {
+        let text = "import x\ntest_a = lambda {\n    test_b = lambda {}\n}\ntest_c=lambda {}\ntest_d = 1\n# test_e = lambda {}\n";
+        assert_eq!(tests_of(text), ["test_a", "test_c"]);
     }
 }

@@ -74,10 +74,16 @@ pub(super) async fn run(
         ..CompileRequest::default()
     };
     let mut remarks = Vec::new();
-    for path in pool.unformatted(&request).await? {
-        let mut remark = remark(&path, Rule::Format, "is not formatted");
-        remark.hint = Some(format!("run `kcl fmt {path}`"));
-        remarks.push(remark);
+    for (path, content) in files.iter().filter(|(path, _)| path.file_name().ends_with(".k")) {
+        // One that is no KCL is said by compiling it.
+        let Ok(text) = std::str::from_utf8(content) else {
+            continue;
+        };
+        if let Ok(false) = pool.is_formatted(&request, text).await {
+            let mut remark = remark(path, Rule::Format, "is not formatted");
+            remark.hint = Some(format!("run `kcl fmt {path}`"));
+            remarks.push(remark);
+        }
     }
     // The entries of a stack share names and make sense only together: compiling them has looked at them.
     let entries: BTreeSet<&RepoPath> = workspace
@@ -93,7 +99,9 @@ pub(super) async fn run(
         if !name.ends_with(".k") || name.ends_with("_test.k") || entries.contains(path) {
             continue;
         }
-        for message in pool.lint(&request, path).await? {
+        // Of one file the linter sees neither its siblings nor who uses it: what it says of imports holds all the same.
+        let said = pool.lint(&request, path).await?;
+        for message in said.into_iter().filter(|message| message.starts_with("Module '")) {
             let mut remark = remark(path, Rule::Lint, &message).at(line_of(&message, content), None);
             remark.severity = Severity::Warning;
             remarks.push(remark);

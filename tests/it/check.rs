@@ -1,0 +1,145 @@
+//! `konverge check` on the example, whole and broken in each way.
+
+use serde_json::Value;
+
+use crate::support::{git::Repository, process::Konverge};
+
+fn check(repository: &Repository) -> Konverge {
+    Konverge::new(["check"]).dir(repository.path()).with_kcl()
+}
+
+/// What is found in one stack's files, as `rule file:line`.
+fn found(repository: &Repository, code: i32) -> Vec<String> {
+    let outcome = check(repository)
+        .arg("appops/orders")
+        .arg("--output=json")
+        .run()
+        .expect(code);
+    let remarks = outcome.json()["remarks"].as_array().unwrap().clone();
+    let line = |remark: &Value| {
+        remark["line"]
+            .as_u64()
+            .map(|line| format!(":{line}"))
+            .unwrap_or_default()
+    };
+    remarks
+        .iter()
+        .map(|remark| {
+            format!(
+                "{} {}{}",
+                remark["rule"].as_str().unwrap(),
+                remark["file"].as_str().unwrap(),
+                line(remark)
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn the_example_is_in_order() {
+    let repository = Repository::konfig_example();
+    let outcome = check(&repository).arg("--all").run().expect(0);
+    assert!(outcome.stdout.contains(": 0 errors"), "{}", outcome.stdout);
+}
+
+#[test]
+fn each_kind_of_fault_is_found_at_its_place() {
+    let repository = Repository::konfig_example();
+    let main = repository.read("appops/orders/dev/main.k");
+    repository.write("appops/orders/dev/main.k", format!("{main}_x  = 1\n"));
+    assert_eq!(found(&repository, 1), ["format appops/orders/dev/main.k"]);
+    repository.write("appops/orders/dev/main.k", format!("{main}_x = = 1\n"));
+    let line = main.lines().count() + 1;
+    let compile = format!("compile appops/orders/dev/main.k:{line}");
+    assert!(found(&repository, 1).contains(&compile), "{compile}");
+    repository.write("appops/orders/dev/main.k", main);
+    repository.write("appops/orders/dev/stack.yaml", "nmae: dev\n");
+    let structure = found(&repository, 1);
+    assert!(
+        structure
+            .iter()
+            .any(|found| found.starts_with("structure appops/orders/dev/stack.yaml")),
+        "{structure:?}"
+    );
+}
+
+#[test]
+fn a_failing_test_of_the_repository_is_an_error() {
+    let repository = Repository::konfig_example();
+    repository.write(
+        "base/pkg/spec/broken_test.k",
+        "test_nothing_holds = lambda {\n    assert 1 == 2, \"boo\"\n}\n",
+    );
+    assert_eq!(found(&repository, 1), ["test base/pkg/spec/broken_test.k:2"]);
+}
+
+#[test]
+fn what_depends_on_the_clock_is_a_warning() {
+    let repository = Repository::konfig_example();
+    let main = repository.read("appops/orders/dev/main.k");
+    let clock = format!("import datetime\n\n{main}\n_now = datetime.now()\n");
+    repository.write("appops/orders/dev/main.k", clock);
+    let found = found(&repository, i32::from(false));
+    assert!(
+        found
+            .iter()
+            .any(|found| found.starts_with("irreproducible appops/orders/dev/main.k:")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_golden_file_that_differs_is_shown_and_rewritten_on_request() {
+    let repository = Repository::konfig_example();
+    let golden = "appops/orders/dev/ci-test/stdout.golden.yaml";
+    let text = repository.read(golden);
+    repository.write(golden, text.replace("LOG_LEVEL: debug", "LOG_LEVEL: info"));
+    let outcome = check(&repository).arg("appops/orders/dev").run().expect(1);
+    assert!(
+        outcome.stdout.contains("~ v1:ConfigMap:orders-dev:orders-env"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(
+        outcome
+            .stdout
+            .contains("konverge check --update appops/orders/dev"),
+        "{}",
+        outcome.stdout
+    );
+    check(&repository)
+        .arg("appops/orders/dev")
+        .arg("--update")
+        .run()
+        .expect(0);
+    check(&repository).arg("appops/orders/dev").run().expect(0);
+    assert!(repository.read(golden).contains("LOG_LEVEL: debug"));
+}
+
+#[test]
+fn sarif_and_annotations_carry_the_place() {
+    let repository = Repository::konfig_example();
+    repository.write(
+        "base/pkg/spec/broken_test.k",
+        "test_x = lambda {\n    assert False, \"boo\"\n}\n",
+    );
+    let sarif = check(&repository).args_output("sarif").expect(1).json();
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "base/pkg/spec/broken_test.k");
+    assert_eq!(place["region"]["startLine"], 2);
+    let lines = check(&repository).args_output("annotations").expect(1).stdout;
+    assert!(
+        lines.starts_with("::error file=base/pkg/spec/broken_test.k,line=2,"),
+        "{lines}"
+    );
+}
+
+trait Output {
+    fn args_output(self, output: &str) -> crate::support::process::Outcome;
+}
+
+impl Output for Konverge {
+    fn args_output(self, output: &str) -> crate::support::process::Outcome {
+        self.arg("appops/orders/dev").arg("--output").arg(output).run()
+    }
+}
