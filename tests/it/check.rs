@@ -76,16 +76,11 @@ fn a_failing_test_of_the_repository_is_an_error() {
 #[test]
 fn what_depends_on_the_clock_is_a_warning() {
     let repository = Repository::konfig_example();
-    let main = repository.read("appops/orders/dev/main.k");
-    let clock = format!("import datetime\n\n{main}\n_now = datetime.now()\n");
-    repository.write("appops/orders/dev/main.k", clock);
-    let found = found(&repository, i32::from(false));
-    assert!(
-        found
-            .iter()
-            .any(|found| found.starts_with("irreproducible appops/orders/dev/main.k:")),
-        "{found:?}"
+    repository.write(
+        "base/pkg/spec/clock.k",
+        "import datetime\n\nnow = datetime.now()\n",
     );
+    assert_eq!(found(&repository, 0), ["irreproducible base/pkg/spec/clock.k:3"]);
 }
 
 #[test]
