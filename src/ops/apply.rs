@@ -18,7 +18,7 @@ use crate::{
         plan::{ResourcePlan, StackPlan},
         state::{JournalEntry, StackState},
     },
-    state::{Lease, LeaseOptions},
+    state::{Holder, Lease, LeaseOptions, LeaseWatch, WaitVerdict},
 };
 
 /// Who agrees to a stack's plan before anything of it is touched.
@@ -104,6 +104,14 @@ pub async fn run(
             None => {}
         }
     }
+    // The index may lag behind: what it was not told is looked up.
+    if let Some(memory) = &planning.memory
+        && let Err(error) = memory.states.settle().await
+    {
+        planning.run.notes.note(&format!(
+            "warning: the index was not told how this run ended: {error}"
+        ));
+    }
     outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     Ok(ApplyReport {
         version: 1,
@@ -166,6 +174,7 @@ async fn attempt(
         term: config.term.duration(),
         wait: config.wait.duration(),
         folder: target.folder.clone(),
+        watch: Some(Arc::new(Waiting::on(planning, target))),
         ..LeaseOptions::default()
     };
     let lease = memory.states.acquire(&target.id, lease_options).await?;
@@ -248,6 +257,47 @@ async fn under_lease(
         false => Some(lease.commit(state, used).await?),
     };
     Ok(outcome)
+}
+
+/// Says who is waited for, at once and then twice a minute, and stops waiting when the run is asked to stop.
+struct Waiting {
+    stack: StackId,
+    notes: Arc<dyn super::Notes>,
+    cancel: tokio_util::sync::CancellationToken,
+    said: std::sync::Mutex<Option<std::time::Duration>>,
+}
+
+impl Waiting {
+    fn on(planning: &Planning, target: &Target) -> Self {
+        Self {
+            stack: target.id.clone(),
+            notes: Arc::clone(&planning.run.notes),
+            cancel: planning.run.cancel.clone(),
+            said: std::sync::Mutex::new(None),
+        }
+    }
+}
+
+#[async_trait]
+impl LeaseWatch for Waiting {
+    async fn waiting(&self, holder: &Holder, waited: std::time::Duration) -> WaitVerdict {
+        if self.cancel.is_cancelled() {
+            return WaitVerdict::GiveUp;
+        }
+        let mut said = self.said.lock().expect("no panic while the lock is held");
+        if said.is_none_or(|said| waited.saturating_sub(said).as_secs() >= 30) {
+            *said = Some(waited);
+            self.notes.note(&format!(
+                "{}: waiting for {} ({}), lease {}, {} s so far",
+                self.stack,
+                holder.writer.run,
+                holder.writer.actor,
+                holder.id,
+                waited.as_secs()
+            ));
+        }
+        WaitVerdict::KeepWaiting
+    }
 }
 
 /// The state as it becomes, and the journal of the lease.

@@ -1,0 +1,145 @@
+//! Deciding what to apply among 4,500 stacks, from MinIO on this machine: one LIST, one compaction, sixteen deltas.
+//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//!
+//! `cargo bench --bench state`; needs `scripts/parts install minio`.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
+
+#[path = "../tests/it/support/mod.rs"]
+mod support;
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use konverge::{
+    model::{CommitId, Digest, RepoPath, StackId, state::StackState},
+    state::{LeaseOptions, RepositoryId, States, Writer},
+    store::{Store, StoreOptions, open},
+};
+use support::{counted::Counted, minio::Minio};
+
+const STACKS: usize = 4500;
+const DELTAS: usize = 16;
+const ROUNDS: usize = 21;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(bench());
+}
+
+fn states(store: Arc<dyn Store>) -> States {
+    let writer = Writer {
+        run: "bench".to_owned(),
+        actor: "bench".to_owned(),
+    };
+    States::open(store, RepositoryId::new("bench"), writer)
+}
+
+async fn apply(states: &States, n: usize, round: usize) {
+    let id: StackId = format!("project-{:04}/prod", n / 3).parse().unwrap();
+    let id = if n % 3 == 0 {
+        id
+    } else {
+        format!("project-{:04}/stage-{}", n / 3, n % 3).parse().unwrap()
+    };
+    let mut state = StackState::empty(
+        id.clone(),
+        RepoPath::normalise(&format!("appops/project-{:04}/{}", n / 3, n % 3)).unwrap(),
+    );
+    state.input_digest = Some(Digest::of_bytes(format!("{n} {round}").as_bytes()));
+    state.spec_digest = Some(Digest::of_bytes(&n.to_le_bytes()));
+    state.commit = Some(
+        "c0ffee0000c0ffee0000c0ffee0000c0ffee0000"
+            .parse::<CommitId>()
+            .unwrap(),
+    );
+    let lease = states.acquire(&id, LeaseOptions::default()).await.unwrap();
+    lease.commit(state, &[]).await.unwrap();
+}
+
+async fn bench() {
+    let minio = Minio::start();
+    let bucket = minio.bucket("bench");
+    let mut options = StoreOptions::default();
+    options.environment = [
+        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+        ("AWS_REGION", Minio::REGION),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
+    let store = open(&url, &options).await.unwrap();
+    let all = states(Arc::clone(&store));
+    let work: Vec<_> = (0..STACKS).map(|n| apply(&all, n, 0)).collect();
+    stream::iter(work).buffer_unordered(16).collect::<Vec<_>>().await;
+    all.settle().await.unwrap();
+    let known = all.known().await.unwrap();
+    all.maintain_index(&known).await.unwrap();
+    for delta in 0..DELTAS {
+        let run = states(Arc::clone(&store));
+        apply(&run, delta, 1).await;
+        run.settle().await.unwrap();
+    }
+    let counted = Arc::new(Counted::new(store));
+    let reader = states(Arc::clone(&counted) as Arc<dyn Store>);
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        counted.reset();
+        let started = Instant::now();
+        let known = reader.known().await.unwrap();
+        times.push(started.elapsed());
+        assert_eq!(
+            known
+                .entries
+                .values()
+                .filter(|entry| entry.settled_digest().is_some())
+                .count(),
+            STACKS
+        );
+        let count = counted.count();
+        assert_eq!((count.lists, count.gets), (1, 1 + DELTAS), "{count:?}");
+    }
+    times.sort();
+    let (best, median) = (times[0], times[ROUNDS / 2]);
+    println!("{STACKS} stacks, {DELTAS} deltas: best {best:?}, median {median:?} of {ROUNDS}");
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        write(best, median);
+    }
+}
+
+fn write(best: Duration, median: Duration) {
+    const OPEN: &str = "<!-- bench:state -->";
+    const CLOSE: &str = "<!-- /bench:state -->";
+    let build = if cfg!(debug_assertions) {
+        "an unoptimised build, which is the slower one"
+    } else {
+        "an optimised build"
+    };
+    let section = format!(
+        "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",
+        best.as_secs_f64() * 1e3,
+        median.as_secs_f64() * 1e3
+    );
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|_| "# Performance\n\nMeasured by the benches, never by hand.\n".to_owned());
+    let text = match (text.find(OPEN), text.find(CLOSE)) {
+        (Some(from), Some(to)) => format!("{}{section}{}", &text[..from], &text[to + CLOSE.len()..]),
+        _ => format!("{}\n\n{section}\n", text.trim_end()),
+    };
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
