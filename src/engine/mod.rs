@@ -5,6 +5,8 @@
 //! ready queue, so that independent branches go on when one fails.
 
 mod apply;
+mod carried;
+mod drafts;
 mod journal;
 mod plan;
 mod rename;

@@ -29,7 +29,7 @@ pub(super) async fn prepare(
     let mut prepared: HashMap<ResourceId, Resource> = HashMap::new();
     let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
     for resource in &spec.resources {
-        let place = super::plan::cluster_of(resource, cluster)?;
+        let place = super::drafts::cluster_of(resource, cluster)?;
         groups
             .entry((resource.runtime, place))
             .or_default()

@@ -11,6 +11,7 @@ mod affected_repo;
 mod build;
 mod check;
 mod comment;
+mod engine;
 mod event;
 mod git;
 mod github;

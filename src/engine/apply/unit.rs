@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Walk, locked, with_dependencies};
 use crate::{
-    engine::plan::Node,
+    engine::{carried, plan::Node},
     error::{ErrorKind, Failure},
     model::{
         ResourceId,
@@ -147,7 +147,11 @@ impl Walk<'_> {
         let kind = nodes[0].planned.public.runtime;
         let scope = self.scope();
         let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
-        let planned: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
+        let mut planned: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
+        let secret = carried::values(locked(&self.live).values());
+        for planned in &mut planned {
+            carried::hide(&self.plan.scope.stack, planned, &secret, &self.plan.secrets);
+        }
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
             if planned.public.action != Action::Unchanged {
@@ -209,12 +213,19 @@ struct Sink<'w> {
 }
 
 impl Sink<'_> {
-    async fn done(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure> {
-        let depends_on = self
-            .unit
-            .get(id)
-            .map(|(_, node)| node.depends_on.as_slice())
-            .unwrap_or_default();
+    async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
+        let node = self.unit.get(id).map(|(_, node)| *node);
+        let wanted = node.and_then(|node| node.wanted.as_ref());
+        let targets = &self.walk.plan.targets;
+        if wanted.is_some_and(|w| {
+            targets
+                .referenced(&w.attributes)
+                .is_ok_and(|found| !found.is_empty())
+        }) {
+            let secret = carried::values(locked(&self.walk.live).values());
+            carried::hide_recorded(&mut recorded, &secret, &self.walk.plan.secrets);
+        }
+        let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
         self.record(JournalEntry::Done { recorded }).await
     }
