@@ -111,8 +111,8 @@ pub fn monorepo(dice: &mut Dice) -> Files {
         "[package]\nname = \"mono\"\n\n[dependencies]\nlib = { path = \"lib\" }\n",
     );
     files.put("lib/kcl.mod", "[package]\nname = \"lib\"\n");
-    files.put("lib/lib.k", format!("lib = {}\n", dice.roll(100)));
-    files.put("lib/deep/deep.k", "import lib\n\ndeep = lib.lib + 1\n");
+    files.put("lib/core.k", format!("lib = {}\n", dice.roll(100)));
+    files.put("lib/deep/deep.k", "import core\n\ndeep = core.lib + 1\n");
     let mut packages: Vec<String> = Vec::new();
     for number in 0..3 + dice.roll(5) {
         let folder = match dice.roll(4) {
@@ -378,11 +378,11 @@ pub fn edit(dice: &mut Dice, files: &mut Files) -> String {
             format!("move {folder}")
         }
         18 => {
-            files.put("lib/lib.k", format!("lib = {number}\n"));
+            files.put("lib/core.k", format!("lib = {number}\n"));
             "edit the external package".to_owned()
         }
         19 => {
-            files.put("lib2/lib.k", format!("lib = {number}\n"));
+            files.put("lib2/core.k", format!("lib = {number}\n"));
             files.put("lib2/deep/deep.k", "deep = 5\n");
             files.put("lib2/kcl.mod", "");
             let text = files
