@@ -269,9 +269,9 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
     } else {
         ""
     };
-    let _ = write!(
+    let _ = writeln!(
         html,
-        "<details class=\"item\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>\n",
+        "<details class=\"item\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>",
         actions(&stack.own),
         escape::html(&escape::line(stack.plan.id.as_str())),
         if stack.plan.error.is_some() {
@@ -325,9 +325,9 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
 
 fn resource_block(html: &mut String, resource: &ResourcePlan) {
     let title = label::Title::of(&resource.id, resource.runtime);
-    let _ = write!(
+    let _ = writeln!(
         html,
-        "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>\n",
+        "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>",
         class(resource.action),
         label::sign(resource.action),
         label::word(resource.action),
