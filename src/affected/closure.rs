@@ -61,6 +61,13 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
         }
         if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
+            // A folder named like a file breaks the load; it must do so in the worker's folder too.
+            let named_like_files = tree.children(folder).into_iter();
+            folders.extend(
+                named_like_files
+                    .filter(|(name, entry)| entry.is_none() && name.ends_with(".k"))
+                    .map(|(name, _)| folder.child(&name)),
+            );
         }
         for (to, _) in &node.edges {
             if seen.insert(*to) {
