@@ -29,13 +29,12 @@ impl Holding {
         }
     }
 
-    /// Whether its current object has sensitive attributes, as the state marks them.
+    /// Whether its objects have sensitive attributes that are set, as the state marks them.
     pub(super) fn is_sensitive(&self) -> bool {
         self.instances().any(|instance| {
-            instance
-                .get("sensitive_attributes")
-                .and_then(Value::as_array)
-                .is_some_and(|paths| !paths.is_empty())
+            let paths = instance.get("sensitive_attributes").and_then(Value::as_array);
+            let attributes = &instance["attributes"];
+            paths.is_some_and(|paths| paths.iter().any(|path| is_set(attributes, path)))
         })
     }
 
@@ -67,6 +66,22 @@ impl Holding {
         }
         entry
     }
+}
+
+/// Whether anything stands where a path of a state leads. What can not be followed counts as set.
+fn is_set(attributes: &Value, path: &Value) -> bool {
+    let mut at = attributes;
+    for step in path.as_array().into_iter().flatten() {
+        let next = match step.get("value") {
+            Some(Value::String(key)) => at.get(key),
+            _ => None,
+        };
+        match next {
+            Some(next) => at = next,
+            None => return !at.is_null(),
+        }
+    }
+    !at.is_null()
 }
 
 /// The current object of a state's resource entry (not a deposed one).
@@ -144,6 +159,9 @@ mod tests {
     #[test]
     fn the_current_object_counts() {
         assert!(holding().is_sensitive());
+        let mut unset = holding();
+        unset.entry["instances"][1]["attributes"]["v"] = Value::Null;
+        assert!(!unset.is_sensitive());
         assert_eq!(
             holding().attributes().unwrap()["v"],
             1,

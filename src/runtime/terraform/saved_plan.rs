@@ -158,9 +158,10 @@ impl SavedPlan {
     /// Whether anything in it is sensitive.
     pub(super) fn is_sensitive(&self) -> bool {
         let changes = self.resource_changes.iter().chain(&self.resource_drift);
-        changes
-            .map(|c| &c.change)
-            .any(|c| holds_true(&c.before_sensitive) || holds_true(&c.after_sensitive))
+        changes.map(|c| &c.change).any(|c| {
+            hides(&c.before_sensitive, &c.before, &Value::Null)
+                || hides(&c.after_sensitive, &c.after, &c.after_unknown)
+        })
     }
 }
 
@@ -172,11 +173,21 @@ fn index(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
         .collect()
 }
 
-fn holds_true(mask: &Value) -> bool {
+/// Whether a mask of sensitivity lies over anything: schemas mark attributes that are not set, too.
+fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
     match mask {
-        Value::Bool(set) => *set,
-        Value::Array(items) => items.iter().any(holds_true),
-        Value::Object(map) => map.values().any(holds_true),
+        Value::Bool(true) => !value.is_null() || !matches!(unknown, Value::Null | Value::Bool(false)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .any(|(n, item)| hides(item, value.get(n).unwrap_or(&Value::Null), at(unknown, n))),
+        Value::Object(map) => map.iter().any(|(key, member)| {
+            hides(
+                member,
+                value.get(key).unwrap_or(&Value::Null),
+                below(unknown, key),
+            )
+        }),
         _ => false,
     }
 }
@@ -202,4 +213,28 @@ pub(super) fn at(mask: &Value, index: usize) -> &Value {
 /// The members of an object, or none.
 pub(super) fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_set_is_not_sensitive() {
+        let mask = json!({"password": true, "blocks": [{"key": true}]});
+        let none = Value::Null;
+        assert!(!hides(
+            &mask,
+            &json!({"password": null, "blocks": [{"key": null}]}),
+            &none
+        ));
+        assert!(hides(&mask, &json!({"password": "x"}), &none));
+        assert!(hides(&mask, &json!({"blocks": [{"key": "x"}]}), &none));
+        assert!(
+            hides(&mask, &json!({}), &json!({"password": true})),
+            "not known yet"
+        );
+        assert!(!hides(&json!(false), &json!({"password": "x"}), &none));
+    }
 }
