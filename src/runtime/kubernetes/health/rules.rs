@@ -68,7 +68,7 @@ impl From<RulesError> for Failure {
 #[derive(Debug)]
 enum Code {
     Lua(String),
-    Cel(Expressions),
+    Cel(Box<Expressions>),
 }
 
 #[derive(Debug)]
@@ -139,11 +139,12 @@ impl Rules {
         for (relative, path, text) in files.into_iter().filter(|(relative, ..)| is_rule(relative)) {
             let pattern = relative.parent().unwrap_or(Path::new("")).display().to_string();
             let code = if relative.ends_with(CEL_FILE) {
-                Code::Cel(Expressions::parse(&text).map_err(|error| RulesError::Invalid {
+                let parsed = Expressions::parse(&text).map_err(|error| RulesError::Invalid {
                     path: path.clone(),
                     line: error.line,
                     message: error.message,
-                })?)
+                })?;
+                Code::Cel(Box::new(parsed))
             } else {
                 Code::Lua(text)
             };
