@@ -79,6 +79,9 @@ pub enum Command {
     Completions(super::completions::Args),
     /// Install the official KCL core, and see which versions there are
     Kcl(super::kcl::Args),
+    /// Not for people: a page of the reference
+    #[command(name = "__reference", hide = true)]
+    Reference(super::reference::Args),
     /// Not for people: a KCL worker, started by the pool
     #[command(name = "__worker", hide = true)]
     Worker(super::worker::Args),

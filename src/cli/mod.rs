@@ -19,6 +19,7 @@ mod init;
 mod kcl;
 mod preview;
 mod progress;
+mod reference;
 mod run;
 mod state;
 mod which;

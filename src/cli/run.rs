@@ -94,6 +94,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Config(args) => super::config::run(&args, context),
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
+        Command::Reference(args) => super::reference::run(&args, context),
         Command::Worker(_) => unreachable!("handled before anything else was started"),
     }
 }

@@ -11,6 +11,7 @@ mod affected_repo;
 mod build;
 mod check;
 mod comment;
+mod docs;
 mod engine;
 mod event;
 mod git;

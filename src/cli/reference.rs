@@ -1,0 +1,150 @@
+//! The reference pages in `docs/reference/`, made of the program itself. A test holds the pages against this.
+
+use clap::CommandFactory;
+use serde_json::Value;
+
+use super::{Cli, Context};
+use crate::{config::json_schema, error::Failure};
+
+/// Arguments of the hidden command.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The page
+    #[arg(value_enum)]
+    page: Page,
+}
+
+/// The pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Page {
+    /// docs/reference/commands.md
+    Commands,
+    /// docs/reference/konverge-yaml.md
+    Config,
+}
+
+/// Prints a page.
+///
+/// # Errors
+/// None.
+pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    context.print(&page(args.page));
+    Ok(0)
+}
+
+/// A page as Markdown.
+pub fn page(page: Page) -> String {
+    match page {
+        Page::Commands => commands(),
+        Page::Config => config(),
+    }
+}
+
+fn commands() -> String {
+    let mut text =
+        "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`.\n"
+            .to_owned();
+    let mut root = Cli::command().term_width(100);
+    root.build();
+    describe(&mut root, "", &mut text);
+    text
+}
+
+fn describe(command: &mut clap::Command, above: &str, text: &mut String) {
+    let name = if above.is_empty() {
+        command.get_name().to_owned()
+    } else {
+        format!("{above} {}", command.get_name())
+    };
+    let level = "#".repeat(2 + name.matches(' ').count().min(3));
+    text.push_str(&format!(
+        "\n{level} {name}\n\n```text\n{}\n```\n",
+        command.render_long_help().to_string().trim_end()
+    ));
+    for child in command.get_subcommands_mut() {
+        if !child.is_hide_set() && child.get_name() != "help" {
+            describe(child, &name, text);
+        }
+    }
+}
+
+fn config() -> String {
+    let schema = json_schema();
+    let mut text = "# konverge.yaml\n\nGenerated from the JSON Schema by `konverge __reference config`; `konverge config schema` prints it.\n\nThe file lies at the repository's root; it and every key are optional. An unknown key is an error that names the nearest known one.\n".to_owned();
+    table(&schema, &schema, "", &mut text);
+    let definitions = schema["$defs"].as_object();
+    for (name, definition) in definitions.into_iter().flatten() {
+        if definition.get("properties").is_some() {
+            table(&schema, definition, name, &mut text);
+        } else if let Some(words) = words(definition) {
+            text.push_str(&format!("\n## {name}\n\n{}\n\n{words}", said(definition)));
+        }
+    }
+    text
+}
+
+fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
+    let title = if name.is_empty() { "Top level" } else { name };
+    let intro = if name.is_empty() {
+        String::new()
+    } else {
+        format!("{}\n\n", said(object))
+    };
+    text.push_str(&format!(
+        "\n## {title}\n\n{intro}| key | type | meaning |\n|---|---|---|\n"
+    ));
+    for (key, property) in object["properties"].as_object().into_iter().flatten() {
+        let meaning = said(property).replace('|', "\\|").replace('\n', " ");
+        text.push_str(&format!("| `{key}` | {} | {meaning} |\n", kind(schema, property)));
+    }
+}
+
+fn said(value: &Value) -> String {
+    value["description"]
+        .as_str()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// The words that a choice has, with their meanings.
+fn words(definition: &Value) -> Option<String> {
+    let choices = definition["oneOf"].as_array()?;
+    let lines = choices.iter().filter_map(|choice| {
+        let word = choice["const"].as_str()?;
+        Some(format!("- `{word}`: {}\n", said(choice)))
+    });
+    Some(lines.collect())
+}
+
+fn kind(schema: &Value, property: &Value) -> String {
+    if let Some(name) = property["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+        let plain = schema["$defs"][name]["type"]
+            .as_str()
+            .filter(|_| schema["$defs"][name].get("properties").is_none());
+        return match plain {
+            Some(plain) if schema["$defs"][name].get("oneOf").is_none() => plain.to_owned(),
+            _ => format!("[{name}](#{})", name.to_lowercase()),
+        };
+    }
+    if let Some(some) = property["anyOf"].as_array().and_then(|all| all.first()) {
+        return kind(schema, some);
+    }
+    let plain = match &property["type"] {
+        Value::String(word) => word.clone(),
+        Value::Array(words) => words
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|word| *word != "null")
+            .collect::<Vec<_>>()
+            .join(" or "),
+        _ => String::new(),
+    };
+    match plain.as_str() {
+        "array" => format!("list of {}", kind(schema, &property["items"])),
+        "object" if property.get("additionalProperties").is_some_and(Value::is_object) => {
+            format!("map to {}", kind(schema, &property["additionalProperties"]))
+        }
+        _ => plain,
+    }
+}
