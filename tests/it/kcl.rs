@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use konverge::{
     error::Failure,
-    kcl::{KclError, Pool},
+    kcl::{InstallOptions, InstallStep, KclError, Pool, PoolOptions},
     model::RepoPath,
 };
 use serde_json::json;
@@ -203,4 +203,43 @@ async fn a_request_of_git_files_is_refused() {
         pool.compile(&request).await,
         Err(KclError::Scratch { .. })
     ));
+}
+
+#[tokio::test]
+#[ignore = "fetches cores from the package index: make test-all"]
+async fn cores_of_several_versions_work_side_by_side() {
+    let data = tempfile::tempdir().unwrap();
+    for version in ["0.9.3", "0.11.0", "0.12.5", "0.13.2"] {
+        let install = InstallOptions {
+            data: Some(data.path().to_owned()),
+            ..InstallOptions::default()
+        };
+        let core = konverge::kcl::install(version, &install, &mut |_| {})
+            .await
+            .unwrap();
+        assert_eq!(core.version, version);
+        let again = konverge::kcl::install(version, &install, &mut |step| {
+            assert_eq!(step, InstallStep::Present);
+        });
+        assert_eq!(again.await.unwrap(), core);
+        let pool = Pool::start(PoolOptions::new(core, env!("CARGO_BIN_EXE_konverge").into()))
+            .await
+            .unwrap();
+        let compiled = pool
+            .compile(&program("a = 1\nb = \"1\"\nc = 1.0\n"))
+            .await
+            .unwrap();
+        assert_eq!(
+            compiled.documents[0].to_string(),
+            r#"{"a":1,"b":"1","c":1.0}"#,
+            "{version}"
+        );
+        // An error of the code is one, also where the core answers it with a panic.
+        let error = pool
+            .compile(&program("a = 1\nb: int = \"x\"\n"))
+            .await
+            .unwrap_err();
+        let place = Failure::from(error).location.unwrap();
+        assert_eq!(place.to_string(), "main.k:2:1", "{version}");
+    }
 }
