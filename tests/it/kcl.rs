@@ -218,10 +218,10 @@ async fn cores_of_several_versions_work_side_by_side() {
             .await
             .unwrap();
         assert_eq!(core.version, version);
-        let again = konverge::kcl::install(version, &install, &mut |step| {
-            assert_eq!(step, InstallStep::Present);
-        });
-        assert_eq!(again.await.unwrap(), core);
+        let mut steps = Vec::new();
+        let again = konverge::kcl::install(version, &install, &mut |step| steps.push(step)).await;
+        assert_eq!(again.unwrap(), core);
+        assert_eq!(steps, [InstallStep::Present]);
         let pool = Pool::start(PoolOptions::new(core, env!("CARGO_BIN_EXE_konverge").into()))
             .await
             .unwrap();
