@@ -303,10 +303,10 @@ fn hide_alike(before: &mut Value, after: &mut Value, planned: &super::saved_plan
             .find(|mask| *mask == Value::Bool(true));
         let Some(mask) = either else { continue };
         for (shown, clear) in sides {
-            if let (Some(member), Some(clear)) = (shown.get_mut(key), clear.get(key)) {
-                if !crate::model::value::is_unknown(member) {
-                    *member = masking::shown(clear, &nothing, &mask, secrets);
-                }
+            if let (Some(member), Some(clear)) = (shown.get_mut(key), clear.get(key))
+                && !crate::model::value::is_unknown(member)
+            {
+                *member = masking::shown(clear, &nothing, &mask, secrets);
             }
         }
     }

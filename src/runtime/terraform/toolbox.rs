@@ -31,9 +31,12 @@ pub(super) struct Toolbox {
     /// Home and folder for temporary files of every process; holds nothing of the modules but links into memory.
     home: TempDir,
     env: Vec<(OsString, OsString)>,
-    sets: Mutex<HashMap<BTreeMap<ProviderRef, Vec<String>>, Arc<Installed>>>,
+    sets: Mutex<HashMap<ProviderSet, Arc<Installed>>>,
     pub(super) processes: Semaphore,
 }
+
+/// Providers with the hashes that their packages may have.
+type ProviderSet = BTreeMap<ProviderRef, Vec<String>>;
 
 /// A set of providers in place.
 pub(super) struct Installed {
@@ -86,7 +89,7 @@ impl Toolbox {
     /// Puts providers in place: those given with hashes only if their package has one of them.
     pub(super) async fn install(
         &self,
-        wanted: &BTreeMap<ProviderRef, Vec<String>>,
+        wanted: &ProviderSet,
         options: &TerraformOptions,
     ) -> Result<Arc<Installed>, TerraformError> {
         let mut sets = self.sets.lock().await;
@@ -114,7 +117,7 @@ impl Toolbox {
     async fn init(
         &self,
         dir: &Path,
-        wanted: &BTreeMap<ProviderRef, Vec<String>>,
+        wanted: &ProviderSet,
         options: &TerraformOptions,
     ) -> Result<(), TerraformError> {
         let named = wanted
@@ -205,11 +208,7 @@ async fn lock_cache(cache: PathBuf) -> Result<Flock<std::fs::File>, TerraformErr
 }
 
 /// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
-fn refused(
-    output: &Output,
-    wanted: &BTreeMap<ProviderRef, Vec<String>>,
-    options: &TerraformOptions,
-) -> TerraformError {
+fn refused(output: &Output, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
     let text = plain(
         &options.secrets,
         &format!("{} {}", output.stderr, output.lines.join(" ")),
