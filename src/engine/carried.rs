@@ -1,11 +1,13 @@
 //! Values of Secrets that references carry into other resources (an environment variable, a URL): there too only their
 //! keyed hash is shown and recorded.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use crate::{
-    model::{StackId, plan::ResourcePlan, state::Recorded},
+    model::{StackId, plan::ResourcePlan, state::Recorded, value},
     runtime::Planned,
     secrets::Secrets,
 };
@@ -33,16 +35,33 @@ pub(super) fn values<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<St
 }
 
 /// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What is
-/// sent stays as it is.
+/// sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way to one.
 pub(super) fn hide(stack: &StackId, planned: &mut Planned, values: &[String], secrets: &Secrets) {
-    if values.is_empty() {
-        return;
+    if let Some(recorded) = &mut planned.recorded {
+        hide_recorded(recorded, values, secrets);
     }
     let old = &planned.public;
+    let mut before = HashSet::new();
+    if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
+        prior
+            .attributes
+            .values()
+            .for_each(|value| marks(value, &mut before));
+    }
+    if values.is_empty() && before.is_empty() {
+        return;
+    }
+    let holds = |text: &str| {
+        values.iter().any(|secret| text.contains(secret)) || before.contains(&secrets.hash(text.as_bytes()))
+    };
     let mut changes = old.changes.clone();
     for change in &mut changes {
+        let shown = change.to.clone();
         for side in [&mut change.from, &mut change.to].into_iter().flatten() {
-            mark(side, values, secrets);
+            mark(side, &holds, secrets);
+        }
+        if let Some(from) = change.from.as_mut().filter(|_| change.to != shown) {
+            mark(from, &|_| true, secrets);
         }
     }
     let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes);
@@ -51,25 +70,34 @@ pub(super) fn hide(stack: &StackId, planned: &mut Planned, values: &[String], se
         changes: digested.changes,
         ..planned.public.clone()
     };
-    if let Some(recorded) = &mut planned.recorded {
-        hide_recorded(recorded, values, secrets);
+}
+
+/// The hashes of the marks in a value.
+fn marks(value: &Value, found: &mut HashSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| marks(item, found)),
+        Value::Object(map) => match value::as_secret(value) {
+            Some(hash) => drop(found.insert(hash.to_owned())),
+            None => map.values().for_each(|value| marks(value, found)),
+        },
+        _ => {}
     }
 }
 
 /// The same for a record.
 pub(super) fn hide_recorded(recorded: &mut Recorded, values: &[String], secrets: &Secrets) {
+    let holds = |text: &str| values.iter().any(|secret| text.contains(secret));
     for value in recorded.attributes.values_mut() {
-        mark(value, values, secrets);
+        mark(value, &holds, secrets);
     }
 }
 
-fn mark(value: &mut Value, values: &[String], secrets: &Secrets) {
+fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
     match value {
-        Value::String(text) if values.iter().any(|secret| text.contains(secret)) => {
-            *value = secrets.mark(value)
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| mark(item, values, secrets)),
-        Value::Object(map) => map.values_mut().for_each(|value| mark(value, values, secrets)),
+        Value::String(text) if holds(text) => *value = secrets.mark(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| mark(item, holds, secrets)),
+        Value::Object(_) if value::as_secret(value).is_some() => {}
+        Value::Object(map) => map.values_mut().for_each(|value| mark(value, holds, secrets)),
         _ => {}
     }
 }

@@ -209,10 +209,12 @@ impl Planner<'_> {
             let id = drafts[member].item.id.clone();
             match answer {
                 Ok(mut planned) => {
-                    if !drafts[member].references.is_empty() {
-                        let known = self.expected.values().map(|(value, _)| value);
-                        carried::hide(self.stack, &mut planned, &carried::values(known), self.secrets);
-                    }
+                    let known = self.expected.values().map(|(value, _)| value);
+                    let carried = match drafts[member].references.is_empty() {
+                        true => Vec::new(),
+                        false => carried::values(known),
+                    };
+                    carried::hide(self.stack, &mut planned, &carried, self.secrets);
                     if let Some(expected) = &planned.expected {
                         let settled = planned.public.action == Action::Unchanged;
                         self.expected.insert(id, (expected.clone(), settled));
