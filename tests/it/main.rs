@@ -8,6 +8,7 @@ mod support;
 mod affected;
 mod affected_core;
 mod affected_repo;
+mod bad_input;
 mod build;
 mod check;
 mod comment;

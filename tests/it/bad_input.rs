@@ -1,0 +1,213 @@
+//! Wrong input of every kind: what is said, the exit code, and that nothing is left half-written.
+
+use std::path::Path;
+
+use crate::support::{
+    git::Repository,
+    process::{Konverge, Outcome},
+};
+
+fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
+    let state = monorepo.path().join(".git/test-state");
+    Konverge::new(arguments)
+        .with_kcl()
+        .dir(monorepo.path())
+        .env("XDG_STATE_HOME", state)
+        .run()
+}
+
+/// The exit code, and everything that must be said.
+fn says(outcome: &Outcome, code: i32, words: &[&str]) {
+    assert_eq!(
+        outcome.code,
+        Some(code),
+        "--- stdout\n{}\n--- stderr\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    let all = format!("{}\n{}", outcome.stdout, outcome.stderr);
+    for word in words {
+        assert!(all.contains(word), "`{word}` is not said:\n{all}");
+    }
+}
+
+fn nothing_written(monorepo: &Repository) {
+    assert_eq!(
+        monorepo.git(["status", "--porcelain"]),
+        "",
+        "the working tree was written to"
+    );
+    assert!(
+        !monorepo.path().join(".git/test-state").exists(),
+        "state was written"
+    );
+}
+
+#[test]
+fn no_repository_and_no_arguments() {
+    let nowhere = tempfile::tempdir().unwrap();
+    says(
+        &Konverge::new(["preview"]).dir(nowhere.path()).run(),
+        1,
+        &["not in a git repository", "--repo"],
+    );
+    says(&Konverge::new::<&str>([]).run(), 64, &["Usage: konverge"]);
+    says(&Konverge::new(["previw"]).run(), 64, &["previw", "preview"]);
+    says(
+        &Konverge::new(["apply", "--live", "sometimes"]).run(),
+        64,
+        &["sometimes", "required"],
+    );
+}
+
+#[test]
+fn no_kcl_mod() {
+    let monorepo = Repository::init();
+    monorepo.write("README.md", "nothing here").commit("Empty");
+    says(&konverge(&monorepo, &["preview", "--all"]), 1, &["kcl.mod"]);
+    nothing_written(&monorepo);
+}
+
+#[test]
+fn an_unknown_revision_and_an_unknown_stack() {
+    let monorepo = Repository::konfig_example();
+    says(
+        &konverge(&monorepo, &["preview", "--rev", "nowhere"]),
+        1,
+        &["nowhere"],
+    );
+    says(
+        &konverge(&monorepo, &["preview", "storefront/prd", "--live", "never"]),
+        1,
+        &["storefront/prd", "did you mean `storefront/prod`"],
+    );
+    nothing_written(&monorepo);
+}
+
+#[test]
+fn a_wrong_key_in_konverge_yaml_is_named_with_its_line() {
+    let monorepo = Repository::konfig_example();
+    monorepo
+        .write("konverge.yaml", "version: 1\nstat:\n  url: s3://x\n")
+        .commit("A slip");
+    says(
+        &konverge(&monorepo, &["preview", "--all"]),
+        1,
+        &["stat", "konverge.yaml:2", "did you mean `state`"],
+    );
+}
+
+#[test]
+fn a_kcl_error_and_a_broken_stack_take_no_other_stack_down() {
+    let monorepo = Repository::konfig_example();
+    monorepo
+        .replace(
+            "appops/storefront/dev/main.k",
+            "server: frontend.Server {",
+            "server: frontend.Server {\n    replicas = \"many\"",
+        )
+        .write("appops/reports/dev/stack.yaml", "name: [")
+        .replace(
+            "appops/orders/base/base.k",
+            "LOG_LEVEL = \"info\"",
+            "LOG_LEVEL = \"warn\"",
+        );
+    monorepo.commit("Two faults and a change");
+    let outcome = konverge(
+        &monorepo,
+        &["preview", "--base", "HEAD~1", "--rev", "HEAD", "--live", "never"],
+    );
+    says(
+        &outcome,
+        1,
+        &[
+            "appops/storefront/dev/main.k:",
+            "appops/reports/dev/stack.yaml",
+            "orders/prod",
+            "LOG_LEVEL",
+        ],
+    );
+    let json = konverge(
+        &monorepo,
+        &[
+            "preview", "--base", "HEAD~1", "--rev", "HEAD", "--live", "never", "--output", "json",
+        ],
+    )
+    .json();
+    let failed = json["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|stack| stack["id"] == "storefront/dev")
+        .unwrap();
+    assert_eq!(failed["error"]["kind"], "kcl", "{failed}");
+    assert!(
+        failed["error"]["line"].is_u64() && failed["error"]["column"].is_u64(),
+        "{failed}"
+    );
+}
+
+#[test]
+fn an_unreachable_cluster_and_store_are_named() {
+    let monorepo = Repository::konfig_example();
+    let kubeconfig = monorepo.path().join(".git/kubeconfig");
+    std::fs::write(
+        &kubeconfig,
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}]\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n",
+    )
+    .unwrap();
+    let kubeconfig = kubeconfig.display().to_string();
+    let outcome = konverge(
+        &monorepo,
+        &["preview", "storefront/dev", "--kubeconfig", &kubeconfig],
+    );
+    says(&outcome, 1, &["127.0.0.1:9"]);
+    let missing = konverge(
+        &monorepo,
+        &["preview", "storefront/dev", "--kubeconfig", "/nonexistent"],
+    );
+    says(&missing, 1, &["/nonexistent"]);
+
+    let config = "version: 1\nstate:\n  id: x\n  url: s3://bucket/x\n  options: {endpoint: 'http://127.0.0.1:9', region: x, allow_http: 'true', path_style: 'true'}\n";
+    monorepo
+        .write("konverge.yaml", config)
+        .commit("A store that is not there");
+    let unreachable = Konverge::new(["preview", "storefront/dev", "--live", "never"])
+        .with_kcl()
+        .dir(monorepo.path())
+        .env("AWS_ACCESS_KEY_ID", "x")
+        .env("AWS_SECRET_ACCESS_KEY", "not-shown-anywhere")
+        .run();
+    says(&unreachable, 1, &["s3://bucket/x"]);
+    assert!(!unreachable.stderr.contains("not-shown-anywhere"));
+}
+
+#[test]
+fn nobody_is_there_to_agree() {
+    let monorepo = Repository::konfig_example();
+    let outcome = konverge(&monorepo, &["apply", "storefront/dev"]);
+    assert_ne!(outcome.code, Some(0), "{}", outcome.stdout);
+    says(
+        &konverge(&monorepo, &["apply", "storefront/dev", "--yes"]),
+        1,
+        &["no cluster is configured", "clusters"],
+    );
+    says(
+        &konverge(&monorepo, &["apply", "--live", "never", "--yes"]),
+        64,
+        &["--live never"],
+    );
+}
+
+#[test]
+fn a_shallow_clone_without_its_base_says_what_to_add() {
+    let origin = Repository::konfig_example();
+    origin
+        .branch("change")
+        .replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
+    origin.commit("Change");
+    let clone = origin.clone_with(&["--depth=1", "--branch=change", "--no-single-branch"]);
+    std::fs::remove_dir_all(Path::new(origin.path())).unwrap();
+    let outcome = konverge(&clone, &["preview", "--rev", "HEAD", "--base", "HEAD~1"]);
+    says(&outcome, 1, &["fetch-depth: 0"]);
+}
