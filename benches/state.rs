@@ -49,7 +49,7 @@ fn states(store: Arc<dyn Store>) -> States {
 
 async fn apply(states: &States, n: usize, round: usize) {
     let id: StackId = format!("project-{:04}/prod", n / 3).parse().unwrap();
-    let id = if n % 3 == 0 {
+    let id = if n.is_multiple_of(3) {
         id
     } else {
         format!("project-{:04}/stage-{}", n / 3, n % 3).parse().unwrap()
@@ -72,14 +72,17 @@ async fn apply(states: &States, n: usize, round: usize) {
 async fn bench() {
     let minio = Minio::start();
     let bucket = minio.bucket("bench");
-    let mut options = StoreOptions::default();
-    options.environment = [
+    let environment = [
         ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
         ("AWS_REGION", Minio::REGION),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into();
+    ];
+    let options = StoreOptions {
+        environment: environment
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        ..StoreOptions::default()
+    };
     let url = format!("s3://{bucket}?endpoint={}&allow_http=true", minio.endpoint());
     let store = open(&url, &options).await.unwrap();
     let all = states(Arc::clone(&store));

@@ -51,7 +51,7 @@ async fn looked(planning: &Planning, target: &Target) -> Result<StackPlan, Failu
     let wanted = planning.spec(target).await?;
     let plan = match planning.plan_from(target, &wanted, &state).await? {
         Planned::Live(plan) => plan.public,
-        Planned::Spec(plan) => plan,
+        Planned::Spec(plan) => *plan,
     };
     if state.spec_digest == Some(wanted.digest()) || plan.error.is_some() {
         return Ok(plan);

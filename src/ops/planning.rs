@@ -57,7 +57,7 @@ pub enum Planned {
     /// Against the real infrastructure: it can be applied.
     Live(Box<EnginePlan>),
     /// Against the base's Spec.
-    Spec(StackPlan),
+    Spec(Box<StackPlan>),
 }
 
 impl Planned {
@@ -150,7 +150,7 @@ impl Planning {
             let before = self.spec_before(target).await?;
             let plan =
                 engine::plan_against_spec(&target.id, &target.folder, &before, wanted, None, self.secrets());
-            return Ok(Planned::Spec(plan));
+            return Ok(Planned::Spec(Box::new(plan)));
         }
         let plan = engine::plan(PlanRequest {
             stack: target.id.clone(),

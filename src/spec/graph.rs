@@ -285,8 +285,8 @@ impl Graph {
                     path.reverse();
                     return Some(path.into_iter().map(|n| self.graph[n].clone()).collect());
                 }
-                if !came_from.contains_key(&dependency) {
-                    came_from.insert(dependency, node);
+                if let std::collections::hash_map::Entry::Vacant(unseen) = came_from.entry(dependency) {
+                    unseen.insert(node);
                     queue.push_back(dependency);
                 }
             }

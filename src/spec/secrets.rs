@@ -44,7 +44,7 @@ fn encoded(resource: &Resource) -> Option<(String, String)> {
     })
 }
 
-fn in_map<'a>(map: &'a Map<String, Value>, path: &mut Vec<String>) -> Option<(String, String)> {
+fn in_map(map: &Map<String, Value>, path: &mut Vec<String>) -> Option<(String, String)> {
     map.iter().find_map(|(key, value)| {
         path.push(format!(".{key}"));
         let found = in_value(value, path);

@@ -78,7 +78,7 @@ pub async fn rollback(
     }
     let plan = match session.planning.plan(target, &spec).await? {
         Planned::Live(plan) => plan.public,
-        Planned::Spec(plan) => plan,
+        Planned::Spec(plan) => *plan,
     };
     Ok(Rollback { session, plan })
 }

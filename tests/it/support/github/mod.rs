@@ -20,6 +20,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
+#[allow(unused_imports)] // the benches share this support and use less of it
 pub use world::{Issue, Pull, Token, World};
 
 /// What the fake does instead of, or after, carrying out a request.
