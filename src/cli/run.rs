@@ -139,7 +139,7 @@ fn context(cli: &Cli) -> Context {
 /// Logs go to stderr, masked like everything else.
 fn start_logging(context: &Context) {
     let default = match context.global.verbose {
-        0 => "error",
+        0 => "konverge=error",
         1 => "konverge=info",
         2 => "konverge=debug",
         _ => "debug",

@@ -68,7 +68,15 @@ impl Repository {
             let commit = git
                 .revparse_single(name)
                 .and_then(|object| object.peel_to_commit())
-                .map_err(|_| GitError::UnknownRevision(name.escape_debug().to_string()))?;
+                .map_err(|_| {
+                    let name = name.escape_debug().to_string();
+                    // It may well be there, only cut off from this checkout.
+                    if git.is_shallow() {
+                        GitError::Shallow(format!("there is no revision `{name}` in what was fetched"))
+                    } else {
+                        GitError::UnknownRevision(name)
+                    }
+                })?;
             Ok(commit_id(commit.id()))
         })
     }

@@ -107,28 +107,9 @@ fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
         ..StoreOptions::default()
     };
     for (name, value) in &config.state.options {
-        let truth = || match value.as_str() {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err(Failure::new(
-                ErrorKind::Config,
-                format!("state.options.{name} is `true` or `false`"),
-            )),
-        };
-        match name.as_str() {
-            "endpoint" => options.endpoint = Some(value.clone()),
-            "region" => options.region = Some(value.clone()),
-            "ca_file" => options.ca_file = Some(value.clone()),
-            "path_style" => options.path_style = Some(truth()?),
-            "allow_http" => options.allow_http = truth()?,
-            other => {
-                return Err(Failure::new(
-                    ErrorKind::Config,
-                    format!("state.options has no `{}`", other.escape_debug()),
-                )
-                .hint("known: endpoint, region, path_style, ca_file, allow_http"));
-            }
-        }
+        options
+            .set(name, value)
+            .map_err(|why| Failure::new(ErrorKind::Config, format!("state.options: {why}")))?;
     }
     Ok(options)
 }

@@ -1,6 +1,7 @@
 //! The same for a terminal or a log: what changes, line by line, with colour if asked.
 
 use super::{diff, escape, label};
+use crate::error::ErrorBody;
 use crate::model::{
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
     outcome::{ApplyReport, ResourceResult, StackResult},
@@ -140,17 +141,27 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     text
 }
 
+/// What went wrong with a stack: message, place, what to do next.
+fn failure(error: &ErrorBody) -> String {
+    let mut text = String::new();
+    for line in error.message.lines() {
+        text.push_str(&format!("    {}\n", escape::log(line)));
+    }
+    if let Some(file) = &error.file {
+        let numbers = [error.line, error.column].into_iter().map_while(|n| n);
+        let place: String = numbers.map(|number| format!(":{number}")).collect();
+        text.push_str(&format!("    at {}\n", escape::log(&format!("{file}{place}"))));
+    }
+    for hint in &error.hints {
+        text.push_str(&format!("    next: {}\n", escape::log(hint)));
+    }
+    text
+}
+
 fn stack_plan(stack: &StackPlan, style: Style) -> String {
     let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
     if let Some(error) = &stack.error {
-        let mut text = format!("{name}: {}\n", style.ink(Ink::Red, "failed"));
-        for line in error.message.lines() {
-            text.push_str(&format!("    {}\n", escape::log(line)));
-        }
-        for hint in &error.hints {
-            text.push_str(&format!("    next: {}\n", escape::log(hint)));
-        }
-        return text;
+        return format!("{name}: {}\n{}", style.ink(Ink::Red, "failed"), failure(error));
     }
     let basis = match stack.basis {
         Basis::Live => "",
@@ -240,12 +251,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             style.ink(ink, word)
         ));
         if let Some(error) = &stack.error {
-            for line in error.message.lines() {
-                text.push_str(&format!("    {}\n", escape::log(line)));
-            }
-            for hint in &error.hints {
-                text.push_str(&format!("    next: {}\n", escape::log(hint)));
-            }
+            text.push_str(&failure(error));
         }
         for resource in &stack.resources {
             let (result, ink) = match resource.result {

@@ -203,6 +203,9 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
         .get("konverge")
         .and_then(serde_json::Value::as_u64)
         .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+    if version == 0 {
+        return Err(damaged("it says format 0, which there never was"));
+    }
     if version > FORMAT {
         return Err(StateError::Future {
             key: key.to_string(),

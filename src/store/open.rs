@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use url::Url;
 
-use super::{Store, StoreError, http, object, oss, sql};
+use super::{Store, StoreError, folder, http, object, oss, sql};
 use crate::retry::Policy;
 
 /// What a URL does not say. `Default` takes the process's environment.
@@ -75,10 +75,10 @@ impl StoreOptions {
 /// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that can not be made.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return object::folder(std::path::Path::new(url), options);
+        return folder::folder(url.into(), options);
     };
     if scheme == "file" {
-        return object::folder(&file_path(url, rest)?, options);
+        return folder::folder(file_path(url, rest)?, options);
     }
     let place = Place::parse(url, options)?;
     match scheme {

@@ -206,7 +206,7 @@ fn a_shallow_clone_without_its_base_says_what_to_add() {
         .branch("change")
         .replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
     origin.commit("Change");
-    let clone = origin.clone_with(&["--depth=1", "--branch=change", "--no-single-branch"]);
+    let clone = origin.clone_with(&["--depth=1", "--branch=change"]);
     std::fs::remove_dir_all(Path::new(origin.path())).unwrap();
     let outcome = konverge(&clone, &["preview", "--rev", "HEAD", "--base", "HEAD~1"]);
     says(&outcome, 1, &["fetch-depth: 0"]);

@@ -1,6 +1,6 @@
 //! The integration tests, one binary: a file per subject, run on the real parts that `scripts/parts install` puts in
 //! place (`make test` does both).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 #![allow(missing_docs)]
 
 mod support;

@@ -34,12 +34,13 @@ pub enum Credentials {
     InCluster,
 }
 
-/// Makes the client; nothing is sent yet.
-pub(super) async fn client(access: &ClusterAccess) -> Result<kube::Client, Failure> {
+/// Makes the client, and says which server it asks; nothing is sent yet.
+pub(super) async fn client(access: &ClusterAccess) -> Result<(kube::Client, String), Failure> {
     let mut config = config(access).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
-    kube::Client::try_from(config).map_err(|error| {
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    let client = kube::Client::try_from(config).map_err(|error| {
         Failure::new(
             ErrorKind::Kubernetes,
             format!(
@@ -48,7 +49,8 @@ pub(super) async fn client(access: &ClusterAccess) -> Result<kube::Client, Failu
                 chain(&error)
             ),
         )
-    })
+    })?;
+    Ok((client, server))
 }
 
 async fn config(access: &ClusterAccess) -> Result<kube::Config, Failure> {

@@ -20,6 +20,8 @@ const IN_FLIGHT: usize = 16;
 /// One cluster of a run.
 pub(super) struct Cluster {
     pub api: Api,
+    /// The server's address.
+    server: String,
     discovery: RwLock<Option<Arc<Discovery>>>,
     environment: OnceCell<Environment>,
     schemas: OnceCell<Value>,
@@ -39,9 +41,10 @@ pub(super) struct Environment {
 
 impl Cluster {
     pub async fn connect(access: &ClusterAccess) -> Result<Self, Failure> {
-        let client = access::client(access).await?;
+        let (client, server) = access::client(access).await?;
         let api = Api::new(client, access.name.clone(), access.requests.unwrap_or(IN_FLIGHT));
         Ok(Self {
+            server,
             watches: Watches::new(api.clone()),
             api,
             discovery: RwLock::default(),
@@ -52,7 +55,12 @@ impl Cluster {
 
     /// An error as a person reads it.
     pub fn failure(&self, error: &ApiError, doing: &str) -> Failure {
-        error.failure(&self.api.name, doing)
+        let failure = error.failure(&self.api.name, doing);
+        if error.is_unreachable() {
+            failure.within(&self.server)
+        } else {
+            failure
+        }
     }
 
     /// The kinds the cluster knows; asked once, until [`Cluster::forget_discovery`].

@@ -132,6 +132,11 @@ impl ApiError {
         }
     }
 
+    /// Whether no answer came at all.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Network(_) | Self::Deadline(_))
+    }
+
     /// As a person reads it.
     pub fn failure(&self, cluster: &ClusterName, doing: &str) -> Failure {
         let failure = Failure::new(
