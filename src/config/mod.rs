@@ -11,8 +11,8 @@ mod stacks;
 
 pub use duration::Span;
 pub use file::{
-    Apply, Cluster, Config, Conflicts, Drift, DriftPolicy, Freeze, Kcl, Lease, Notify, Policy, Provider,
-    Reconcile, Sandbox, StackRule, State, Terraform,
+    Apply, Cluster, Config, Conflicts, Drift, DriftPolicy, Freeze, Kcl, Lease, Notify, NotifyKind, Policy,
+    Provider, Reconcile, Sandbox, StackRule, State, Terraform,
 };
 pub use load::{ConfigError, FILE_NAME};
 pub use schema::json_schema;

@@ -1,6 +1,12 @@
 //! Stacks to Specs: what was compiled before from the cache, the rest by the workers; the project's CRDs appended.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
@@ -31,6 +37,17 @@ pub struct Compiler {
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     started: OnceCell<Started>,
+    compiled: AtomicUsize,
+    cached: AtomicUsize,
+}
+
+/// Where Specs came from so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// Specs that KCL was run for.
+    pub compiled: usize,
+    /// Specs taken from the cache.
+    pub cached: usize,
 }
 
 /// What is there once something has to be compiled.
@@ -52,6 +69,16 @@ impl Compiler {
             shared: None,
             access: CacheAccess::ReadWrite,
             started: OnceCell::new(),
+            compiled: AtomicUsize::new(0),
+            cached: AtomicUsize::new(0),
+        }
+    }
+
+    /// Where the Specs came from so far.
+    pub fn counted(&self) -> Counted {
+        Counted {
+            compiled: self.compiled.load(Ordering::Relaxed),
+            cached: self.cached.load(Ordering::Relaxed),
         }
     }
 
@@ -125,13 +152,17 @@ impl Compiler {
         let cache = self.cache();
         let key = workspace.analysis.input_digest(stack)?;
         let compiled = match cache.get(&key).await {
-            Some(compiled) => compiled,
+            Some(compiled) => {
+                self.cached.fetch_add(1, Ordering::Relaxed);
+                compiled
+            }
             None => {
                 let Started { pool, packages } = self.started().await?;
                 let lock = lock_of(workspace, &setup)?;
                 let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
                 let request = request(workspace, stack, setup, fetched)?;
                 let compiled = pool.compile(&request).await?;
+                self.compiled.fetch_add(1, Ordering::Relaxed);
                 cache.put(&key, &compiled).await;
                 compiled
             }

@@ -2,7 +2,7 @@
 
 use super::{
     Memory, Run, Target, Workspace,
-    build::Compiler,
+    build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
 };
 use crate::{
@@ -175,6 +175,14 @@ impl Planning {
             (_, None) => Ok(None),
             (Wanted::File(spec), _) => Ok(Some(spec.digest())),
             (Wanted::Compiled { head, .. }, Some(stack)) => Ok(Some(head.analysis.input_digest(stack)?)),
+        }
+    }
+
+    /// Where the Specs came from so far.
+    pub fn counted(&self) -> Counted {
+        match &self.wanted {
+            Wanted::Compiled { compiler, .. } => compiler.counted(),
+            Wanted::File(_) => Counted::default(),
         }
     }
 

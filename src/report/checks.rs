@@ -8,6 +8,7 @@ use super::{
 use crate::{
     error::ErrorBody,
     model::{
+        StackId,
         check::{Annotation, Check, Conclusion, Level},
         plan::{Plan, StackPlan},
     },
@@ -31,6 +32,11 @@ pub fn checks(plan: &Plan, most: usize) -> Vec<Check> {
     checks
 }
 
+/// The name of a stack's check.
+pub fn name(stack: &StackId) -> String {
+    format!("konverge: {}", escape::line(stack.as_str()))
+}
+
 /// The annotations of a plan: errors at their lines, for the job's log.
 pub fn annotations(plan: &Plan) -> Vec<Annotation> {
     plan.stacks
@@ -48,7 +54,7 @@ fn rank(stack: &StackPlan) -> u8 {
 }
 
 fn check(stack: &StackPlan) -> Check {
-    let name = format!("konverge: {}", escape::line(stack.id.as_str()));
+    let name = name(&stack.id);
     if let Some(error) = &stack.error {
         let note = annotation(stack, error);
         return Check {

@@ -15,6 +15,7 @@ mod comment;
 mod docs;
 mod engine;
 mod event;
+mod feedback;
 mod git;
 mod github;
 mod health;

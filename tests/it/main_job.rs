@@ -2,238 +2,25 @@
 //! plane and MinIO, with GitHub played by the fake. Afterwards the cluster and the bucket are read.
 
 use k8s_openapi::api::apps::v1::Deployment;
+use konverge::notify::signature;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use object_store::ObjectStore;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 
 use crate::support::{
-    cluster::Cluster,
-    git::Repository,
-    github::{FakeGithub, Pull, World},
-    minio::Minio,
-    process::{Konverge, Outcome},
+    hook,
+    stage::{Stage, storefront},
 };
 
-/// A monorepo on GitHub with a cluster and a bucket.
-struct Stage {
-    monorepo: Repository,
-    github: FakeGithub,
-    cluster: &'static Cluster,
-    bucket: String,
-    scratch: TempDir,
-    runs: u64,
-}
-
-/// What a run in GitHub Actions left behind.
-struct Ran {
-    outcome: Outcome,
-    summary: String,
-    outputs: String,
-}
-
-impl Stage {
-    /// The example monorepo with no project yet, so that every stack that is applied was reviewed.
-    async fn set_up() -> Self {
-        let minio = Minio::shared();
-        let bucket = minio.bucket("main-job");
-        let monorepo = Repository::konfig_example();
-        monorepo.git(["rm", "-rq", "appops"]);
-        let config = format!(
-            "version: 1\nstate:\n  id: main-job\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\n\
-             clusters:\n  test: {{}}\nkcl: {{version: 0.13.2}}\n",
-            minio.endpoint()
-        );
-        monorepo.write("konverge.yaml", config).commit("No project yet");
-        let github = FakeGithub::start(World::new()).await;
-        let scratch = tempfile::tempdir().unwrap();
-        Self {
-            monorepo,
-            github,
-            cluster: Cluster::with_controllers(),
-            bucket,
-            scratch,
-            runs: 0,
-        }
-    }
-
-    /// Brings files of the example back, changed, on a branch.
-    fn propose(&self, branch: &str, change: impl FnOnce(&Repository)) -> String {
-        self.monorepo.checkout("main").branch(branch);
-        change(&self.monorepo);
-        self.monorepo.commit(branch)
-    }
-
-    /// Runs `konverge ci` as the runner would, on a checkout of `sha`.
-    fn ci(&mut self, event: &str, payload: &Value, sha: &str, git_ref: &str) -> Ran {
-        self.runs += 1;
-        let folder = self.scratch.path().join(self.runs.to_string());
-        std::fs::create_dir(&folder).unwrap();
-        let payload_path = folder.join("event.json");
-        std::fs::write(&payload_path, payload.to_string()).unwrap();
-        let (summary, outputs) = (folder.join("summary.md"), folder.join("outputs"));
-        self.monorepo.checkout(sha);
-        let outcome = Konverge::new(["ci"])
-            .with_kcl()
-            .dir(self.monorepo.path())
-            .env("GITHUB_ACTIONS", "true")
-            .env("GITHUB_EVENT_NAME", event)
-            .env("GITHUB_EVENT_PATH", &payload_path)
-            .env("GITHUB_REPOSITORY", "acme/konfig")
-            .env("GITHUB_SHA", sha)
-            .env("GITHUB_REF", git_ref)
-            .env("GITHUB_RUN_ID", (5000 + self.runs).to_string())
-            .env("GITHUB_RUN_ATTEMPT", "1")
-            .env("GITHUB_ACTOR", "dev")
-            .env("GITHUB_SERVER_URL", "https://github.com")
-            .env("GITHUB_API_URL", self.github.api_url())
-            .env("GITHUB_TOKEN", "ghs_token")
-            .env("GITHUB_STEP_SUMMARY", &summary)
-            .env("GITHUB_OUTPUT", &outputs)
-            .env("RUNNER_TEMP", &folder)
-            .env("KUBECONFIG", self.cluster.kubeconfig())
-            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
-            .run();
-        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
-        Ran {
-            outcome,
-            summary: read(&summary),
-            outputs: read(&outputs),
-        }
-    }
-
-    /// A pull request's event on its trial merge.
-    fn pull_request(&mut self, number: u64, branch: &str, action: &str) -> Ran {
-        let (base, head) = (self.monorepo.rev("main"), self.monorepo.rev(branch));
-        self.monorepo.checkout(&base);
-        let trial = self.monorepo.merge(branch);
-        self.github.world(|world| {
-            world.pulls.retain(|pull| pull.number != number);
-            world.pulls.push(Pull {
-                number,
-                head: head.clone(),
-                merged_at: None,
-                merge_commit: None,
-                head_repository: Some("acme/konfig".into()),
-            });
-        });
-        let payload = json!({
-            "action": action,
-            "number": number,
-            "pull_request": {
-                "number": number, "merged": false, "user": {"login": "dev"},
-                "base": {"sha": base, "ref": "main", "repo": {"full_name": "acme/konfig"}},
-                "head": {"sha": head, "ref": branch, "repo": {"full_name": "acme/konfig"}},
-            },
-            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
-        });
-        self.ci(
-            "pull_request",
-            &payload,
-            &trial,
-            &format!("refs/pull/{number}/merge"),
-        )
-    }
-
-    /// GitHub's merge button: the pull request is merged, and `main` is pushed.
-    fn merge(&mut self, number: u64, branch: &str) -> Ran {
-        self.monorepo.checkout("main");
-        let before = self.monorepo.rev("main");
-        let after = self.monorepo.merge(branch);
-        self.github.world(|world| {
-            for pull in world.pulls.iter_mut().filter(|pull| pull.number == number) {
-                pull.merged_at = Some("2026-11-21T10:00:00Z".into());
-                pull.merge_commit = Some(after.clone());
-            }
-            world.commit_pulls.insert(after.clone(), vec![number]);
-        });
-        self.push(&before, &after)
-    }
-
-    fn push(&mut self, before: &str, after: &str) -> Ran {
-        let payload = json!({
-            "ref": "refs/heads/main", "before": before, "after": after, "forced": false,
-            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
-        });
-        self.ci("push", &payload, after, "refs/heads/main")
-    }
-
-    fn schedule(&mut self) -> Ran {
-        let sha = self.monorepo.rev("main");
-        let payload = json!({"schedule": "17 5 * * *", "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
-        self.ci("schedule", &payload, &sha, "refs/heads/main")
-    }
-
-    fn comments(&self) -> Vec<(u64, String)> {
-        self.github
-            .world(|world| world.comments.iter().map(|c| (c.id, c.body.clone())).collect())
-    }
-
-    /// The newest state of a status on a commit.
-    fn status(&self, sha: &str, context: &str) -> Option<String> {
-        self.github.world(|world| {
-            let of = |(at, body): &(String, Value)| at == sha && body["context"] == context;
-            world
-                .statuses
-                .iter()
-                .rfind(|status| of(status))
-                .map(|(_, body)| body["state"].as_str().unwrap().to_owned())
-        })
-    }
-
-    async fn keys(&self) -> Vec<String> {
-        use futures::TryStreamExt as _;
-        let store = Minio::shared().client(&self.bucket);
-        let mut keys: Vec<_> = store
-            .list(None)
-            .map_ok(|meta| meta.location.to_string())
-            .try_collect()
-            .await
-            .unwrap();
-        keys.sort();
-        keys
-    }
-
-    async fn deployment(&self) -> Option<Deployment> {
-        let api: Api<Deployment> = Api::namespaced(self.cluster.client().await, "storefront-dev");
-        api.get_opt("storefront").await.unwrap()
-    }
-
-    fn writes(&self) -> usize {
-        self.cluster
-            .audit()
-            .iter()
-            .filter(|event| event.writes() && event.is_in("storefront-dev"))
-            .count()
-    }
-}
-
-impl Outcome {
-    /// The exit code, with everything that was printed if it is another.
-    fn check(&self, code: i32) {
-        assert_eq!(
-            self.code,
-            Some(code),
-            "--- stdout\n{}\n--- stderr\n{}",
-            self.stdout,
-            self.stderr
-        );
-    }
-}
-
-/// The project `storefront` of the example, its stack `dev` alone.
-fn storefront(monorepo: &Repository) {
-    monorepo.git(["checkout", "-q", "main~1", "--", "appops/storefront"]);
-    monorepo.git([
-        "rm",
-        "-rqf",
-        "appops/storefront/staging",
-        "appops/storefront/prod",
-    ]);
+/// A line with the numbers of runs taken out.
+fn without_runs(line: &str) -> String {
+    let mut parts = line.split("/runs/");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| {
+        text + "/runs/" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
 }
 
 fn image(deployment: &Deployment) -> String {
@@ -243,7 +30,13 @@ fn image(deployment: &Deployment) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
-    let mut stage = Stage::set_up().await;
+    let (hook, heard) = hook::receiver(Vec::new()).await;
+    let mut stage = Stage::set_up("notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n").await;
+    stage.env = vec![("HOOK_URL", hook), ("HOOK_KEY", "signing-key".to_owned())];
+    let topics = || -> Vec<String> {
+        let heard = heard.lock().unwrap();
+        heard.iter().map(|(_, body)| hook::topic(body)).collect()
+    };
 
     // The pull request: a comment, a status, a record; nothing is written to the cluster, and no state.
     let head = stage.propose("add-storefront", storefront);
@@ -263,6 +56,22 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     );
     assert!(opened.summary.contains("storefront/dev"), "{}", opened.summary);
     assert!(opened.outputs.contains("has-changes"), "{}", opened.outputs);
+    let check = stage.check("konverge: storefront/dev").expect("a check run");
+    assert_eq!(check["head_sha"], *head);
+    assert_eq!(check["conclusion"], "success");
+    let link = format!("[diff]({})", check["html_url"].as_str().unwrap());
+    assert!(body.contains(&link), "{link}: {body}");
+    assert!(
+        body.contains("compile and plan") && body.contains("1 compiled, 0 from the cache"),
+        "{body}"
+    );
+    let page = std::fs::read_to_string(opened.output("summary-path")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("storefront/dev"));
+    assert!(
+        opened.summary.contains(&opened.output("summary-path")),
+        "{}",
+        opened.summary
+    );
     assert!(stage.deployment().await.is_none());
     assert_eq!(stage.writes(), 0);
     let keys = stage.keys().await;
@@ -278,8 +87,8 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     let without_marker = |body: &str| {
         body.lines()
             .skip(1)
-            .filter(|l| !l.contains("/runs/"))
-            .map(str::to_owned)
+            .filter(|line| !line.starts_with("<sub>"))
+            .map(without_runs)
             .collect::<Vec<_>>()
     };
     let comments = stage.comments();
@@ -326,10 +135,26 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         "{keys:?}"
     );
 
-    // Apply twice: the second writes nothing.
+    assert_eq!(topics(), ["apply-done"]);
+    {
+        let heard = heard.lock().unwrap();
+        let (headers, body) = &heard[0];
+        assert_eq!(
+            headers["x-konverge-signature-256"].to_str().unwrap(),
+            signature(
+                "signing-key",
+                headers["x-konverge-timestamp"].to_str().unwrap(),
+                body
+            )
+        );
+        assert!(body.contains("storefront/dev"), "{body}");
+    }
+
+    // Apply twice: the second writes nothing, and is not worth a word.
     let writes = stage.writes();
     stage.push(&tip, &tip).outcome.check(0);
     assert_eq!(stage.writes(), writes);
+    assert_eq!(topics().len(), 1);
 
     // Something that nobody reviewed stops the stack before anything of it is touched.
     stage.monorepo.checkout("main").replace(
@@ -345,6 +170,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         stage.status(&pushed, "konverge/apply").as_deref(),
         Some("failure")
     );
+    assert_eq!(topics()[1..], ["unreviewed"]);
     let issues = stage.github.world(|world| world.issues.clone());
     assert!(
         issues.iter().any(|issue| issue.title.contains("storefront/dev")),
@@ -380,6 +206,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         .unwrap();
     let drifted = stage.schedule();
     drifted.outcome.check(0);
+    assert_eq!(topics().last().unwrap(), "drift");
     assert!(drifted.outputs.contains("\ntrue\n"), "{}", drifted.outputs);
     let open = |stage: &Stage| {
         stage.github.world(|world| {

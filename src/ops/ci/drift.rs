@@ -1,10 +1,11 @@
 //! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
 
-use super::{Ended, Job, feedback::Feedback};
+use super::{Ended, Job, feedback::Feedback, notices::Notices, opening::Trust, stopwatch::Stopwatch};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     model::{
+        CommitId,
         marker::{Marker, MarkerKind},
         plan::{Plan, Summary},
     },
@@ -23,6 +24,7 @@ pub(super) async fn run(job: &Job) -> Result<Ended, Failure> {
 }
 
 async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
+    let mut watch = Stopwatch::start();
     let head = job.runner.sha.clone();
     job.repository.ensure(&head, job.credentials.as_ref()).await?;
     let config = Config::of(job.repository.revision(&head)?.as_ref())?;
@@ -68,9 +70,20 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
         .clone()
         .unwrap_or_else(|| "konverge-drift".to_owned());
     let live = job.options.live.unwrap_or(Live::Required);
-    let planning = job.planning(config, side, None, Some(memory), live).await?;
+    let notices = Notices::of(job, &config);
+    watch.ends("open");
+    let planning = job
+        .planning(config, Trust::Protected, side, None, Some(memory), live)
+        .await?;
     let plan = drift::run(&planning, &targets).await?;
-    tell(job, &head, &plan, &label, feedback).await;
+    watch.ends("look");
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        ..job.info()
+    };
+    tell(job, &head, &plan, &info, &label, feedback).await;
+    notices.looked(&plan).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
     Ok(Ended {
         code: u8::from(failed),
@@ -78,11 +91,7 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     })
 }
 
-async fn tell(job: &Job, head: &crate::model::CommitId, plan: &Plan, label: &str, feedback: &Feedback<'_>) {
-    let info = RunInfo {
-        head: Some(head.clone()),
-        ..job.info()
-    };
+async fn tell(job: &Job, head: &CommitId, plan: &Plan, info: &RunInfo, label: &str, feedback: &Feedback<'_>) {
     let drifted: Vec<_> = plan
         .stacks
         .iter()
@@ -109,7 +118,7 @@ async fn tell(job: &Job, head: &crate::model::CommitId, plan: &Plan, label: &str
                 digest: stack.digest.to_string(),
                 ..Marker::new(MarkerKind::Drift, stack.id.as_str())
             };
-            let body = report::markdown::drift_issue(stack, &info, &marker, "now", report::COMMENT_BUDGET);
+            let body = report::markdown::drift_issue(stack, info, &marker, "now", report::COMMENT_BUDGET);
             (
                 marker,
                 format!("{} differs from what was applied", stack.id),

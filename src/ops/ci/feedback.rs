@@ -18,8 +18,8 @@ use crate::{
 
 /// Tells GitHub about one job.
 pub(super) struct Feedback<'a> {
-    job: &'a Job,
-    client: Option<&'a Client>,
+    pub(super) job: &'a Job,
+    pub(super) client: Option<&'a Client>,
 }
 
 impl<'a> Feedback<'a> {
@@ -35,7 +35,7 @@ impl<'a> Feedback<'a> {
         Self { job, client: None }
     }
 
-    fn warn(&self, what: &str, error: GithubError) {
+    pub(super) fn warn(&self, what: &str, error: GithubError) {
         let failure = Failure::from(error);
         let hints: String = failure
             .hints
@@ -200,42 +200,12 @@ impl<'a> Feedback<'a> {
         }
     }
 
-    /// Keeps the whole result where later steps find it.
-    fn result_file(&self, json: &str) {
-        let folder = self
-            .job
-            .run
-            .var("RUNNER_TEMP")
-            .map_or_else(std::env::temp_dir, Into::into);
-        let path = folder.join(format!("konverge-{}.json", uuid::Uuid::new_v4().simple()));
-        match std::fs::write(&path, self.job.run.secrets.mask(json)) {
-            Ok(()) => self.outputs(&[("result-path", path.display().to_string())]),
-            Err(error) => {
-                self.job.run.notes.note(&format!(
-                    "warning: the result was not kept in {}: {error}",
-                    path.display()
-                ));
-            }
-        }
-    }
-
     /// Shows the failures of a plan at their lines.
     pub fn annotate(&self, plan: &Plan) {
-        let notes: Vec<_> = plan
-            .stacks
-            .iter()
-            .filter_map(|stack| {
-                let error = stack.error.as_ref()?;
-                Some(Annotation {
-                    level: Level::Error,
-                    file: error.file.clone().unwrap_or_default(),
-                    line: error.line,
-                    column: error.column,
-                    title: format!("{} could not be previewed", stack.id),
-                    message: self.job.run.secrets.mask(&error.message),
-                })
-            })
-            .collect();
+        let mut notes = report::checks::annotations(plan);
+        for note in &mut notes {
+            note.message = self.job.run.secrets.mask(&note.message);
+        }
         self.commands(&notes);
     }
 

@@ -3,35 +3,33 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
-
-use async_trait::async_trait;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ended, Job,
+    consent::ByReview,
     feedback::Feedback,
     guardrails::{self, Guardrails},
+    notices::Notices,
+    opening::Trust,
+    stopwatch::Stopwatch,
 };
 use crate::{
-    config::{Config, DriftPolicy},
+    config::Config,
     error::{ErrorKind, Failure},
     github::{self, Client, PushEvent, StatusState},
     model::{
-        CommitId, Digest, RepoPath, StackId,
+        CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackResult},
-        plan::{ResourcePlan, StackPlan},
-        review::{ReviewRecord, Unit},
+        review::ReviewRecord,
     },
     ops::{
         At, KeyUse, Memory, Target, Workspace,
-        apply::{self, ApplyOptions, Consent},
+        apply::{self, ApplyOptions},
         clusters::Live,
     },
-    policy::{Objection, Reviewed, Stage, Unreviewed},
+    policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
 };
 
@@ -56,7 +54,12 @@ pub(super) async fn push(job: &Job, event: &PushEvent) -> Result<Ended, Failure>
             "the default branch was deleted: nothing is applied",
         ));
     };
-    told(job, after, &event.default_branch, BTreeSet::new()).await
+    let tip = Tip {
+        head: after,
+        branch: &event.default_branch,
+        approvals: BTreeSet::new(),
+    };
+    told(job, tip).await
 }
 
 /// Somebody agreed to plans by their digest.
@@ -71,16 +74,24 @@ pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
             })
         });
     let digests = digests.collect::<Result<BTreeSet<_>, _>>()?;
-    let branch = job.runner.ref_name.trim_start_matches("refs/heads/").to_owned();
-    told(job, &job.runner.sha.clone(), &branch, digests).await
+    let tip = Tip {
+        head: &job.runner.sha,
+        branch: job.runner.ref_name.trim_start_matches("refs/heads/"),
+        approvals: digests,
+    };
+    told(job, tip).await
 }
 
-async fn told(
-    job: &Job,
-    head: &CommitId,
-    branch: &str,
+/// What is to be applied.
+struct Tip<'a> {
+    head: &'a CommitId,
+    branch: &'a str,
+    /// The plans that somebody agreed to.
     approvals: BTreeSet<Digest>,
-) -> Result<Ended, Failure> {
+}
+
+async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
+    let head = tip.head;
     let feedback = Feedback::new(job);
     feedback
         .status(
@@ -90,7 +101,7 @@ async fn told(
             "applying what was reviewed",
         )
         .await;
-    let result = applied(job, head, branch, approvals, &feedback).await;
+    let result = applied(job, tip, &feedback).await;
     let (state, description) = match &result {
         Ok(report) if apply::ended_well(report) => (StatusState::Success, description(report)),
         Ok(report) => (StatusState::Failure, description(report)),
@@ -107,15 +118,35 @@ async fn told(
     })
 }
 
-async fn applied(
+async fn applied(job: &Job, tip: Tip<'_>, feedback: &Feedback<'_>) -> Result<ApplyReport, Failure> {
+    job.repository.ensure(tip.head, job.credentials.as_ref()).await?;
+    let config = Config::of(job.repository.revision(tip.head)?.as_ref())?;
+    let notices = Notices::of(job, &config);
+    match caught_up(job, tip, config, feedback).await {
+        Ok((report, consent)) => {
+            let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
+            notices.applied(&report, &stopped).await;
+            Ok(report)
+        }
+        Err(failure) => {
+            notices.not_applied(&failure).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn caught_up(
     job: &Job,
-    head: &CommitId,
-    branch: &str,
-    approvals: BTreeSet<Digest>,
+    tip: Tip<'_>,
+    config: Config,
     feedback: &Feedback<'_>,
-) -> Result<ApplyReport, Failure> {
-    job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let config = Config::of(job.repository.revision(head)?.as_ref())?;
+) -> Result<(ApplyReport, Arc<ByReview>), Failure> {
+    let Tip {
+        head,
+        branch,
+        approvals,
+    } = tip;
+    let mut watch = Stopwatch::start();
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
         Failure::new(
             ErrorKind::Config,
@@ -139,34 +170,36 @@ async fn applied(
     let owners = guardrails::owners(job, head);
     let stacks = &side.layout.stacks;
     let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?;
-    let consent = Arc::new(ByReview {
-        guardrails,
-        pull_requests: records.iter().map(|record| record.pull_request).collect(),
-        records,
-        approvals,
-        drift: config.policy.drift,
-        current: Mutex::default(),
-        stopped: Mutex::default(),
-    });
+    let consent = Arc::new(ByReview::new(guardrails, records, approvals, config.policy.drift));
     let options = ApplyOptions {
         consent: consent.clone(),
         commit: Some(head.clone()),
-        pull_requests: consent.pull_requests.iter().copied().collect(),
+        pull_requests: consent.pull_requests().into_iter().collect(),
         allow_empty: true,
     };
     let live = job.options.live.unwrap_or(Live::Required);
     let planning = job
-        .planning(config, side, None, Some(memory.clone()), live)
+        .planning(config, Trust::Protected, side, None, Some(memory.clone()), live)
         .await?;
+    watch.ends("what to apply");
     let report = apply::run(&planning, &targets, &options).await?;
+    watch.ends("plan and apply");
     // The index only serves speed: what it is not told is looked up by the next run.
     if let Err(error) = memory.states.settle().await {
         job.run
             .notes
             .note(&format!("warning: the index was not told: {error}"));
     }
-    tell(job, head, &report, &consent, feedback).await;
-    Ok(report)
+    let counted = planning.counted();
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        compiled: counted.compiled,
+        cached: counted.cached,
+        ..job.info()
+    };
+    tell(job, head, &report, &consent, &info, feedback).await;
+    Ok((report, consent))
 }
 
 /// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
@@ -230,134 +263,22 @@ async fn merged(client: &Client, branch: &str) -> Result<Vec<github::PullRequest
     Ok(client.merged_pull_requests(branch, PAGES).await?)
 }
 
-/// Agrees to what reviewers saw.
-struct ByReview {
-    guardrails: Guardrails,
-    records: Vec<ReviewRecord>,
-    pull_requests: BTreeSet<u64>,
-    approvals: BTreeSet<Digest>,
-    drift: DriftPolicy,
-    current: Mutex<std::collections::BTreeMap<StackId, Reviewed>>,
-    stopped: Mutex<Vec<(StackPlan, Vec<Unit>)>>,
-}
-
-impl ByReview {
-    fn refusal(&self, stack: &StackId, objections: &[Unreviewed], digest: &Digest) -> Failure {
-        const SHOWN: usize = 5;
-        let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
-        let more = objections.len().saturating_sub(SHOWN);
-        let more = if more > 0 {
-            format!("\nand {more} more")
-        } else {
-            String::new()
-        };
-        Failure::new(
-            ErrorKind::Unreviewed,
-            format!(
-                "{stack} was stopped before anything of it was touched:\n{}{more}",
-                lines.join("\n")
-            ),
-        )
-        .hint("open a pull request whose preview shows it, or revert the change that brought it")
-        .hint(format!(
-            "to agree to exactly this plan, start the workflow by hand with `approve: {digest}`"
-        ))
-    }
-}
-
-fn said(unreviewed: &Unreviewed) -> String {
-    let Unreviewed { unit, objection } = unreviewed;
-    let place = if unit.path.is_empty() {
-        String::new()
-    } else {
-        format!(" at {}", unit.path)
-    };
-    let why = match objection {
-        Objection::Unseen => "no merged pull request showed it",
-        Objection::MovedGround => "what stands there now is not what the reviewer saw",
-        Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
-    };
-    let action = serde_json::to_value(unit.action).ok();
-    let action = action
-        .as_ref()
-        .and_then(|action| action.as_str())
-        .unwrap_or_default()
-        .to_owned();
-    format!("{action} {}{place}: {why}", unit.resource)
-}
-
-#[async_trait]
-impl Consent for ByReview {
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure> {
-        let records = self
-            .records
-            .iter()
-            .filter(|record| !used.contains(&record.pull_request));
-        let reviewed = Reviewed::of(&plan.id, records).with_approvals(self.approvals.iter().copied());
-        let objections = reviewed.objections(plan, self.drift);
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(plan.id.clone(), reviewed);
-        if objections.is_empty() {
-            let pulls: Vec<_> = self
-                .records
-                .iter()
-                .filter(|record| !used.contains(&record.pull_request))
-                .filter(|record| {
-                    record
-                        .stacks
-                        .iter()
-                        .any(|s| s.id == plan.id && !s.units.is_empty())
-                })
-                .map(|record| (record.pull_request, record.head.clone()))
-                .collect();
-            let agreed = self.approvals.contains(&plan.digest);
-            let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
-            return Guardrails::refusal(plan, &findings).map_or(Ok(()), Err);
-        }
-        let units = objections
-            .iter()
-            .map(|objection| objection.unit.clone())
-            .collect();
-        self.stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((plan.clone(), units));
-        Err(self.refusal(&plan.id, &objections, &plan.digest))
-    }
-
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let objections = current
-            .get(stack)
-            .map(|reviewed| reviewed.resource_objections(stack, plan, self.drift))
-            .unwrap_or_default();
-        if objections.is_empty() {
-            Ok(())
-        } else {
-            Err(self.refusal(stack, &objections, &plan.digest))
-        }
-    }
-}
-
 /// Tells the pull requests that came with this head, and opens an issue for what nobody reviewed.
-async fn tell(job: &Job, head: &CommitId, report: &ApplyReport, consent: &ByReview, feedback: &Feedback<'_>) {
-    let info = RunInfo {
-        head: Some(head.clone()),
-        ..job.info()
-    };
-    feedback.summary(&report::markdown::outcome(report, &info, None, SUMMARY_BUDGET));
+async fn tell(
+    job: &Job,
+    head: &CommitId,
+    report: &ApplyReport,
+    consent: &ByReview,
+    info: &RunInfo,
+    feedback: &Feedback<'_>,
+) {
+    feedback.summary(&report::markdown::outcome(report, info, None, SUMMARY_BUDGET));
     feedback.apply_outputs(report);
     if report.stacks.is_empty() {
         return;
     }
-    let stopped = consent
-        .stopped
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
-    feedback.merged_outcome(head, report, &info).await;
+    let stopped = consent.stopped();
+    feedback.merged_outcome(head, report, info).await;
     let settled: Vec<_> = report
         .stacks
         .iter()
@@ -381,7 +302,7 @@ async fn tell(job: &Job, head: &CommitId, report: &ApplyReport, consent: &ByRevi
                     };
                     let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
                     let body =
-                        report::markdown::unreviewed(plan, units, &info, &marker, report::COMMENT_BUDGET);
+                        report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
                     (marker, title, body)
                 })
                 .collect(),

@@ -8,12 +8,18 @@
 //! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 
+mod checks;
+mod consent;
 mod drift;
 mod feedback;
+mod files;
 mod guardrails;
 mod merge;
+mod notices;
 mod opening;
 mod preview;
+mod showing;
+mod stopwatch;
 
 use std::collections::HashMap;
 

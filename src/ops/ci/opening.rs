@@ -74,30 +74,36 @@ impl Job {
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
             planning: self
-                .planning(config, head_side, Some(base_side), memory, live)
+                .planning(config, trust, head_side, Some(base_side), memory, live)
                 .await?,
             targets,
             affected,
         })
     }
 
-    /// What plans are made of in this job.
+    /// What plans are made of in this job. What is compiled of others' code is kept nowhere: a later run with more
+    /// trust would read it.
     ///
     /// # Errors
     /// A setting of the infrastructure can not be used.
     pub(super) async fn planning(
         &self,
         config: Config,
+        trust: Trust,
         head: Workspace,
         base: Option<Workspace>,
         memory: Option<Memory>,
         live: Live,
     ) -> Result<Planning, Failure> {
         let given = GivenCluster::default();
+        let compiler = match trust {
+            Trust::Protected => Compiler::new(&self.run, &config),
+            Trust::Recorded | Trust::None => Compiler::new(&self.run, &config).without_writing_caches(),
+        };
         Ok(Planning {
             runtimes: infrastructure::runtimes(&self.run, &config, &given, live, memory.as_ref()).await?,
             wanted: Wanted::Compiled {
-                compiler: Box::new(Compiler::new(&self.run, &config)),
+                compiler: Box::new(compiler),
                 head: Box::new(head),
                 base: base.map(Box::new),
             },

@@ -18,3 +18,4 @@ mod verdict;
 pub use outcome::outcome;
 pub use pack::{Comment, Omitted, comment, summary};
 pub use stack::{drift_issue, stack_text, unreviewed};
+pub use tail::page_note;

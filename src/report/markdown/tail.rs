@@ -99,6 +99,14 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
     )
 }
 
+/// Where the page with everything lies, for the summary's end.
+pub fn page_note(path: &str) -> String {
+    format!(
+        "\nThe whole preview as one page, for `actions/upload-artifact` (output `summary-path`): {}\n",
+        escape::code(path)
+    )
+}
+
 /// What merging will do, the commands to look closer, the run, what it took.
 pub(super) fn footer(input: &CommentInput<'_>, view: &View<'_>, omitted: Omitted) -> String {
     let mut text = String::new();

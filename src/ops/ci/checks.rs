@@ -1,0 +1,83 @@
+//! Check runs beside the pull request's head, one per changed stack, and whether that head still is the newest.
+
+use std::collections::BTreeMap;
+
+use super::feedback::Feedback;
+use crate::{
+    github::{GithubError, MOST_CHECKS},
+    model::{CommitId, StackId, check::Check, plan::Plan},
+    report::checks,
+    secrets::Secrets,
+};
+
+impl Feedback<'_> {
+    /// Makes the check runs of a plan and answers the pages of those that are about one stack.
+    ///
+    /// A refusal of one check leaves the others be; what would befall all of them ends it. Either is told once.
+    pub async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
+        let mut links = BTreeMap::new();
+        let Some(client) = self.client else { return links };
+        let runner = &self.job.runner;
+        let external = format!("{}/{}", runner.run_id, runner.run_attempt);
+        let url = runner.run_url();
+        let named: BTreeMap<_, _> = plan
+            .stacks
+            .iter()
+            .map(|stack| (checks::name(&stack.id), &stack.id))
+            .collect();
+        let mut refused = None;
+        for check in checks::checks(plan, MOST_CHECKS) {
+            let check = masked(check, &self.job.run.secrets);
+            match client.create_check(head, &check, &external, Some(&url)).await {
+                Ok(page) => {
+                    if let (Some(stack), Some(page)) = (named.get(&check.name), page) {
+                        links.insert((*stack).clone(), page);
+                    }
+                }
+                Err(error) => {
+                    let of_this_one =
+                        matches!(error, GithubError::Refused { .. } | GithubError::TooLong { .. });
+                    refused = Some(error);
+                    if !of_this_one {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(error) = refused {
+            self.warn("not every stack has a check run", error);
+        }
+        links
+    }
+
+    /// Whether the pull request has another head by now: then the preview says so, and the newer run's stays.
+    pub async fn is_superseded(&self, number: u64, head: &CommitId) -> bool {
+        let Some(client) = self.client else { return false };
+        match client.pull_request(number).await {
+            Ok(pull) if pull.head == *head => false,
+            Ok(pull) => {
+                self.job.run.notes.note(&format!(
+                    "note: the pull request's head is {} by now; this preview is of {}",
+                    pull.head.short(),
+                    head.short()
+                ));
+                true
+            }
+            Err(error) => {
+                self.warn("whether there is a newer head is not known", error);
+                false
+            }
+        }
+    }
+}
+
+fn masked(mut check: Check, secrets: &Secrets) -> Check {
+    let annotated = check.annotations.iter_mut().map(|note| &mut note.message);
+    for text in [&mut check.title, &mut check.summary, &mut check.text]
+        .into_iter()
+        .chain(annotated)
+    {
+        *text = secrets.mask(text);
+    }
+    check
+}

@@ -1,0 +1,161 @@
+//! Whether a plan may be applied: what reviewers saw of it, what somebody agreed to by its digest, the guardrails.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::guardrails::Guardrails;
+use crate::{
+    config::DriftPolicy,
+    error::{ErrorKind, Failure},
+    model::{
+        Digest, StackId,
+        plan::{ResourcePlan, StackPlan},
+        review::{ReviewRecord, Unit},
+    },
+    ops::apply::Consent,
+    policy::{Objection, Reviewed, Unreviewed},
+};
+
+/// Agrees to what reviewers saw.
+pub(super) struct ByReview {
+    guardrails: Guardrails,
+    records: Vec<ReviewRecord>,
+    approvals: BTreeSet<Digest>,
+    drift: DriftPolicy,
+    current: Mutex<BTreeMap<StackId, Reviewed>>,
+    stopped: Mutex<Vec<(StackPlan, Vec<Unit>)>>,
+}
+
+impl ByReview {
+    /// Agreement by these records of merged pull requests, or by the digests that somebody named.
+    pub fn new(
+        guardrails: Guardrails,
+        records: Vec<ReviewRecord>,
+        approvals: BTreeSet<Digest>,
+        drift: DriftPolicy,
+    ) -> Self {
+        Self {
+            guardrails,
+            records,
+            approvals,
+            drift,
+            current: Mutex::default(),
+            stopped: Mutex::default(),
+        }
+    }
+
+    /// The pull requests whose records count.
+    pub fn pull_requests(&self) -> BTreeSet<u64> {
+        self.records.iter().map(|record| record.pull_request).collect()
+    }
+
+    /// The plans that were stopped because nobody reviewed a part of them, with these parts.
+    pub fn stopped(&self) -> Vec<(StackPlan, Vec<Unit>)> {
+        self.stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn refusal(&self, stack: &StackId, objections: &[Unreviewed], digest: &Digest) -> Failure {
+        const SHOWN: usize = 5;
+        let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
+        let more = objections.len().saturating_sub(SHOWN);
+        let more = if more > 0 {
+            format!("\nand {more} more")
+        } else {
+            String::new()
+        };
+        Failure::new(
+            ErrorKind::Unreviewed,
+            format!(
+                "{stack} was stopped before anything of it was touched:\n{}{more}",
+                lines.join("\n")
+            ),
+        )
+        .hint("open a pull request whose preview shows it, or revert the change that brought it")
+        .hint(format!(
+            "to agree to exactly this plan, start the workflow by hand with `approve: {digest}`"
+        ))
+    }
+}
+
+fn said(unreviewed: &Unreviewed) -> String {
+    let Unreviewed { unit, objection } = unreviewed;
+    let place = if unit.path.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", unit.path)
+    };
+    let why = match objection {
+        Objection::Unseen => "no merged pull request showed it",
+        Objection::MovedGround => "what stands there now is not what the reviewer saw",
+        Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
+    };
+    let action = serde_json::to_value(unit.action).ok();
+    let action = action
+        .as_ref()
+        .and_then(|action| action.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    format!("{action} {}{place}: {why}", unit.resource)
+}
+
+#[async_trait]
+impl Consent for ByReview {
+    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure> {
+        let records = self
+            .records
+            .iter()
+            .filter(|record| !used.contains(&record.pull_request));
+        let reviewed = Reviewed::of(&plan.id, records).with_approvals(self.approvals.iter().copied());
+        let objections = reviewed.objections(plan, self.drift);
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(plan.id.clone(), reviewed);
+        if objections.is_empty() {
+            let pulls: Vec<_> = self
+                .records
+                .iter()
+                .filter(|record| !used.contains(&record.pull_request))
+                .filter(|record| {
+                    record
+                        .stacks
+                        .iter()
+                        .any(|s| s.id == plan.id && !s.units.is_empty())
+                })
+                .map(|record| (record.pull_request, record.head.clone()))
+                .collect();
+            let agreed = self.approvals.contains(&plan.digest);
+            let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
+            return Guardrails::refusal(plan, &findings).map_or(Ok(()), Err);
+        }
+        let units = objections
+            .iter()
+            .map(|objection| objection.unit.clone())
+            .collect();
+        self.stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((plan.clone(), units));
+        Err(self.refusal(&plan.id, &objections, &plan.digest))
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let objections = current
+            .get(stack)
+            .map(|reviewed| reviewed.resource_objections(stack, plan, self.drift))
+            .unwrap_or_default();
+        if objections.is_empty() {
+            Ok(())
+        } else {
+            Err(self.refusal(stack, &objections, &plan.digest))
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A preview told: the check runs, the comment, the status, the summary, the outputs, and the record of what was shown.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Ended, Job,
+    feedback::Feedback,
+    guardrails::{self, Guardrails},
+    opening::{Opened, Trust},
+    preview::Subject,
+    stopwatch::Stopwatch,
+};
+use crate::{
+    error::Failure,
+    github::{self, StatusState},
+    model::{
+        finding::Finding,
+        marker::{Marker, MarkerKind},
+        plan::{Plan, Summary},
+        review::ReviewRecord,
+        stack::Stack,
+    },
+    ops::{
+        order::Order,
+        preview::{self, Preview},
+    },
+    policy::Stage,
+    report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET},
+};
+
+/// Previews a subject and tells of it.
+pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
+    feedback
+        .status(
+            &subject.head,
+            github::PREVIEW,
+            StatusState::Pending,
+            "looking at what would change",
+        )
+        .await;
+    let result = previewed(job, subject, feedback).await;
+    match &result {
+        Ok((ended, description)) => {
+            let state = if ended.code == 0 {
+                StatusState::Success
+            } else {
+                StatusState::Failure
+            };
+            feedback
+                .status(&subject.head, github::PREVIEW, state, description)
+                .await;
+        }
+        Err(failure) => {
+            feedback.failed(failure);
+            feedback
+                .status(
+                    &subject.head,
+                    github::PREVIEW,
+                    StatusState::Error,
+                    &failure.message,
+                )
+                .await;
+        }
+    }
+    result.map(|(ended, _)| ended)
+}
+
+async fn previewed(
+    job: &Job,
+    subject: &Subject,
+    feedback: &Feedback<'_>,
+) -> Result<(Ended, String), Failure> {
+    let mut watch = Stopwatch::start();
+    let opened = job
+        .open(&subject.protected, &subject.base, &subject.content, subject.trust)
+        .await?;
+    if opened.planning.memory.is_none() && subject.trust == Trust::Protected {
+        job.run
+            .notes
+            .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
+    }
+    watch.ends("what is affected");
+    let preview = preview::run(&opened.planning, &opened.targets).await?;
+    record(job, subject, &opened, &preview).await?;
+    watch.ends("compile and plan");
+    let total = preview
+        .plan
+        .stacks
+        .iter()
+        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+    let failed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.error.is_some())
+        .count();
+    let changed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .count();
+    let description = description(changed, failed, &total);
+
+    let counted = opened.planning.counted();
+    let info = RunInfo {
+        timings: watch.stages(),
+        compiled: counted.compiled,
+        cached: counted.cached,
+        pr: subject.number,
+        head: Some(subject.head.clone()),
+        base: Some(subject.base.clone()),
+        stacks_in_repository: opened.stacks_in_repository,
+        ..job.info()
+    };
+    let marker = Marker {
+        head: subject.head.to_string(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        ..Marker::new(MarkerKind::Preview, "")
+    };
+    let stacks: Vec<_> = opened
+        .targets
+        .iter()
+        .filter_map(|target| target.rules().cloned())
+        .collect();
+    let waves = Order::of(&opened.planning.config, &stacks)?.waves();
+    let findings = findings(job, subject, &opened, &stacks, &preview.plan).await?;
+    let (links, superseded) = match subject.number {
+        Some(number) => (
+            feedback.checks(&subject.head, &preview.plan).await,
+            feedback.is_superseded(number, &subject.head).await,
+        ),
+        None => (BTreeMap::new(), false),
+    };
+    let input = |budget| CommentInput {
+        run: &info,
+        affected: &opened.affected,
+        plan: &preview.plan,
+        findings: &findings,
+        waves: &waves,
+        links: &links,
+        marker: &marker,
+        mode: Mode {
+            applies: opened.planning.memory.is_some(),
+            fork: subject.fork,
+            superseded,
+        },
+        budget,
+    };
+    if let Some(number) = subject.number {
+        feedback
+            .comment(number, &marker, |budget| {
+                report::markdown::comment(&input(budget)).body
+            })
+            .await;
+    }
+    let mut summary = report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
+    if let Some(path) = feedback.page(&report::html::report(&input(SUMMARY_BUDGET))) {
+        summary.push_str(&report::markdown::page_note(&path));
+    }
+    feedback.summary(&summary);
+    feedback.plan_outputs(&preview.plan, &total);
+    feedback.annotate(&preview.plan);
+    let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
+    Ok((
+        Ended {
+            code: u8::from(failed > 0),
+            text,
+        },
+        description,
+    ))
+}
+
+/// What the guardrails would say of a merge now. A fork's job can not ask, and says nothing.
+async fn findings(
+    job: &Job,
+    subject: &Subject,
+    opened: &Opened,
+    stacks: &[Stack],
+    plan: &Plan,
+) -> Result<Vec<Finding>, Failure> {
+    if subject.fork {
+        return Ok(Vec::new());
+    }
+    let owners = guardrails::owners(job, &subject.protected);
+    let config = &opened.planning.config;
+    let guardrails = Guardrails::of(job, config, stacks, Stage::Preview, "", owners.as_deref())?;
+    let pulls: Vec<_> = subject
+        .number
+        .map(|number| (number, subject.head.clone()))
+        .into_iter()
+        .collect();
+    let mut findings = Vec::new();
+    for stack in &plan.stacks {
+        findings.extend(guardrails.findings(stack, &pulls, false).await?);
+    }
+    findings.sort();
+    Ok(findings)
+}
+
+/// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.
+async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview) -> Result<(), Failure> {
+    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
+        return Ok(());
+    };
+    let record = ReviewRecord {
+        version: 1,
+        pull_request: number,
+        head: subject.head.clone(),
+        base: subject.base.clone(),
+        run: job.runner.run_url(),
+        stacks: preview.reviewed.clone(),
+    };
+    memory
+        .states
+        .reviews()
+        .save(&record, job.runner.run_id, job.runner.run_attempt)
+        .await?;
+    Ok(())
+}
+
+fn description(changed: usize, failed: usize, total: &Summary) -> String {
+    let stacks = |n: usize| {
+        if n == 1 {
+            "1 stack".to_owned()
+        } else {
+            format!("{n} stacks")
+        }
+    };
+    let counts = [
+        ("+", total.create + total.adopt),
+        ("~", total.update + total.unknown),
+        ("±", total.replace),
+        ("-", total.delete + total.forget),
+    ];
+    let counts: Vec<_> = counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(sign, n)| format!("{sign}{n}"))
+        .collect();
+    match (changed, failed) {
+        (0, 0) => "nothing changes".to_owned(),
+        (_, 0) => format!("{} would change: {}", stacks(changed), counts.join(" ")),
+        (_, _) => format!(
+            "{} could not be previewed; {} would change",
+            stacks(failed),
+            stacks(changed)
+        ),
+    }
+}

@@ -1,0 +1,56 @@
+//! What a run tells of itself when it may not, or when it is late: feedback never fails a preview.
+
+use std::path::Path;
+
+use crate::support::stage::{Ran, Stage, storefront};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_run_without_permissions_and_a_fork() {
+    let mut stage = Stage::set_up("").await;
+    stage.propose("add-storefront", storefront);
+
+    // No `checks: write`: one warning that names it. A newer head: the comment says so.
+    let (payload, trial) = stage.opened(7, "add-storefront", "opened", "acme/konfig");
+    stage.github.world(|world| {
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.remove("checks");
+        world.pulls[0].head = "1".repeat(40);
+    });
+    let late = stage.preview(7, &payload, &trial);
+    late.outcome.check(0);
+    let stderr = &late.outcome.stderr;
+    assert_eq!(
+        stderr.matches("warning: not every stack has a check run").count(),
+        1,
+        "{stderr}"
+    );
+    assert!(stderr.contains("checks: write"), "{stderr}");
+    let comments = stage.comments();
+    assert_eq!(comments.len(), 1);
+    assert!(
+        comments[0].1.contains("a later push has replaced this head"),
+        "{}",
+        comments[0].1
+    );
+    assert!(!comments[0].1.contains("| Details "), "{}", comments[0].1);
+    let kept = |ran: &Ran| files(&ran.folder.join("caches/konverge/compile"));
+    assert_eq!(kept(&late), 1);
+
+    // A fork's pull request: compiled and summed up, but nothing of it is kept or told.
+    let (payload, trial) = stage.opened(8, "add-storefront", "opened", "evil/konfig");
+    let fork = stage.preview(8, &payload, &trial);
+    fork.outcome.check(0);
+    assert!(fork.summary.contains("storefront/dev"), "{}", fork.summary);
+    assert_eq!(kept(&fork), 0);
+    assert_eq!(stage.comments().len(), 1);
+}
+
+fn files(folder: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .map(|path| if path.is_dir() { files(&path) } else { 1 })
+        .sum()
+}

@@ -1,0 +1,273 @@
+//! A monorepo on GitHub with a real cluster and a real bucket: runs of `konverge ci` as the runner makes them, and what
+//! stands in the cluster, the bucket and on GitHub afterwards.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use object_store::ObjectStore;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    cluster::Cluster,
+    git::Repository,
+    github::{FakeGithub, Pull, World},
+    minio::Minio,
+    process::{Konverge, Outcome},
+};
+
+/// A monorepo on GitHub with a cluster and a bucket.
+pub struct Stage {
+    pub monorepo: Repository,
+    pub github: FakeGithub,
+    pub cluster: &'static Cluster,
+    pub bucket: String,
+    pub scratch: TempDir,
+    pub runs: u64,
+    /// What every run's environment has besides.
+    pub env: Vec<(&'static str, String)>,
+}
+
+/// What a run in GitHub Actions left behind.
+pub struct Ran {
+    pub outcome: Outcome,
+    pub summary: String,
+    pub outputs: String,
+    /// Its folder, `RUNNER_TEMP`; the caches are below.
+    pub folder: PathBuf,
+}
+
+impl Stage {
+    /// The example monorepo with no project yet, so that every stack that is applied was reviewed.
+    ///
+    /// `more` is added to its konverge.yaml.
+    pub async fn set_up(more: &str) -> Self {
+        let minio = Minio::shared();
+        let bucket = minio.bucket("main-job");
+        let monorepo = Repository::konfig_example();
+        monorepo.git(["rm", "-rq", "appops"]);
+        let config = format!(
+            "version: 1\nstate:\n  id: main-job\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\n\
+             clusters:\n  test: {{}}\nkcl: {{version: 0.13.2}}\n{more}",
+            minio.endpoint()
+        );
+        monorepo.write("konverge.yaml", config).commit("No project yet");
+        let github = FakeGithub::start(World::new()).await;
+        let scratch = tempfile::tempdir().unwrap();
+        Self {
+            monorepo,
+            github,
+            cluster: Cluster::with_controllers(),
+            bucket,
+            scratch,
+            runs: 0,
+            env: Vec::new(),
+        }
+    }
+
+    /// Brings files of the example back, changed, on a branch.
+    pub fn propose(&self, branch: &str, change: impl FnOnce(&Repository)) -> String {
+        self.monorepo.checkout("main").branch(branch);
+        change(&self.monorepo);
+        self.monorepo.commit(branch)
+    }
+
+    /// Runs `konverge ci` as the runner would, on a checkout of `sha`.
+    pub fn ci(&mut self, event: &str, payload: &Value, sha: &str, git_ref: &str) -> Ran {
+        self.runs += 1;
+        let folder = self.scratch.path().join(self.runs.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        let payload_path = folder.join("event.json");
+        std::fs::write(&payload_path, payload.to_string()).unwrap();
+        let (summary, outputs) = (folder.join("summary.md"), folder.join("outputs"));
+        self.monorepo.checkout(sha);
+        let konverge = Konverge::new(["ci"])
+            .with_kcl()
+            .dir(self.monorepo.path())
+            .env("GITHUB_ACTIONS", "true")
+            .env("GITHUB_EVENT_NAME", event)
+            .env("GITHUB_EVENT_PATH", &payload_path)
+            .env("GITHUB_REPOSITORY", "acme/konfig")
+            .env("GITHUB_SHA", sha)
+            .env("GITHUB_REF", git_ref)
+            .env("GITHUB_RUN_ID", (5000 + self.runs).to_string())
+            .env("GITHUB_RUN_ATTEMPT", "1")
+            .env("GITHUB_ACTOR", "dev")
+            .env("GITHUB_SERVER_URL", "https://github.com")
+            .env("GITHUB_API_URL", self.github.api_url())
+            .env("GITHUB_TOKEN", "ghs_token")
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .env("GITHUB_OUTPUT", &outputs)
+            .env("RUNNER_TEMP", &folder)
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
+            .env("XDG_CACHE_HOME", folder.join("caches"));
+        let more = |konverge: Konverge, (key, value): &(&str, String)| konverge.env(key, value);
+        let outcome = self.env.iter().fold(konverge, more).run();
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+        Ran {
+            outcome,
+            summary: read(&summary),
+            outputs: read(&outputs),
+            folder,
+        }
+    }
+
+    /// A pull request's event on its trial merge.
+    pub fn pull_request(&mut self, number: u64, branch: &str, action: &str) -> Ran {
+        let (payload, trial) = self.opened(number, branch, action, "acme/konfig");
+        self.preview(number, &payload, &trial)
+    }
+
+    /// The run of a pull request's event.
+    pub fn preview(&mut self, number: u64, payload: &Value, trial: &str) -> Ran {
+        self.ci(
+            "pull_request",
+            payload,
+            trial,
+            &format!("refs/pull/{number}/merge"),
+        )
+    }
+
+    /// GitHub knows of a pull request from `from`: its event and its trial merge.
+    pub fn opened(&self, number: u64, branch: &str, action: &str, from: &str) -> (Value, String) {
+        let (base, head) = (self.monorepo.rev("main"), self.monorepo.rev(branch));
+        self.monorepo.checkout(&base);
+        let trial = self.monorepo.merge(branch);
+        self.github.world(|world| {
+            world.pulls.retain(|pull| pull.number != number);
+            world.pulls.push(Pull {
+                number,
+                head: head.clone(),
+                merged_at: None,
+                merge_commit: None,
+                head_repository: Some(from.into()),
+            });
+        });
+        let payload = json!({
+            "action": action,
+            "number": number,
+            "pull_request": {
+                "number": number, "merged": false, "user": {"login": "dev"},
+                "base": {"sha": base, "ref": "main", "repo": {"full_name": "acme/konfig"}},
+                "head": {"sha": head, "ref": branch, "repo": {"full_name": from}},
+            },
+            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
+        });
+        (payload, trial)
+    }
+
+    /// GitHub's merge button: the pull request is merged, and `main` is pushed.
+    pub fn merge(&mut self, number: u64, branch: &str) -> Ran {
+        self.monorepo.checkout("main");
+        let before = self.monorepo.rev("main");
+        let after = self.monorepo.merge(branch);
+        self.github.world(|world| {
+            for pull in world.pulls.iter_mut().filter(|pull| pull.number == number) {
+                pull.merged_at = Some("2026-11-21T10:00:00Z".into());
+                pull.merge_commit = Some(after.clone());
+            }
+            world.commit_pulls.insert(after.clone(), vec![number]);
+        });
+        self.push(&before, &after)
+    }
+
+    pub fn push(&mut self, before: &str, after: &str) -> Ran {
+        let payload = json!({
+            "ref": "refs/heads/main", "before": before, "after": after, "forced": false,
+            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
+        });
+        self.ci("push", &payload, after, "refs/heads/main")
+    }
+
+    pub fn schedule(&mut self) -> Ran {
+        let sha = self.monorepo.rev("main");
+        let payload = json!({"schedule": "17 5 * * *", "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
+        self.ci("schedule", &payload, &sha, "refs/heads/main")
+    }
+
+    pub fn comments(&self) -> Vec<(u64, String)> {
+        self.github
+            .world(|world| world.comments.iter().map(|c| (c.id, c.body.clone())).collect())
+    }
+
+    /// The newest state of a status on a commit.
+    pub fn status(&self, sha: &str, context: &str) -> Option<String> {
+        self.github.world(|world| {
+            let of = |(at, body): &(String, Value)| at == sha && body["context"] == context;
+            world
+                .statuses
+                .iter()
+                .rfind(|status| of(status))
+                .map(|(_, body)| body["state"].as_str().unwrap().to_owned())
+        })
+    }
+
+    /// The newest check run of a name.
+    pub fn check(&self, name: &str) -> Option<Value> {
+        self.github
+            .world(|world| world.checks.iter().rfind(|check| check["name"] == name).cloned())
+    }
+
+    pub async fn keys(&self) -> Vec<String> {
+        use futures::TryStreamExt as _;
+        let store = Minio::shared().client(&self.bucket);
+        let mut keys: Vec<_> = store
+            .list(None)
+            .map_ok(|meta| meta.location.to_string())
+            .try_collect()
+            .await
+            .unwrap();
+        keys.sort();
+        keys
+    }
+
+    pub async fn deployment(&self) -> Option<Deployment> {
+        let api: Api<Deployment> = Api::namespaced(self.cluster.client().await, "storefront-dev");
+        api.get_opt("storefront").await.unwrap()
+    }
+
+    pub fn writes(&self) -> usize {
+        self.cluster
+            .audit()
+            .iter()
+            .filter(|event| event.writes() && event.is_in("storefront-dev"))
+            .count()
+    }
+}
+
+impl Ran {
+    /// An output of the step.
+    pub fn output(&self, name: &str) -> String {
+        let mut lines = self.outputs.lines();
+        let opens = format!("{name}<<");
+        lines.find(|line| line.starts_with(&opens)).expect(name);
+        lines.next().expect("a value").to_owned()
+    }
+}
+
+impl Outcome {
+    /// The exit code, with everything that was printed if it is another.
+    pub fn check(&self, code: i32) {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "--- stdout\n{}\n--- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
+    }
+}
+
+/// The project `storefront` of the example, its stack `dev` alone.
+pub fn storefront(monorepo: &Repository) {
+    monorepo.git(["checkout", "-q", "main~1", "--", "appops/storefront"]);
+    monorepo.git([
+        "rm",
+        "-rqf",
+        "appops/storefront/staging",
+        "appops/storefront/prod",
+    ]);
+}
