@@ -30,8 +30,8 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Global {
-    /// The repository, or a folder in it
-    #[arg(long, value_name = "DIR", global = true, env = "KONVERGE_REPO")]
+    /// The repository, or a folder in it; default: KONVERGE_REPO, else the current folder
+    #[arg(long, value_name = "DIR", global = true)]
     pub repo: Option<PathBuf>,
     /// When to use colour
     #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]

@@ -81,12 +81,19 @@ impl Context {
         write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text)));
     }
 
-    /// The folder that `--repo` names, else the current one.
+    /// The folder that `--repo` or KONVERGE_REPO names, else the current one.
     pub fn repo_dir(&self) -> PathBuf {
-        self.global
-            .repo
-            .clone()
-            .unwrap_or_else(|| self.current_dir.clone())
+        let variable = || {
+            self.env
+                .get("KONVERGE_REPO")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        };
+        let named = self.global.repo.clone().or_else(variable);
+        named.map_or_else(
+            || self.current_dir.clone(),
+            |folder| self.current_dir.join(folder),
+        )
     }
 
     /// Prints an error for people: message, place, what to do next.

@@ -118,10 +118,24 @@ impl Command {
     }
 }
 
+/// The action's inputs and the variables that say the same outside of it. The runner hands inputs on as `INPUT_…`,
+/// hyphens kept; an input that is not given is empty.
+const INPUTS: [(&str, &str); 4] = [
+    ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
+    ("INPUT_LIVE", "KONVERGE_LIVE"),
+    ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
+    ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
+];
+
 fn context(cli: &Cli) -> Context {
-    let env: std::collections::BTreeMap<_, _> = std::env::vars_os()
+    let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    for (input, variable) in INPUTS {
+        if let Some(given) = env.get(input).filter(|text| !text.is_empty()).cloned() {
+            env.entry(variable.to_owned()).or_insert(given);
+        }
+    }
     let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
     let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derived(key)));
     for value in SECRET_VARIABLES.iter().filter_map(|name| env.get(*name)) {
