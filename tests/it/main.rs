@@ -5,6 +5,7 @@
 
 mod support;
 
+mod action;
 mod affected;
 mod affected_core;
 mod affected_repo;
