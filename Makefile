@@ -32,10 +32,11 @@ parts: ## install the real parts that the tests run on
 test: parts example ## all tests on the real parts, with short seeds
 	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
 
-test-all: parts example ## also what is slower: other stores, OpenTofu, a browser, long seeds
+test-all: parts example build ## also what is slower: image, other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
+	scripts/image
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"
