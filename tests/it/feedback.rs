@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::support::stage::{Ran, Stage, storefront};
+use crate::support::{
+    hook,
+    stage::{Ran, Stage, storefront},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_run_without_permissions_and_a_fork() {
@@ -43,6 +46,34 @@ async fn a_late_run_without_permissions_and_a_fork() {
     assert!(fork.summary.contains("storefront/dev"), "{}", fork.summary);
     assert_eq!(kept(&fork), 0);
     assert_eq!(stage.comments().len(), 1);
+}
+
+/// An apply that comes to nothing at all is told, and who can not be told is a warning.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_that_can_not_begin_is_told() {
+    let (url, heard) = hook::receiver(Vec::new()).await;
+    let mut stage = Stage::set_up("").await;
+    stage.env = vec![("HOOK_URL", url), ("HOOK_KEY", "signing-key".to_owned())];
+    let before = stage.monorepo.rev("main");
+    let config = "version: 1\nnotify:\n- {kind: slack, url_env: CHAT_URL}\n- {kind: slack, url_env: OTHER_URL, on: [drift]}\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
+    stage
+        .monorepo
+        .checkout("main")
+        .write("konverge.yaml", config)
+        .commit("No store");
+    let after = stage.monorepo.rev("main");
+    let failed = stage.push(&before, &after);
+    assert_ne!(failed.outcome.code, Some(0));
+    let stderr = &failed.outcome.stderr;
+    assert!(stderr.contains("no store is configured"), "{stderr}");
+    assert!(
+        stderr.contains("warning: a notification was not delivered: CHAT_URL"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("OTHER_URL"), "{stderr}");
+    let heard = heard.lock().unwrap();
+    let topics: Vec<_> = heard.iter().map(|(_, body)| hook::topic(body)).collect();
+    assert_eq!(topics, ["apply-failed"]);
 }
 
 fn files(folder: &Path) -> usize {

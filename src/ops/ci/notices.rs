@@ -6,7 +6,7 @@ use crate::{
     error::Failure,
     model::{
         StackId,
-        outcome::{ApplyReport, StackOutcome, StackResult},
+        outcome::{ApplyReport, StackResult},
         plan::Plan,
     },
     notify::{Kind, Message, NotifyError, Sender, Target, Topic},
@@ -31,26 +31,8 @@ impl<'a> Notices<'a> {
     /// What an apply came to; `unreviewed` are the stacks that were stopped because nobody reviewed a part of them.
     /// A run that had nothing to do is not worth a word.
     pub async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
-        let of = |wanted: fn(&StackOutcome) -> bool| -> Vec<_> {
-            let those = report.stacks.iter().filter(|stack| wanted(stack));
-            those.map(|stack| stack.id.clone()).collect()
-        };
-        let done = of(|stack| stack.result == StackResult::Applied);
-        let mut failed = of(|stack| matches!(stack.result, StackResult::Failed | StackResult::Stopped));
-        failed.retain(|stack| !unreviewed.contains(stack));
-        if !unreviewed.is_empty() {
-            let title = format!(
-                "a change that nobody reviewed was stopped: {}",
-                stacks(unreviewed)
-            );
-            self.send(Topic::Unreviewed, title, unreviewed.to_vec()).await;
-        }
-        if !failed.is_empty() {
-            let title = format!("the apply failed: {}", stacks(&failed));
-            self.send(Topic::ApplyFailed, title, failed).await;
-        } else if !done.is_empty() && apply::ended_well(report) {
-            let title = format!("applied: {}", stacks(&done));
-            self.send(Topic::ApplyDone, title, done).await;
+        for (topic, title, stacks) in news(report, unreviewed) {
+            self.send(topic, title, stacks).await;
         }
     }
 
@@ -129,6 +111,33 @@ impl<'a> Notices<'a> {
     }
 }
 
+/// What is worth telling of an apply. Stacks that were held back follow from the others, and are not named.
+fn news(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(Topic, String, Vec<StackId>)> {
+    let of = |wanted: fn(StackResult) -> bool| -> Vec<_> {
+        let those = report.stacks.iter().filter(|stack| wanted(stack.result));
+        those.map(|stack| stack.id.clone()).collect()
+    };
+    let done = of(|result| result == StackResult::Applied);
+    let mut failed = of(|result| matches!(result, StackResult::Failed | StackResult::Stopped));
+    failed.retain(|stack| !unreviewed.contains(stack));
+    let mut news = Vec::new();
+    if !unreviewed.is_empty() {
+        let title = format!(
+            "a change that nobody reviewed was stopped: {}",
+            stacks(unreviewed)
+        );
+        news.push((Topic::Unreviewed, title, unreviewed.to_vec()));
+    }
+    if !failed.is_empty() {
+        let title = format!("the apply failed: {}", stacks(&failed));
+        news.push((Topic::ApplyFailed, title, failed));
+    } else if !done.is_empty() && apply::ended_well(report) {
+        let title = format!("applied: {}", stacks(&done));
+        news.push((Topic::ApplyDone, title, done));
+    }
+    news
+}
+
 /// Nothing named is everything.
 fn hears(notify: &Notify, topic: Topic) -> bool {
     notify.on.is_empty() || notify.on.iter().any(|word| Topic::of(word) == Some(topic))
@@ -138,5 +147,56 @@ fn stacks(those: &[StackId]) -> String {
     match those {
         [one] => one.to_string(),
         many => format!("{} stacks", many.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{Digest, RepoPath, outcome::StackOutcome};
+
+    fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(Topic, Vec<String>)> {
+        let stacks = results.iter().map(|(id, result)| StackOutcome {
+            stack: RepoPath::root(),
+            id: id.parse().unwrap(),
+            result: *result,
+            digest: Digest::of_bytes(b""),
+            serial: None,
+            resources: Vec::new(),
+            error: None,
+        });
+        let report = ApplyReport {
+            version: 1,
+            stacks: stacks.collect(),
+        };
+        let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
+        news(&report, &unreviewed)
+            .into_iter()
+            .map(|(topic, _, stacks)| (topic, stacks.iter().map(StackId::to_string).collect()))
+            .collect()
+    }
+
+    fn one(topic: Topic, stack: &str) -> (Topic, Vec<String>) {
+        (topic, vec![stack.to_owned()])
+    }
+
+    #[test]
+    fn each_topic_names_its_own_stacks() {
+        use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged};
+        assert_eq!(told(&[("a/dev", Unchanged)], &[]), []);
+        let done = [("a/dev", Applied), ("b/dev", Unchanged)];
+        assert_eq!(told(&done, &[]), [one(Topic::ApplyDone, "a/dev")]);
+        let failed = [("a/dev", Applied), ("b/dev", Failed), ("c/dev", HeldBack)];
+        assert_eq!(told(&failed, &[]), [one(Topic::ApplyFailed, "b/dev")]);
+        let stopped = [("a/dev", Stopped), ("b/dev", Stopped), ("c/dev", Applied)];
+        assert_eq!(
+            told(&stopped, &["a/dev"]),
+            [one(Topic::Unreviewed, "a/dev"), one(Topic::ApplyFailed, "b/dev")]
+        );
+        assert_eq!(
+            told(&[("a/dev", Stopped)], &["a/dev"]),
+            [one(Topic::Unreviewed, "a/dev")]
+        );
     }
 }

@@ -101,8 +101,9 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
 
 /// Where the page with everything lies, for the summary's end.
 pub fn page_note(path: &str) -> String {
+    // The action runs in a container: there the runner's folder has another path than for the steps around it.
     format!(
-        "\nThe whole preview as one page, for `actions/upload-artifact` (output `summary-path`): {}\n",
+        "\nThe whole preview as one page: {} (output `summary-path`). A later step that keeps it, with `actions/upload-artifact`, sees it as `${{{{ runner.temp }}}}/konverge-*.html`.\n",
         escape::code(path)
     )
 }
