@@ -233,4 +233,28 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
         .unwrap();
     stage.schedule().outcome.check(0);
     assert_eq!(open(&stage)[0].1, "closed");
+
+    // What nobody reviewed can be agreed to by hand, by the digest that the refusal names.
+    let before = stage.monorepo.rev("main");
+    stage.monorepo.checkout("main").replace(
+        "appops/storefront/dev/main.k",
+        "LOG_LEVEL = \"info\"",
+        "LOG_LEVEL = \"trace\"",
+    );
+    let pushed = stage.monorepo.commit("In a hurry");
+    let stopped = stage.push(&before, &pushed);
+    stopped.outcome.check(3);
+    let (_, said) = stopped.outcome.stdout.split_once("approve: ").unwrap();
+    let digest: String = said.chars().take_while(char::is_ascii_hexdigit).collect();
+    let approve = |digest: &str| {
+        json!({"ref": "refs/heads/main", "inputs": {"approve": digest},
+            "repository": {"full_name": "acme/konfig", "default_branch": "main"}})
+    };
+    let other = "0".repeat(64);
+    let refused = stage.ci("workflow_dispatch", &approve(&other), &pushed, "refs/heads/main");
+    refused.outcome.check(3);
+    let agreed = stage.ci("workflow_dispatch", &approve(&digest), &pushed, "refs/heads/main");
+    agreed.outcome.check(0);
+    let live = serde_json::to_string(&stage.deployment().await.unwrap()).unwrap();
+    assert!(live.contains("\"trace\""), "{live}");
 }
