@@ -147,6 +147,9 @@ impl Cluster {
                 "--use-service-account-credentials=false",
             ]);
             manager.extend(text(&["--kube-api-qps=500", "--kube-api-burst=1000"]));
+            // kwok renews the node's lease in its own time. A node that is late for once would be taken for lost, and
+            // its pods, once not ready, are never made ready again.
+            manager.extend(text(&["--node-monitor-grace-period=3600s"]));
             manager.push(format!(
                 "--service-account-private-key-file={}",
                 self.path("accounts.key").display()
