@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use crate::support::{
+    cluster::Cluster,
     git::Repository,
+    minio::Minio,
     process::{Konverge, Outcome},
 };
 
@@ -180,6 +182,38 @@ fn an_unreachable_cluster_and_store_are_named() {
         .run();
     says(&unreachable, 1, &["s3://bucket/x"]);
     assert!(!unreachable.stderr.contains("not-shown-anywhere"));
+}
+
+#[test]
+fn no_credentials_for_cluster_and_store() {
+    let monorepo = Repository::konfig_example();
+    let cluster = Cluster::shared();
+    let kubeconfig = monorepo.path().join(".git/kubeconfig");
+    let known = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    assert!(known.contains("token-of-admin"));
+    std::fs::write(&kubeconfig, known.replace("token-of-admin", "not-shown-anywhere")).unwrap();
+    let refused = konverge(
+        &monorepo,
+        &[
+            "preview",
+            "storefront/dev",
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+        ],
+    );
+    says(&refused, 1, &["401", "credentials"]);
+    assert!(!format!("{refused:?}").contains("not-shown-anywhere"));
+
+    let minio = Minio::shared();
+    let bucket = minio.bucket("no-credentials");
+    let config = format!(
+        "version: 1\nstate:\n  id: x\n  url: s3://{bucket}/x\n  options: {{endpoint: '{}', region: x, allow_http: 'true', path_style: 'true'}}\n",
+        minio.endpoint()
+    );
+    monorepo.write("konverge.yaml", config).commit("A store");
+    let none = konverge(&monorepo, &["preview", "storefront/dev", "--live", "never"]);
+    says(&none, 1, &[&bucket, "AWS_ACCESS_KEY_ID"]);
+    nothing_written(&monorepo);
 }
 
 #[test]

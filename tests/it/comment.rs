@@ -370,6 +370,7 @@ fn at_most_fifty_checks_and_the_gravest_first() {
 
 /// The page in a real browser: its own script runs under its policy, foreign script does not, and search works.
 #[test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
 fn the_page_in_a_browser() {
     let mut shop = sample::shop();
     shop.findings[0].message =

@@ -48,6 +48,42 @@ async fn a_late_run_without_permissions_and_a_fork() {
     assert_eq!(stage.comments().len(), 1);
 }
 
+/// A stack that does not compile: told at its place, in the comment, on the check and in the log; the other is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
+    let mut stage = Stage::set_up("").await;
+    let head = stage.propose("broken", |monorepo| {
+        storefront(monorepo);
+        monorepo.replace(
+            "appops/storefront/dev/main.k",
+            "server: frontend.Server {",
+            "server: frontend.Server {\n    replicas = \"many\"",
+        );
+        monorepo.git(["checkout", "-q", "main~1", "--", "appops/orders"]);
+        monorepo.git(["rm", "-rqf", "appops/orders/prod"]);
+    });
+    let ran = stage.pull_request(9, "broken", "opened");
+    ran.outcome.check(1);
+    let (_, comment) = &stage.comments()[0];
+    assert!(comment.contains("appops/storefront/dev/main.k:"), "{comment}");
+    assert!(comment.contains("orders/dev") && comment.contains("Deployment"), "{comment}");
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("failure")
+    );
+    let check = stage.check("konverge: storefront/dev").unwrap();
+    assert_eq!(check["conclusion"], "failure");
+    let note = &check["output"]["annotations"][0];
+    assert_eq!(note["path"], "appops/storefront/dev/main.k", "{check}");
+    assert!(note["start_line"].as_u64().unwrap() > 1, "{check}");
+    let log = &ran.outcome.stdout;
+    assert!(
+        log.contains("::error file=appops/storefront/dev/main.k,line="),
+        "{log}\n{}",
+        ran.outcome.stderr
+    );
+}
+
 /// An apply that comes to nothing at all is told, and who can not be told is a warning.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_that_can_not_begin_is_told() {

@@ -29,7 +29,7 @@ const STUCK: &str = "nobody";
 fn stack(cluster: &Cluster, name: &str) -> TestStack {
     let mut stack = TestStack::new(name, cluster.kubeconfig());
     stack.options.wait = true;
-    stack.options.ready_timeout = Duration::from_secs(400);
+    stack.options.ready_timeout = Duration::from_secs(120);
     stack
 }
 

@@ -16,6 +16,7 @@ mod comment;
 mod docs;
 mod engine;
 mod event;
+mod example;
 mod feedback;
 mod git;
 mod github;

@@ -33,7 +33,7 @@ impl Konverge {
         let run = Self {
             command,
             home,
-            limit: Duration::from_secs(300),
+            limit: Duration::from_secs(120),
         };
         let home = run.home.path().to_owned();
         run.env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -72,7 +72,7 @@ impl Konverge {
         self.env("KONVERGE_KCL", super::kcl::interpreter())
     }
 
-    /// Another deadline than five minutes.
+    /// Another deadline than two minutes.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self

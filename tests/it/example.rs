@@ -1,0 +1,89 @@
+//! `konfig-example/` on a real API server, and the README's first command on a fresh machine.
+
+use std::{path::Path, time::Duration};
+
+use konverge::{
+    model::{plan::Action, spec::RuntimeKind},
+    spec,
+};
+
+use crate::support::{
+    self,
+    cluster::Cluster,
+    git::Repository,
+    process::Konverge,
+    stack::TestStack,
+};
+
+#[tokio::test]
+async fn every_object_of_the_example_is_taken_and_then_unchanged() {
+    let cluster = Cluster::shared();
+    let example = Repository::konfig_example();
+    let files = support::compiler::folder(example.path());
+    let mut objects = 0;
+    for (path, golden) in &files {
+        let Some(folder) = path.as_str().strip_suffix("/ci-test/stdout.golden.yaml") else {
+            continue;
+        };
+        let project = folder.rsplit_once('/').unwrap().0;
+        let crds: Vec<_> = files
+            .iter()
+            .filter(|(path, _)| path.as_str().starts_with(&format!("{project}/crd/")))
+            .cloned()
+            .collect();
+        let mut spec = spec::read_text(std::str::from_utf8(golden).unwrap(), folder).unwrap();
+        spec::append_crds(&mut spec, &crds).unwrap();
+        spec.resources.retain(|one| one.runtime == RuntimeKind::Kubernetes);
+        objects += spec.resources.len();
+
+        let mut stack = TestStack::new(&folder.replace('/', "-"), cluster.kubeconfig());
+        let plan = stack.try_plan(&spec).await.unwrap();
+        assert!(plan.failures.is_empty(), "{folder}: {:?}", plan.failures);
+        let outcome = stack.carry_out(plan).await;
+        assert!(outcome.error.is_none(), "{folder}: {outcome:?}");
+        let again = stack.try_plan(&spec).await.unwrap();
+        let changed: Vec<_> = again
+            .public
+            .resources
+            .iter()
+            .filter(|one| one.action != Action::Unchanged)
+            .collect();
+        assert!(changed.is_empty(), "{folder}: {changed:?}");
+    }
+    assert!(objects > 100, "the example has only {objects} objects");
+}
+
+/// `make demo` in an empty home: the core is installed, the preview shown, and with a kubeconfig it goes on to apply.
+#[test]
+#[ignore = "installs the core from PyPI and builds without the tests' features: `make test-all`"]
+fn the_demo_runs_in_an_empty_home_and_goes_on_to_apply() {
+    let cluster = Cluster::start();
+    cluster.start_controllers();
+    let home = std::env::var_os("HOME").unwrap();
+    let of_rust = |variable: &str, folder: &str| {
+        std::env::var_os(variable).unwrap_or_else(|| Path::new(&home).join(folder).into())
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let bin = Path::new(env!("CARGO_BIN_EXE_konverge"));
+    let target = bin.ancestors().nth(2).unwrap();
+    let outcome = Konverge::of(Path::new("make"), ["demo"])
+        .dir(root)
+        .env("CARGO_HOME", of_rust("CARGO_HOME", ".cargo"))
+        .env("RUSTUP_HOME", of_rust("RUSTUP_HOME", ".rustup"))
+        .env("CARGO_TARGET_DIR", target)
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .limit(Duration::from_secs(1200))
+        .run()
+        .expect(0);
+    let shown = &outcome.stdout;
+    // The text, the comment's Markdown, and what was applied.
+    assert!(shown.contains("appops/storefront/prod"), "{shown}");
+    assert!(shown.contains("<!-- konverge:v1 ") || shown.contains("<details>"), "{shown}");
+    assert!(shown.contains("storefront/dev"), "{shown}");
+    let audit = cluster.audit();
+    assert!(
+        audit.iter().any(|event| event.writes() && event.is_in("storefront-dev")),
+        "{shown}\n{}",
+        outcome.stderr
+    );
+}
