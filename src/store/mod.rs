@@ -166,7 +166,12 @@ impl From<StoreError> for Failure {
             StoreError::Denied { .. } => failure.hint(
                 "the credentials come from the environment of this run and need get, list, create and delete below the prefix",
             ),
-            StoreError::Unavailable { .. } => {
+            StoreError::Unavailable { why, .. } => {
+                // Where no credentials are given, the client asks the machine's own address for its role.
+                let failure = match why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
+                    true => failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)"),
+                    false => failure,
+                };
                 failure.hint("`konverge state doctor` tries each primitive by itself; a wrong bucket or endpoint looks like this too")
             }
             StoreError::Unsafe { .. } => failure.hint(

@@ -201,7 +201,7 @@ fn no_credentials_for_cluster_and_store() {
             kubeconfig.to_str().unwrap(),
         ],
     );
-    says(&refused, 1, &["401", "credentials"]);
+    says(&refused, 1, &["Unauthorized", "the credentials are not accepted"]);
     assert!(!format!("{refused:?}").contains("not-shown-anywhere"));
 
     let minio = Minio::shared();

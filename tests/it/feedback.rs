@@ -66,7 +66,10 @@ async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
     ran.outcome.check(1);
     let (_, comment) = &stage.comments()[0];
     assert!(comment.contains("appops/storefront/dev/main.k:"), "{comment}");
-    assert!(comment.contains("orders/dev") && comment.contains("Deployment"), "{comment}");
+    assert!(
+        comment.contains("orders/dev") && comment.contains("Deployment"),
+        "{comment}"
+    );
     assert_eq!(
         stage.status(&head, "konverge/preview").as_deref(),
         Some("failure")
@@ -76,11 +79,11 @@ async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
     let note = &check["output"]["annotations"][0];
     assert_eq!(note["path"], "appops/storefront/dev/main.k", "{check}");
     assert!(note["start_line"].as_u64().unwrap() > 1, "{check}");
-    let log = &ran.outcome.stdout;
+    // The runner takes commands from both streams.
+    let log = &ran.outcome.stderr;
     assert!(
-        log.contains("::error file=appops/storefront/dev/main.k,line="),
-        "{log}\n{}",
-        ran.outcome.stderr
+        log.contains("\n::error file=appops/storefront/dev/main.k,line=8,"),
+        "{log}"
     );
 }
 
