@@ -154,8 +154,9 @@ pub struct Kcl {
     pub version: Option<String>,
     /// Which Kusion's reading of `kcl.yaml` and `ci-test/settings.yaml` the repository follows.
     pub settings: SettingsOrder,
-    /// Whether a kernel that lacks a wall stops the run.
-    pub sandbox: Sandbox,
+    /// Whether a kernel that lacks a wall stops the run. Default: `required` in `konverge ci` for pull requests, else
+    /// `best-effort`.
+    pub sandbox: Option<Sandbox>,
     /// Compilers at once; default: the number of cores.
     pub workers: Option<u32>,
     /// Limit of one compile.
@@ -172,13 +173,12 @@ impl Kcl {
 }
 
 /// Whether a kernel that lacks a wall stops the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
     /// Every wall or no compile.
     Required,
     /// The walls that the kernel has; what is missing is said.
-    #[default]
     BestEffort,
 }
 

@@ -126,6 +126,9 @@ impl From<KclError> for Failure {
                 "unset KONVERGE_KCL and run `konverge kcl install {wanted}`, or set `kcl.version` in konverge.yaml"
             )),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
+            KclError::Start(why) if why.contains(super::wall::MISSING) => failure
+                .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
+                .hint("or accept the walls that there are: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",

@@ -57,11 +57,14 @@ pub struct Walls {
     pub mode: SandboxMode,
 }
 
+/// How [`WallError::Missing`] begins: it reaches the pool as a worker's words.
+pub(super) const MISSING: &str = "the sandbox can not be put up";
+
 /// The walls could not be put up, or the interpreter not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum WallError {
     /// The kernel lacks walls and the mode is `required`.
-    #[error("the sandbox can not be put up: {0}")]
+    #[error("{MISSING}: {0}")]
     Missing(String),
     /// The interpreter could not be started behind the walls.
     #[error("`{0}` could not be started: {1}")]

@@ -11,7 +11,7 @@ use std::{
 use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::{Run, Workspace, shared_cache::StoreCache};
+use super::{Memory, Run, Workspace, shared_cache::StoreCache};
 use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
@@ -26,7 +26,6 @@ use crate::{
         stack::{CompileSetup, Stack},
     },
     spec,
-    store::Store,
 };
 
 /// Compiles stacks. The workers start with the first stack that needs them; dropping it ends them.
@@ -57,7 +56,7 @@ struct Started {
 }
 
 /// Files with their contents.
-type Files = Vec<(RepoPath, Arc<[u8]>)>;
+pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
 impl Compiler {
     /// A compiler under the configuration in force: its core, its sandbox, its limits.
@@ -89,11 +88,14 @@ impl Compiler {
         self
     }
 
-    /// Shares what is compiled with other machines, through a store.
-    #[must_use]
-    pub fn with_shared_cache(mut self, store: Arc<dyn Store>) -> Self {
-        self.shared = Some(Arc::new(StoreCache::new(store)));
-        self
+    /// Shares what is compiled with other machines, through the store of these states, if this run holds the key to it.
+    ///
+    /// # Errors
+    /// The key is damaged.
+    pub fn sharing(mut self, memory: &Memory) -> Result<Self, Failure> {
+        let shared = StoreCache::beside(&memory.states, &self.run)?;
+        self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
+        Ok(self)
     }
 
     /// For code from a fork: nothing that it makes is kept where anything else would read it.
@@ -137,7 +139,7 @@ impl Compiler {
     async fn compile(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
         let compiled = self.compiled(workspace, stack).await?;
         let mut spec = spec::read(&compiled.documents)?;
-        spec::append_crds(&mut spec, &crds(workspace, stack)?)?;
+        spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
         Ok(spec)
     }
 
@@ -218,8 +220,8 @@ impl Compiler {
         options.packages = Some(folder);
         options.workers = self.workers();
         options.sandbox = match kcl.sandbox {
-            Sandbox::Required => SandboxMode::Required,
-            Sandbox::BestEffort => SandboxMode::BestEffort,
+            Some(Sandbox::Required) => SandboxMode::Required,
+            Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
         };
         if let Some(limit) = kcl.memory_mib {
             options.memory_limit = limit << 20;
@@ -293,8 +295,9 @@ fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>
     Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn crds(workspace: &Workspace, stack: &Stack) -> Result<Files, Failure> {
-    let folder = stack.project_folder.child("crd");
+/// The files below a project's `crd/` that a Spec of it is completed by.
+pub(super) fn crds(workspace: &Workspace, project: &RepoPath) -> Result<Files, Failure> {
+    let folder = project.child("crd");
     let source = workspace.source.as_ref();
     source
         .files()

@@ -1,24 +1,59 @@
-//! The compile cache's shared place is a store: entries under `cache/<digest>`.
+//! The compile cache's shared place is the store of the states: entries under `cache/<digest>`, each shut away in a
+//! [`Vault`]. A Spec may hold what a Secret holds, and what the default branch reads from here must have been written
+//! by a run that held the identity.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::Run;
 use crate::{
+    error::Failure,
     kcl::SharedCache,
     model::Digest,
-    store::{Key, Store},
+    state::{IDENTITY_VARIABLE, States, Vault},
+    store::{Key, Store, StoreError},
 };
 
 /// A store that holds compiled values.
 pub(super) struct StoreCache {
     store: Arc<dyn Store>,
+    vault: Vault,
+    /// Set by the first failure: a store that does not answer, or lets this run do too little, costs time once.
+    broken: AtomicBool,
 }
 
 impl StoreCache {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    /// The place beside these states; `None` for a run without an age identity, which could not read what is there.
+    ///
+    /// # Errors
+    /// A damaged identity.
+    pub(super) fn beside(states: &States, run: &Run) -> Result<Option<Self>, Failure> {
+        let vault = Vault::of(run.var(IDENTITY_VARIABLE))?;
+        Ok(vault.map(|vault| Self::new(states.shared_store(), vault)))
+    }
+
+    fn new(store: Arc<dyn Store>, vault: Vault) -> Self {
+        Self {
+            store,
+            vault,
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, String> {
+        answer.map_err(|error| {
+            self.broken.store(true, Ordering::Relaxed);
+            format!("{error}; this run goes on without it")
+        })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
     }
 }
 
@@ -29,16 +64,25 @@ fn place(key: &Digest) -> Key {
 #[async_trait]
 impl SharedCache for StoreCache {
     async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String> {
-        let found = self.store.get(&place(key)).await;
-        found
-            .map(|entry| entry.map(|bytes| bytes.to_vec()))
-            .map_err(|error| error.to_string())
+        if self.is_broken() {
+            return Ok(None);
+        }
+        let found = self.answer(self.store.get(&place(key)).await)?;
+        // What can not be opened is a damaged entry, as an empty one is: of a former identity, cut off, or forged.
+        Ok(found.map(|shut| self.vault.open(&key.to_string(), &shut).unwrap_or_default()))
     }
 
     async fn put(&self, key: &Digest, entry: Vec<u8>) -> Result<(), String> {
+        if self.is_broken() {
+            return Ok(());
+        }
+        let shut = self
+            .vault
+            .shut(&key.to_string(), &entry)
+            .map_err(|error| error.to_string())?;
         // One that is there already says the same.
-        let created = self.store.create(&place(key), Bytes::from(entry)).await;
-        created.map(|_| ()).map_err(|error| error.to_string())
+        let created = self.store.create(&place(key), Bytes::from(shut)).await;
+        self.answer(created).map(|_| ())
     }
 
     async fn remove(&self, key: &Digest) -> Result<(), String> {
@@ -53,32 +97,109 @@ mod tests {
     use super::*;
     use crate::{
         kcl::{Cache, CacheAccess, Compiled},
+        state::Sealer,
         store::{StoreOptions, open},
     };
 
-    #[tokio::test]
-    async fn a_store_serves_two_machines_and_a_damaged_entry_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("file://{}", folder.path().display());
-        let store = open(&url, &StoreOptions::default()).await.unwrap();
-        let machine = || {
-            let shared = Arc::new(StoreCache::new(Arc::clone(&store)));
-            Cache::new(None, Some(shared), CacheAccess::ReadWrite)
-        };
-        let key = Digest::of_bytes(b"k");
-        let compiled = Compiled {
-            documents: vec![serde_json::json!({"a": 1})],
+    struct Machines {
+        _folder: tempfile::TempDir,
+        store: Arc<dyn Store>,
+        identity: String,
+    }
+
+    impl Machines {
+        async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("file://{}", folder.path().display());
+            Self {
+                store: open(&url, &StoreOptions::default()).await.unwrap(),
+                identity: Sealer::generate().identity().unwrap(),
+                _folder: folder,
+            }
+        }
+
+        fn machine(&self, identity: &str, access: CacheAccess) -> Cache {
+            let vault = Vault::of(Some(identity)).unwrap().unwrap();
+            let shared = Arc::new(StoreCache::new(Arc::clone(&self.store), vault));
+            Cache::new(None, Some(shared), access)
+        }
+
+        fn trusted(&self) -> Cache {
+            self.machine(&self.identity, CacheAccess::ReadWrite)
+        }
+
+        async fn stored(&self, key: &Digest) -> Option<Bytes> {
+            self.store.get(&place(key)).await.unwrap()
+        }
+
+        async fn replace(&self, key: &Digest, content: &[u8]) {
+            self.store.delete(&place(key)).await.unwrap();
+            let content = Bytes::copy_from_slice(content);
+            self.store.create(&place(key), content).await.unwrap();
+        }
+    }
+
+    fn compiled() -> Compiled {
+        Compiled {
+            documents: vec![serde_json::json!({"kind": "Secret", "data": {"p": "aHVudGVyMg=="}})],
             warnings: Vec::new(),
-        };
-        machine().put(&key, &compiled).await;
-        assert_eq!(machine().get(&key).await, Some(compiled.clone()));
-        store.delete(&place(&key)).await.unwrap();
-        store
-            .create(&place(&key), Bytes::from_static(b"konverge-comp"))
-            .await
-            .unwrap();
-        assert_eq!(machine().get(&key).await, None);
-        machine().put(&key, &compiled).await;
-        assert_eq!(machine().get(&key).await, Some(compiled));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_serves_two_machines_and_hides_what_it_holds() {
+        let machines = Machines::new().await;
+        let key = Digest::of_bytes(b"k");
+        machines.trusted().put(&key, &compiled()).await;
+        assert_eq!(machines.trusted().get(&key).await, Some(compiled()));
+        let stored = machines.stored(&key).await.unwrap();
+        assert!(
+            !String::from_utf8_lossy(&stored).contains("aHVudGVyMg"),
+            "{stored:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_damaged_or_not_ours_is_made_anew() {
+        let machines = Machines::new().await;
+        let (key, other) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"other"));
+        machines.trusted().put(&key, &compiled()).await;
+        let whole = machines.stored(&key).await.unwrap();
+        machines.trusted().put(&other, &Compiled::default()).await;
+        let misplaced = machines.stored(&other).await.unwrap();
+        let stranger = Sealer::generate().identity().unwrap();
+        let poisoned: [&[u8]; 5] = [
+            b"",
+            b"age-encryption.org/v1\n",
+            &whole[..whole.len() - 1],
+            &misplaced,
+            b"{}",
+        ];
+        for content in poisoned {
+            machines.replace(&key, content).await;
+            assert_eq!(machines.trusted().get(&key).await, None);
+            assert!(machines.stored(&key).await.is_none(), "it was taken away");
+            machines.trusted().put(&key, &compiled()).await;
+            assert_eq!(machines.trusted().get(&key).await, Some(compiled()));
+        }
+        assert_eq!(
+            machines.machine(&stranger, CacheAccess::ReadOnly).get(&key).await,
+            None
+        );
+    }
+
+    #[tokio::test]
+    async fn a_fork_reads_and_neither_writes_nor_takes_away() {
+        let machines = Machines::new().await;
+        let (key, poisoned) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"p"));
+        machines.trusted().put(&key, &compiled()).await;
+        machines.replace(&poisoned, b"poison").await;
+        let fork = machines.machine(&machines.identity, CacheAccess::ReadOnly);
+        let evil = Digest::of_bytes(b"evil");
+        fork.put(&evil, &compiled()).await;
+        assert_eq!(fork.get(&key).await, Some(compiled()));
+        assert_eq!(fork.get(&poisoned).await, None);
+        assert!(machines.stored(&evil).await.is_none());
+        assert!(machines.stored(&poisoned).await.is_some());
     }
 }

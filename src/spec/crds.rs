@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{SpecError, read};
+use super::{SpecError, read, secrets};
 use crate::{
     model::{RepoPath, spec::Spec},
     yaml,
@@ -58,7 +58,7 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
             read::add(resource, place, spec, &mut places)?;
         }
     }
-    Ok(())
+    secrets::refuse(spec)
 }
 
 #[cfg(test)]

@@ -10,13 +10,17 @@ use crate::model::spec::{Resource, RuntimeKind, Spec};
 /// How a reference starts: Kusion v0.7 to v0.9, and since.
 const SCHEMES: [&str; 2] = ["ref+vault://", "ref://"];
 
-/// Refuses a Spec with a reference to a secret in any attribute.
+/// Refuses a Spec with a reference to a secret in any attribute, or in what is said to a provider.
 pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
     for resource in &spec.resources {
-        let found = encoded(resource).or_else(|| in_map(&resource.attributes, &mut Vec::new()));
+        let mut attributes = vec![".attributes".to_owned()];
+        let mut extensions = vec![".extensions".to_owned()];
+        let found = encoded(resource)
+            .or_else(|| in_map(&resource.attributes, &mut attributes))
+            .or_else(|| in_map(&resource.extensions, &mut extensions));
         if let Some((path, reference)) = found {
             return Err(SpecError::Secret {
-                path: format!("{}: attributes{path}", resource.id),
+                path: format!("{}: {}", resource.id, path.trim_start_matches('.')),
                 reference,
             });
         }
@@ -40,7 +44,7 @@ fn encoded(resource: &Resource) -> Option<(String, String)> {
             .decode(value.as_str()?.trim())
             .ok()?;
         let text = String::from_utf8(bytes).ok()?;
-        is_reference(&text).then(|| (format!(".data.{key}"), text.trim().to_owned()))
+        is_reference(&text).then(|| (format!(".attributes.data.{key}"), text.trim().to_owned()))
     })
 }
 
@@ -88,6 +92,17 @@ mod tests {
             let error = read_text(&text, "f").unwrap_err().to_string();
             assert!(error.starts_with(path), "{error}");
         }
+    }
+
+    #[test]
+    fn a_reference_in_a_providers_block_is_found() {
+        let text =
+            "- {id: t, type: Terraform, attributes: {}, extensions: {providerMeta: {password: 'ref://a/b'}}}";
+        let error = read_text(text, "f").unwrap_err().to_string();
+        assert!(
+            error.starts_with("t: extensions.providerMeta.password: `ref://a/b`"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -82,6 +82,14 @@ impl Sealer {
         })
     }
 
+    /// The age identity's text, if it is one and no passphrase.
+    pub(super) fn age_identity(&self) -> Option<String> {
+        match self.0.secret {
+            Some(Secret::Identity(_)) => self.identity(),
+            _ => None,
+        }
+    }
+
     /// Seals bytes.
     ///
     /// # Errors
@@ -163,7 +171,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-fn failed(what: &str, why: &str) -> StateError {
+pub(super) fn failed(what: &str, why: &str) -> StateError {
     StateError::Sealed {
         what: what.to_owned(),
         why: why.to_owned(),

@@ -28,6 +28,7 @@ mod reviews;
 mod rows;
 mod states;
 mod takeover;
+mod vault;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,7 @@ pub use key::{IDENTITY_VARIABLE, Sealer};
 pub use lease::Lease;
 pub use reviews::{ReviewKey, Reviews};
 pub use states::{HistoryEntry, HistoryLine, States};
+pub use vault::Vault;
 
 /// Whose states these are: `state.id` of `konverge.yaml`, else the normalised URL of `origin`. A document of another
 /// repository is refused.

@@ -134,6 +134,11 @@ impl States {
         &*self.store
     }
 
+    /// The store, for others to keep.
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
     /// The reviews beside the states.
     pub fn reviews(&self) -> Reviews<'_> {
         Reviews { states: self }

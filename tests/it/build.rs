@@ -144,6 +144,98 @@ fn a_broken_stack_is_named_at_its_place_and_others_are_built() {
 }
 
 #[test]
+fn a_secret_of_the_environment_does_not_come_back_in_an_error() {
+    let repository = Repository::konfig_example();
+    repository.write(
+        "appops/orders/dev/main.k",
+        "_x: int = \"ghp_abcdefghijklmnop\"\nassert False, \"ghp_abcdefghijklmnop\"\n",
+    );
+    for output in ["yaml", "json"] {
+        let outcome = build(&repository)
+            .arg_all(["appops/orders/dev", "--output", output])
+            .env("GITHUB_TOKEN", "ghp_abcdefghijklmnop")
+            .run()
+            .expect(1);
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(said.contains("appops/orders/dev/main.k:1:"), "{said}");
+        assert!(said.contains("_x: int = "), "{said}");
+        assert!(!said.contains("ghp_abcdefghijklmnop"), "{said}");
+    }
+}
+
+#[test]
+fn a_reference_to_a_secret_is_an_error_with_its_path() {
+    let repository = Repository::konfig_example();
+    let stack = "appops/orders/dev";
+    for (from, to, path) in [
+        (
+            "LOG_LEVEL = \"debug\"",
+            "LOG_LEVEL = \"ref+vault://apps/orders#/level\"",
+            "attributes.data.LOG_LEVEL",
+        ),
+        (
+            "LOG_LEVEL = \"debug\"",
+            "LOG_LEVEL = \"ref://orders/level\"",
+            "attributes.data.LOG_LEVEL",
+        ),
+    ] {
+        let main = repository.read(&format!("{stack}/main.k"));
+        repository.replace(&format!("{stack}/main.k"), from, to);
+        let error = build(&repository)
+            .arg_all([stack, "--output=json"])
+            .run()
+            .expect(1)
+            .json()["error"]
+            .take();
+        assert_eq!(error["kind"], "secret", "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(path) && message.contains("ref"), "{message}");
+        assert!(!error["hints"].as_array().unwrap().is_empty(), "{error}");
+        repository.write(&format!("{stack}/main.k"), main);
+    }
+}
+
+/// As on a kernel that has no Landlock.
+fn on_an_old_kernel(repository: &Repository) -> Konverge {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/support/without_landlock.py"
+    );
+    let program = env!("CARGO_BIN_EXE_konverge");
+    Konverge::of(&interpreter(), [script, program, "build", "appops/orders/dev"])
+        .dir(repository.path())
+        .with_kcl()
+        .env("KONVERGE_CACHE", "off")
+}
+
+#[test]
+fn a_kernel_without_a_wall_is_said_loudly_and_stops_what_requires_all() {
+    let repository = Repository::konfig_example();
+    let built = on_an_old_kernel(&repository).run().expect(0);
+    assert!(
+        built
+            .stderr
+            .contains("warning: KCL is compiled without a full sandbox: Landlock"),
+        "{}",
+        built.stderr
+    );
+    repository.replace("konverge.yaml", "kcl:\n", "kcl:\n  sandbox: required\n");
+    let refused = on_an_old_kernel(&repository).run().expect(1);
+    assert!(
+        refused.stderr.contains("the sandbox can not be put up: Landlock"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("kcl.sandbox: best-effort"),
+        "{}",
+        refused.stderr
+    );
+    // The same on this kernel.
+    build(&repository).arg("appops/orders/dev").run().expect(0);
+}
+
+#[test]
 fn what_is_missing_is_said_with_the_next_command() {
     let repository = Repository::konfig_example();
     let no_core = Konverge::new(["build", "appops/orders/dev"])

@@ -167,6 +167,36 @@ async fn a_worker_killed_in_the_middle_is_replaced_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn workers_killed_in_the_middle_of_a_batch_cost_no_stack() {
+    let pool = pool().await;
+    // Both workers, warm, and then both at work on a batch.
+    let warm = program("a = sum([x for x in range(200000)])\n");
+    let _ = tokio::join!(pool.compile(&warm), pool.compile(&warm));
+    let workers = pool.idle_pids();
+    assert_eq!(workers.len(), 2);
+    let batch: Vec<_> = (0..12)
+        .map(|n| {
+            let pool = pool.clone();
+            let request = program(&format!("n = {n}\na = sum([x for x in range(300000)])\n"));
+            tokio::spawn(async move { pool.compile(&request).await })
+        })
+        .collect();
+    for pid in workers {
+        let busy = |pool: &Pool| !pool.idle_pids().contains(&pid);
+        while !busy(&pool) {
+            tokio::task::yield_now().await;
+        }
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+    for (n, compile) in batch.into_iter().enumerate() {
+        let compiled = compile.await.unwrap().unwrap();
+        assert_eq!(compiled.documents, [json!({"n": n, "a": 44_999_850_000_i64})]);
+    }
+    assert_eq!(pool.started(), 4);
+}
+
+#[tokio::test]
 async fn a_worker_is_replaced_after_its_share() {
     let mut options = options().await;
     options.workers = 1;
