@@ -35,15 +35,7 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
     if !bytes.windows(6).any(|window| window == b"import") {
         return Vec::new();
     }
-    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-    let mut scanner = Scanner {
-        bytes,
-        at: start,
-        depth: 0,
-        line_start: start,
-        last: b'\n',
-        block: Block::None,
-    };
+    let mut scanner = Scanner::new(bytes);
     let mut imports = Vec::new();
     while let Some(byte) = scanner.peek() {
         if matches!(byte, b'\n' | b'\r') {
@@ -90,9 +82,10 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
     imports
 }
 
-struct Scanner<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// A place in a file, and what is known of it.
+pub(super) struct Scanner<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
     depth: u32,
     /// Where the current logical line began.
     line_start: usize,
@@ -111,7 +104,20 @@ enum Block {
 }
 
 impl<'a> Scanner<'a> {
-    fn peek(&self) -> Option<u8> {
+    /// At the beginning, behind a byte order mark.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Self {
+            bytes,
+            at: start,
+            depth: 0,
+            line_start: start,
+            last: b'\n',
+            block: Block::None,
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
@@ -151,7 +157,7 @@ impl<'a> Scanner<'a> {
         &self.bytes[start..self.at]
     }
 
-    fn comment(&mut self) {
+    pub(super) fn comment(&mut self) {
         while self.peek().is_some_and(|byte| byte != b'\n') {
             self.at += 1;
         }
@@ -159,7 +165,7 @@ impl<'a> Scanner<'a> {
 
     /// Skips a string whose quote is next: triple quotes span lines, single ones end at the line's end at the latest.
     /// A backslash hides the next byte in raw strings as well.
-    fn string(&mut self) {
+    pub(super) fn string(&mut self) {
         let quote = self.bytes[self.at];
         let triple = self.bytes[self.at..].starts_with(&[quote; 3]);
         self.at += if triple { 3 } else { 1 };
@@ -188,7 +194,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether the character here is a blank (Unicode's white space and marks of direction; a line's end is none), and
     /// its width in bytes.
-    fn blank(&self) -> (bool, usize) {
+    pub(super) fn blank(&self) -> (bool, usize) {
         let rest = &self.bytes[self.at..];
         match rest.first() {
             Some(b' ' | b'\t' | 0x0b | 0x0c) => (true, 1),
@@ -208,7 +214,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Blanks and continued lines, which may stand between an import's tokens.
-    fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         loop {
             match self.bytes.get(self.at..) {
                 Some([b'\\', b'\r', b'\n', ..]) => self.at += 3,
@@ -265,7 +271,7 @@ impl<'a> Scanner<'a> {
         Some(Import { dots, path, alias })
     }
 
-    fn name(&mut self) -> Option<String> {
+    pub(super) fn name(&mut self) -> Option<String> {
         let start = self.at;
         if self.peek() == Some(b'$') {
             self.at += 1;

@@ -1,11 +1,14 @@
 //! `konverge check`: the checks of a Konfig repository.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use super::{
     Context,
     which::{Revisions, Stacks},
 };
 use crate::{
     error::{ErrorKind, Failure},
+    model::inspection::Rule,
     ops::{
         Request,
         check::{self, Scope},
@@ -24,9 +27,17 @@ pub struct Args {
     /// Rewrite golden files (ci-test/stdout.golden.yaml) that differ
     #[arg(long, conflicts_with = "rev")]
     update: bool,
+    /// Leave a check out; may be repeated
+    #[arg(long, value_name = "CHECK", value_parser = checks())]
+    skip: Vec<Rule>,
     /// How to print what was found
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
+}
+
+fn checks() -> impl TypedValueParser<Value = Rule> {
+    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
+        .try_map(|name| Rule::of(&name).ok_or("one of the checks listed"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -64,6 +75,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let scope = Scope {
         all: args.stacks.all,
         update: args.update,
+        skip: &args.skip,
     };
     let root = repository_root(&run.dir)?;
     let inspection = check::run(&run, &selected, &root, scope).await?;

@@ -30,7 +30,7 @@ pub enum Rule {
     Test,
     /// The Spec is its golden file.
     Golden,
-    /// A custom resource fits its definition.
+    /// A Kubernetes object fits the schema of its kind.
     Schema,
     /// The Spec depends on more than the repository.
     Irreproducible,
@@ -79,6 +79,23 @@ impl Inspection {
 }
 
 impl Rule {
+    /// Every check.
+    pub const ALL: [Self; 8] = [
+        Self::Structure,
+        Self::Compile,
+        Self::Format,
+        Self::Lint,
+        Self::Test,
+        Self::Golden,
+        Self::Schema,
+        Self::Irreproducible,
+    ];
+
+    /// The check of that name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == name)
+    }
+
     /// Its name in every output.
     pub fn name(self) -> &'static str {
         match self {

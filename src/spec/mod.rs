@@ -6,6 +6,7 @@ pub mod graph;
 mod needs;
 mod read;
 pub mod references;
+pub mod schema;
 mod secrets;
 
 pub use crds::{append_crds, is_crd_file};

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::model::{ResourceId, value};
 
 /// What a reference starts with.
-const MARK: &str = "$kusion_path.";
+pub(super) const MARK: &str = "$kusion_path.";
 
 /// A reference that can not be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -138,3 +138,115 @@ impl Output for Konverge {
         self.arg("appops/orders/dev").arg("--output").arg(output).run()
     }
 }
+
+/// What the schemas say, as `message file`.
+fn schema_faults(repository: &Repository, stack: &str, code: i32) -> Vec<String> {
+    let outcome = check(repository)
+        .arg(stack)
+        .arg("--output=json")
+        .run()
+        .expect(code);
+    let remarks = outcome.json()["remarks"].as_array().unwrap().clone();
+    let of_schema = remarks.iter().filter(|remark| remark["rule"] == "schema");
+    of_schema
+        .map(|remark| {
+            format!(
+                "{} {}",
+                remark["message"].as_str().unwrap(),
+                remark["file"].as_str().unwrap()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn rendered_objects_are_held_against_the_schemas_of_kubernetes() {
+    let repository = Repository::konfig_example();
+    repository.replace(
+        "base/pkg/backend/server.k",
+        "replicas = s.replicas",
+        "replica = \"${s.replicas}\"",
+    );
+    let stack = "appops/storefront/dev";
+    let fault = "apps/v1:Deployment:storefront-dev:storefront: spec.replica: is not a field of this kind; did you mean `replicas`?";
+    assert_eq!(
+        schema_faults(&repository, stack, 1),
+        [format!("{fault} {stack}/main.k")]
+    );
+    let print = |output: &str| {
+        let run = check(&repository)
+            .arg(stack)
+            .arg_all(["--skip=golden", "--skip=test", "--output", output]);
+        run.run().expect(1)
+    };
+    let text = print("text").stdout;
+    assert!(
+        text.contains(&format!(
+            "error[schema] {stack}/main.k\n    {fault}\n    hint: held against Kubernetes v1."
+        )),
+        "{text}"
+    );
+    let result = &print("sarif").json()["runs"][0]["results"][0];
+    assert_eq!(
+        (&result["ruleId"], &result["message"]["text"]),
+        (&"schema".into(), &fault.into())
+    );
+    let lines = print("annotations").stdout;
+    assert!(
+        lines.contains(&format!("::error file={stack}/main.k,title=konverge schema::")),
+        "{lines}"
+    );
+    let skipped = check(&repository)
+        .arg(stack)
+        .arg_all(["--skip=golden", "--skip=test", "--skip=schema"])
+        .run()
+        .expect(0);
+    assert!(!skipped.stdout.contains("schema"), "{}", skipped.stdout);
+}
+
+#[test]
+fn custom_resources_are_held_against_the_repositorys_definitions() {
+    let repository = Repository::konfig_example();
+    repository.replace(
+        "base/pkg/backend/rules.k",
+        "interval = r.interval",
+        "intervall = r.interval",
+    );
+    let found = schema_faults(&repository, "appops/alerts/dev", 1);
+    assert!(
+        found[0].contains("spec.groups[0].intervall: is not a field of this kind; did you mean `interval`?"),
+        "{found:?}"
+    );
+    // The definition itself is an object of a kind that is known, in a file of its own.
+    repository.replace(
+        "appops/alerts/crd/prometheusrule.yaml",
+        "scope: Namespaced",
+        "scoop: Namespaced",
+    );
+    let found = schema_faults(&repository, "appops/alerts/dev", 1);
+    let own: Vec<_> = found
+        .iter()
+        .filter(|fault| fault.ends_with(" appops/alerts/crd/prometheusrule.yaml"))
+        .collect();
+    assert_eq!(own.len(), 2, "{found:?}");
+    assert!(
+        own.iter().any(|fault| fault.contains("spec.scope: is required")),
+        "{found:?}"
+    );
+    repository.write("appops/alerts/crd/prometheusrule.yaml", "a: [\n");
+    let outcome = check(&repository).arg("appops/alerts/dev").run().expect(1).stdout;
+    assert!(
+        outcome.contains("error[compile] appops/alerts/crd/prometheusrule.yaml:"),
+        "{outcome}"
+    );
+    // Without any definition it is said that nothing was checked.
+    repository.git(["rm", "-q", "--force", "appops/alerts/crd/prometheusrule.yaml"]);
+    let outcome = check(&repository).arg("appops/alerts/dev").run();
+    assert!(
+        outcome
+            .stderr
+            .contains("no schema is known for monitoring.coreos.com/v1 PrometheusRule"),
+        "{}",
+        outcome.stderr
+    );
+}

@@ -36,6 +36,7 @@ mod parts;
 mod parts_on_demand;
 mod rooms;
 mod sandbox;
+mod schema;
 mod state;
 mod state_cli;
 mod state_model;

@@ -2,9 +2,14 @@
 
 mod golden;
 mod irreproducible;
+mod schema;
 mod tools;
 
-use super::{Run, build::Compiler, selected::Selected};
+use super::{
+    Run,
+    build::{self, Compiler},
+    selected::Selected,
+};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -12,15 +17,18 @@ use crate::{
         inspection::{Inspection, Remark, Rule, Severity},
         stack::Stack,
     },
+    spec,
 };
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scope {
+pub struct Scope<'a> {
     /// Every file of the repository, not only those of the selected stacks.
     pub all: bool,
     /// Golden files are rewritten where they differ.
     pub update: bool,
+    /// Checks that are left out.
+    pub skip: &'a [Rule],
 }
 
 /// Checks a revision and some of its stacks.
@@ -32,7 +40,7 @@ pub async fn run(
     run: &Run,
     selected: &Selected,
     root: &std::path::Path,
-    scope: Scope,
+    scope: Scope<'_>,
 ) -> Result<Inspection, Failure> {
     let Selected { workspace, stacks } = selected;
     let mut remarks = structure(selected, scope);
@@ -43,9 +51,17 @@ pub async fn run(
             remarks.push(remark(&error.file, Rule::Structure, &error.message).at(error.line, error.column));
         }
     }
+    let mut compiled = Vec::new();
     for stack in &good {
         match compiler.printed(workspace, stack).await {
-            Ok(spec) => remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?),
+            Ok(spec) => {
+                remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?);
+                let crds = build::crds(workspace, &stack.project_folder)?;
+                if let Err(error) = spec::append_crds(&mut spec.clone(), &crds) {
+                    remarks.push(of_failure(stack, &Failure::from(error)));
+                }
+                compiled.push((*stack, spec));
+            }
             Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
             // Without a core every stack would fail alike.
             Err(failure)
@@ -57,9 +73,11 @@ pub async fn run(
             Err(failure) => remarks.push(of_failure(stack, &failure)),
         }
     }
+    remarks.extend(schema::check(run, workspace, compiled)?);
     let files = tools::files(workspace, &good, scope)?;
-    remarks.extend(irreproducible::scan(&files));
+    remarks.extend(irreproducible::scan(&files, &good));
     remarks.extend(tools::run(&compiler, &files, workspace, &good).await?);
+    remarks.retain(|remark| !scope.skip.contains(&remark.rule));
     remarks.sort();
     remarks.dedup();
     Ok(Inspection {
@@ -70,7 +88,7 @@ pub async fn run(
 }
 
 /// What the layout knows, and settings that no stack uses.
-fn structure(selected: &Selected, scope: Scope) -> Vec<Remark> {
+fn structure(selected: &Selected, scope: Scope<'_>) -> Vec<Remark> {
     let Selected { workspace, stacks } = selected;
     let concerns = |file: &RepoPath| {
         scope.all

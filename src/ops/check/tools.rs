@@ -21,7 +21,7 @@ use crate::{
 pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
 /// The files that are looked at: everything, or what the stacks are made of and the tests beside it.
-pub(super) fn files(workspace: &Workspace, stacks: &[&Stack], scope: Scope) -> Result<Files, Failure> {
+pub(super) fn files(workspace: &Workspace, stacks: &[&Stack], scope: Scope<'_>) -> Result<Files, Failure> {
     let mut wanted: BTreeSet<RepoPath> = BTreeSet::new();
     for stack in stacks {
         wanted.extend(

@@ -1,0 +1,176 @@
+//! Rendered Kubernetes objects against the schemas of their kinds: Kubernetes' own, and the repository's
+//! CustomResourceDefinitions, whether they lie in a project's `crd/` or are rendered themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::{Run, Workspace, build},
+    remark,
+};
+use crate::{
+    error::Failure,
+    model::{
+        RepoPath,
+        inspection::{Remark, Rule, Severity},
+        spec::{Resource, RuntimeKind, Spec},
+        stack::Stack,
+    },
+    spec::{
+        self,
+        schema::{BuiltIn, Definitions, Fit, fit},
+    },
+};
+
+/// What is said of one object.
+struct Verdict {
+    severity: Severity,
+    message: String,
+    hint: String,
+}
+
+/// Everything that describes kinds.
+struct Schemas {
+    built_in: BuiltIn,
+    /// Those of all projects: a custom resource may be defined by another project than its own.
+    repository: Definitions,
+    /// Kinds that nothing describes, by what they are called.
+    unknown: BTreeSet<String>,
+}
+
+/// Checks the Specs that KCL printed, with the CRDs of their projects.
+pub(super) fn check(
+    run: &Run,
+    workspace: &Workspace,
+    printed: Vec<(&Stack, Spec)>,
+) -> Result<Vec<Remark>, Failure> {
+    let mut remarks = Vec::new();
+    let mut schemas = Schemas {
+        built_in: BuiltIn::new(),
+        repository: Definitions::default(),
+        unknown: BTreeSet::new(),
+    };
+    let checked: BTreeSet<&RepoPath> = printed.iter().map(|(stack, _)| &stack.project_folder).collect();
+    let mut files: BTreeMap<RepoPath, Spec> = BTreeMap::new();
+    let projects: BTreeSet<&RepoPath> = workspace
+        .layout
+        .stacks
+        .iter()
+        .map(|stack| &stack.project_folder)
+        .collect();
+    for project in projects {
+        for file in build::crds(workspace, project)? {
+            let mut alone = Spec::default();
+            // What is no object has been said of the stacks that it belongs to.
+            let _ = spec::append_crds(&mut alone, std::slice::from_ref(&file));
+            alone
+                .resources
+                .iter()
+                .for_each(|crd| schemas.repository.add(&crd.attributes));
+            if checked.contains(project) {
+                files.insert(file.0, alone);
+            }
+        }
+    }
+    for (_, spec) in &printed {
+        spec.resources
+            .iter()
+            .for_each(|crd| schemas.repository.add(&crd.attributes));
+    }
+    for (file, spec) in &files {
+        remarks.extend(schemas.remarks(file, spec, &Definitions::default()));
+    }
+    for (stack, spec) in &printed {
+        let mut own = Definitions::default();
+        spec.resources.iter().for_each(|crd| own.add(&crd.attributes));
+        let crds = files
+            .iter()
+            .filter(|(file, _)| file.is_within(&stack.project_folder));
+        for crd in crds.flat_map(|(_, spec)| &spec.resources) {
+            own.add(&crd.attributes);
+        }
+        remarks.extend(schemas.remarks(&place(stack), spec, &own));
+    }
+    if !schemas.unknown.is_empty() {
+        let unknown: Vec<String> = schemas.unknown.into_iter().collect();
+        run.notes.note(&format!(
+            "note: no schema is known for {}: lay the definitions into a project's crd/ to have them checked",
+            unknown.join(", ")
+        ));
+    }
+    Ok(remarks)
+}
+
+impl Schemas {
+    /// What is wrong with the objects of a Spec, said at a file.
+    fn remarks(&mut self, file: &RepoPath, spec: &Spec, own: &Definitions) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        let kubernetes = |resource: &&Resource| resource.runtime == RuntimeKind::Kubernetes;
+        for resource in spec.resources.iter().filter(kubernetes) {
+            for verdict in self.verdicts(resource, own) {
+                let message = format!("{}: {}", resource.id, verdict.message);
+                let mut remark = remark(file, Rule::Schema, &message);
+                (remark.severity, remark.hint) = (verdict.severity, Some(verdict.hint));
+                remarks.push(remark);
+            }
+        }
+        remarks
+    }
+
+    fn verdicts(&mut self, resource: &Resource, own: &Definitions) -> Vec<Verdict> {
+        let object = &resource.attributes;
+        let text = |key: &str| {
+            object
+                .get(key)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+        };
+        let version = self.built_in.version();
+        let (severity, faults, hint) = match fit(object, &[own, &self.repository], &self.built_in) {
+            Fit::Unknown => {
+                self.unknown
+                    .insert(format!("{} {}", text("apiVersion"), text("kind")));
+                return Vec::new();
+            }
+            Fit::OtherVersion => {
+                let message = format!("`{}` is no version of Kubernetes {version}", text("apiVersion"));
+                let hint =
+                    "if the cluster serves it, nothing is wrong: the preview asks the cluster".to_owned();
+                let severity = Severity::Warning;
+                return vec![Verdict {
+                    severity,
+                    message,
+                    hint,
+                }];
+            }
+            Fit::Defined(faults) => (
+                Severity::Error,
+                faults,
+                "held against the CustomResourceDefinition in this repository".to_owned(),
+            ),
+            Fit::BuiltIn(faults) => (
+                Severity::Error,
+                faults,
+                format!(
+                    "held against Kubernetes {version}; where clusters are of another version, `--skip schema` leaves this check out"
+                ),
+            ),
+        };
+        let verdict = |fault: spec::schema::Fault| Verdict {
+            severity,
+            message: match fault.path.as_str() {
+                "" => fault.message,
+                path => format!("{path}: {}", fault.message),
+            },
+            hint: hint.clone(),
+        };
+        faults.into_iter().map(verdict).collect()
+    }
+}
+
+/// Where a stack is written: the last of its entries in its own folder. A rendered object has no line of its own.
+fn place(stack: &Stack) -> RepoPath {
+    let entries = stack.compile.as_ref().map(|setup| setup.entries.as_slice());
+    let own = |entry: &&RepoPath| entry.is_within(&stack.folder) && **entry != stack.folder;
+    let last = entries.unwrap_or_default().iter().rev().find(own);
+    last.cloned().unwrap_or_else(|| stack.folder.child("stack.yaml"))
+}

@@ -1,0 +1,257 @@
+//! Whether a Kubernetes object fits its schema: unknown and mistyped fields, found before any server is asked.
+//!
+//! Two sources: [`kubernetes.json`](self), which `scripts/kubernetes-schemas` takes from Kubernetes' own OpenAPI
+//! description, and CustomResourceDefinitions, the repository's own ([`Definitions`]). Only what both a reader and the
+//! server would call wrong is found: names, types, required fields, listed values and bounds. Defaults, patterns and
+//! rules in CEL are the server's, which the preview asks.
+
+mod built_in;
+mod definitions;
+mod walk;
+
+use serde_json::{Map, Value};
+
+pub use self::{built_in::BuiltIn, definitions::Definitions, walk::Fault};
+
+/// What was found of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fit {
+    /// Nothing here describes its kind.
+    Unknown,
+    /// Its group comes with Kubernetes, its version does not come with the one that is known here.
+    OtherVersion,
+    /// A definition describes it; what is wrong with it.
+    Defined(Vec<Fault>),
+    /// It comes with Kubernetes; what is wrong with it.
+    BuiltIn(Vec<Fault>),
+}
+
+/// Holds an object against the first of these definitions that knows its kind, else against what comes with
+/// Kubernetes.
+pub fn fit(object: &Map<String, Value>, definitions: &[&Definitions], built_in: &BuiltIn) -> Fit {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    for known in definitions {
+        if let Some(faults) = known.faults(api_version, kind, object, built_in) {
+            return Fit::Defined(faults);
+        }
+    }
+    built_in.fit(api_version, kind, object)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::yaml;
+
+    fn object(text: &str) -> Map<String, Value> {
+        yaml::from_str(text).unwrap()
+    }
+
+    /// What is wrong, as `path: message`.
+    fn faults(text: &str, definitions: &[&Definitions]) -> Vec<String> {
+        let (Fit::Defined(faults) | Fit::BuiltIn(faults)) = fit(&object(text), definitions, &BuiltIn::new())
+        else {
+            return vec!["no schema".to_owned()];
+        };
+        let said = faults
+            .into_iter()
+            .map(|fault| format!("{}: {}", fault.path, fault.message));
+        said.collect()
+    }
+
+    const DEPLOYMENT: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {a.b/c: x}}
+spec:
+  replicas: 2.0
+  selector: {matchLabels: {app: web}}
+  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 25%}}
+  template:
+    metadata: {labels: {app: web}, creationTimestamp: null}
+    spec:
+      containers:
+      - name: web
+        image: web:1
+        ports: [{containerPort: 80}]
+        resources: {limits: {cpu: 1, memory: 1Gi}}
+        livenessProbe: {httpGet: {path: /, port: http}}
+status: {whatever: the server says}
+";
+
+    #[test]
+    fn an_object_that_fits_is_fine() {
+        assert_eq!(faults(DEPLOYMENT, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_fault_has_its_path() {
+        for (from, to, expected) in [
+            (
+                "replicas: 2.0",
+                "replica: 2",
+                "spec.replica: is not a field of this kind; did you mean `replicas`?",
+            ),
+            (
+                "replicas: 2.0",
+                "replicas: '2'",
+                "spec.replicas: must be integer, is string",
+            ),
+            (
+                "replicas: 2.0",
+                "replicas: 2.5",
+                "spec.replicas: must be integer, is number",
+            ),
+            (
+                "replicas: 2.0",
+                "replicas: 3000000000",
+                "spec.replicas: must be at most 2147483647",
+            ),
+            (
+                "containerPort: 80",
+                "containerPort: http",
+                "spec.template.spec.containers[0].ports[0].containerPort: must be integer, is string",
+            ),
+            (
+                "- name: web",
+                "- nam: web",
+                "spec.template.spec.containers[0].nam: is not a field of this kind; did you mean `name`?",
+            ),
+            (
+                "a.b/c: x",
+                "a.b/c: 1",
+                "metadata.labels[\"a.b/c\"]: must be string, is integer",
+            ),
+            (
+                "maxSurge: 1",
+                "maxSurge: true",
+                "spec.strategy.rollingUpdate.maxSurge: must be integer or string, is boolean",
+            ),
+            (
+                "cpu: 1",
+                "cpu: [1]",
+                "spec.template.spec.containers[0].resources.limits.cpu: must be string or number, is array",
+            ),
+            (
+                "selector: {matchLabels: {app: web}}",
+                "paused: no",
+                "spec.selector: is required",
+            ),
+            (
+                "kind: Deployment",
+                "kind: Deploymnet",
+                "kind: there is no kind `Deploymnet` in apps/v1; did you mean `Deployment`?",
+            ),
+        ] {
+            let found = faults(&DEPLOYMENT.replace(from, to), &[]);
+            assert!(found.contains(&expected.to_owned()), "{to}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_resource_will_say_fits_everywhere() {
+        let text = DEPLOYMENT.replace("replicas: 2.0", "replicas: $kusion_path.v1:ConfigMap:a:b.data.n");
+        assert_eq!(faults(&text, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn versions_and_kinds_that_nothing_describes_are_told_apart() {
+        let fit = |version: &str, kind: &str| {
+            let object = object(&format!(
+                "{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}}}"
+            ));
+            fit(&object, &[], &BuiltIn::new())
+        };
+        assert_eq!(fit("policy/v1beta1", "PodDisruptionBudget"), Fit::OtherVersion);
+        assert_eq!(fit("networking.k8s.io/v1beta9", "Ingress"), Fit::OtherVersion);
+        assert_eq!(fit("gateway.networking.k8s.io/v1", "Gateway"), Fit::Unknown);
+        assert_eq!(fit("monitoring.coreos.com/v1", "Rule"), Fit::Unknown);
+    }
+
+    fn definitions(schema: &str) -> Definitions {
+        let mut definitions = Definitions::default();
+        define(schema, &mut definitions);
+        definitions
+    }
+
+    fn define(schema: &str, definitions: &mut Definitions) {
+        let text = format!(
+            "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: things.x.io}},
+              spec: {{group: x.io, scope: Namespaced, names: {{kind: Thing, plural: things}},
+                     versions: [{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {schema}}}}}]}}}}"
+        );
+        assert_eq!(faults(&text, &[]), Vec::<String>::new(), "{text}");
+        definitions.add(&object(&text));
+    }
+
+    const THING: &str = "{type: object, required: [spec], properties: {spec: {type: object, properties: {
+        size: {type: integer, minimum: 1, maximum: 5}, mode: {type: string, enum: [a, b]}, port: {x-kubernetes-int-or-string: true},
+        free: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {n: {type: integer}}},
+        map: {type: object, additionalProperties: {type: string}}, none: {type: object}, names: {type: array, maxItems: 1, items: {type: string}},
+        inner: {type: object, x-kubernetes-embedded-resource: true, properties: {spec: {type: object}}}}}}}";
+
+    #[test]
+    fn a_custom_resource_is_held_against_its_definition() {
+        let known = definitions(THING);
+        let thing = |spec: &str| {
+            let text = format!(
+                "{{apiVersion: x.io/v1, kind: Thing, metadata: {{name: a}}, status: {{x: 1}}, spec: {spec}}}"
+            );
+            faults(&text, &[&known])
+        };
+        let none = Vec::<String>::new();
+        assert_eq!(
+            thing("{size: 5, mode: a, port: http, free: {n: 1, x: y}, map: {a: b}, none: {}, names: [a]}"),
+            none
+        );
+        assert_eq!(
+            thing("{inner: {apiVersion: v1, kind: Pod, metadata: {name: x}}, port: null}"),
+            none
+        );
+        for (spec, expected) in [
+            (
+                "{sise: 1}",
+                "spec.sise: is not a field of this kind; did you mean `size`?",
+            ),
+            ("{size: 6}", "spec.size: must be at most 5"),
+            ("{size: 0}", "spec.size: must be at least 1"),
+            ("{mode: c}", "spec.mode: must be one of \"a\", \"b\""),
+            ("{port: [1]}", "spec.port: must be integer or string, is array"),
+            ("{free: {n: x}}", "spec.free.n: must be integer, is string"),
+            ("{map: {a: 1}}", "spec.map.a: must be string, is integer"),
+            ("{none: {a: 1}}", "spec.none.a: is not a field of this kind"),
+            ("{names: [a, b]}", "spec.names: must be at most 1 items"),
+            ("{names: [1]}", "spec.names[0]: must be string, is integer"),
+            ("null", "spec: is required"),
+        ] {
+            assert_eq!(thing(spec), [expected], "{spec}");
+        }
+        let text = "{apiVersion: x.io/v1, kind: Thing, metadata: {name: 1}, spec: {}}";
+        assert_eq!(
+            faults(text, &[&known]),
+            ["metadata.name: must be string, is integer"]
+        );
+        assert_eq!(faults(&text.replace("v1", "v2"), &[&known]), ["no schema"]);
+    }
+
+    #[test]
+    fn of_several_definitions_one_must_fit() {
+        let mut both = definitions(THING);
+        define(&THING.replace("maximum: 5", "maximum: 9"), &mut both);
+        let text = "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {size: 7}}";
+        assert_eq!(faults(text, &[&both]), Vec::<String>::new());
+        assert_eq!(faults(&text.replace('7', "10"), &[&both]).len(), 1);
+    }
+
+    #[test]
+    fn no_value_is_ever_said() {
+        for key in ["type", "data"] {
+            let text = format!("{{apiVersion: v1, kind: Secret, metadata: {{name: a}}, {key}: [hunter2]}}");
+            let said = faults(&text, &[]);
+            assert_eq!(said.len(), 1);
+            assert!(!said[0].contains("hunter2"), "{said:?}");
+        }
+    }
+}
