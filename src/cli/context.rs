@@ -4,8 +4,10 @@ use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
     path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
 };
 
+use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
@@ -35,7 +37,12 @@ pub struct Context {
     pub cancel: CancellationToken,
     /// Where the run was started.
     pub current_dir: PathBuf,
+    /// What is drawn on the terminal just now; out of the way while anything is printed.
+    pub drawn: Drawn,
 }
+
+/// A spinner, while there is one.
+pub type Drawn = Arc<Mutex<Option<ProgressBar>>>;
 
 impl Context {
     /// Whether results are coloured.
@@ -66,7 +73,15 @@ impl Context {
 
     /// Prints a result to stdout, masked. A reader that went away is no error.
     pub fn print(&self, text: &str) {
-        write_all(&mut std::io::stdout().lock(), &self.secrets.mask(text));
+        self.undisturbed(|| write_all(&mut std::io::stdout().lock(), &self.secrets.mask(text)));
+    }
+
+    fn undisturbed(&self, print: impl FnOnce()) {
+        let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match drawn {
+            Some(spinner) => spinner.suspend(print),
+            None => print(),
+        }
     }
 
     /// Prints a remark to stderr, masked, unless quiet.
@@ -78,7 +93,7 @@ impl Context {
 
     /// Prints a warning or an error to stderr, masked, even when quiet.
     pub fn complain(&self, text: &str) {
-        write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text)));
+        self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text))));
     }
 
     /// The folder that `--repo` or KONVERGE_REPO names, else the current one.

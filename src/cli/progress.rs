@@ -36,6 +36,7 @@ impl Context {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
+        *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = spinner.clone();
         let screen = Arc::new(Screen {
             context: self.clone(),
             lines: Mutex::new(Progress::new(dialect)),
@@ -52,15 +53,6 @@ impl Context {
     }
 }
 
-impl Screen {
-    fn say(&self, text: &str) {
-        match &self.spinner {
-            Some(spinner) => spinner.suspend(|| self.context.note(text)),
-            None => self.context.note(text),
-        }
-    }
-}
-
 impl EventSink for Screen {
     fn event(&self, event: Event) {
         let lines = self
@@ -72,7 +64,7 @@ impl EventSink for Screen {
         for line in lines {
             match &self.spinner {
                 Some(spinner) if passing => spinner.set_message(self.context.secrets.mask(&line)),
-                _ => self.say(&line),
+                _ => self.context.note(&line),
             }
         }
     }
@@ -82,7 +74,7 @@ impl Notes for Screen {
     fn note(&self, text: &str) {
         // What is remarked on may hold a pull request's words.
         let lines: Vec<_> = text.lines().map(escape::log).collect();
-        self.say(&lines.join("\n"));
+        self.context.note(&lines.join("\n"));
     }
 
     fn command(&self, line: &str) {
@@ -94,7 +86,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         let rest = self.lines.lock().unwrap_or_else(PoisonError::into_inner).finish();
         for line in rest {
-            self.say(&line);
+            self.context.note(&line);
         }
         if let Some(spinner) = &self.spinner {
             spinner.finish_and_clear();
