@@ -1,6 +1,16 @@
-//! What a run leaves in the runner's temporary folder for later steps: the result as JSON, the preview as a page.
+//! What a run leaves for later steps: the result as JSON, the preview as a page.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, lchown},
+    path::{Path, PathBuf},
+};
 
 use super::feedback::Feedback;
+
+/// In the workspace, for what a docker action leaves.
+const FOLDER: &str = ".konverge";
 
 impl Feedback<'_> {
     /// Keeps the whole result where later steps find it.
@@ -15,18 +25,88 @@ impl Feedback<'_> {
 
     fn keep(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
         let run = &self.job.run;
-        let folder = run.var("RUNNER_TEMP").map_or_else(std::env::temp_dir, Into::into);
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
-        let path = folder.join(name);
-        if let Err(error) = std::fs::write(&path, run.secrets.mask(text)) {
-            run.notes.note(&format!(
-                "warning: the {what} was not kept in {}: {error}",
-                path.display()
-            ));
-            return None;
+        // The docker action alone gets inputs as variables. Its folders have other names than those of the steps after
+        // it, and only the workspace is where both start.
+        let workspace = self.job.runner.workspace.as_ref();
+        let workspace = workspace.filter(|_| run.var("INPUT_COMMAND").is_some());
+        let written = match workspace {
+            Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask(text))
+                .map(|()| format!("{FOLDER}/{name}")),
+            None => {
+                let folder = run
+                    .var("RUNNER_TEMP")
+                    .map_or_else(std::env::temp_dir, PathBuf::from);
+                let path = folder.join(&name);
+                fs::write(&path, run.secrets.mask(text)).map(|()| path.display().to_string())
+            }
+        };
+        match written {
+            Ok(path) => {
+                self.outputs(&[(output, path.clone())]);
+                Some(path)
+            }
+            Err(error) => {
+                run.notes
+                    .note(&format!("warning: the {what} was not kept: {error}"));
+                None
+            }
         }
-        let path = path.display().to_string();
-        self.outputs(&[(output, path.clone())]);
-        Some(path)
+    }
+}
+
+/// The folder is no part of the checkout for git, and belongs to whom the workspace does: a runner that is used again
+/// must be able to remove what this process made as root. What lies in the workspace is a pull request's, so no link
+/// of it is followed.
+fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
+    let folder = workspace.join(FOLDER);
+    match fs::create_dir(&folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if !fs::symlink_metadata(&folder)?.is_dir() {
+                return Err(io::Error::other(format!("{} is no folder", folder.display())));
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    let owner = fs::metadata(workspace)?;
+    let give = |path: &Path| lchown(path, Some(owner.uid()), Some(owner.gid()));
+    give(&folder)?;
+    for (name, text) in [(".gitignore", "*\n"), (name, text)] {
+        let path = folder.join(name);
+        match fs::File::options().write(true).create_new(true).open(&path) {
+            Ok(mut file) => file.write_all(text.as_bytes())?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && name == ".gitignore" => continue,
+            Err(error) => return Err(error),
+        }
+        give(&path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_kept_in_a_workspace_is_ignored_by_git_and_no_link_is_followed() {
+        let workspace = tempfile::tempdir().unwrap();
+        for name in ["a.json", "b.html"] {
+            keep_in_workspace(workspace.path(), name, "text").unwrap();
+            assert_eq!(
+                fs::read_to_string(workspace.path().join(FOLDER).join(name)).unwrap(),
+                "text"
+            );
+        }
+        assert_eq!(
+            fs::read_to_string(workspace.path().join(".konverge/.gitignore")).unwrap(),
+            "*\n"
+        );
+        let elsewhere = tempfile::tempdir().unwrap();
+        let hostile = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), hostile.path().join(FOLDER)).unwrap();
+        assert!(keep_in_workspace(hostile.path(), "a.json", "text").is_err());
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }
