@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy deny bench docs
+.PHONY: help build demo parts test test-all example lint fmt clippy deny bench docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -57,6 +57,16 @@ deny:
 
 bench: parts ## measure; the figures go to docs/
 	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
+
+site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
+	scripts/parts install site
+	"$$(scripts/parts path site)" build --strict
+
+image: build ## the container image, built and tried without a container engine
+	scripts/image
+
+release: ## what a release holds for this machine's processor, checked for glibc 2.28, in target/dist
+	scripts/release "$$(uname -m)-unknown-linux-gnu"
 
 docs: ## the API's documentation, with every link checked
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --lib

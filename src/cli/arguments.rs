@@ -75,6 +75,8 @@ pub enum Command {
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
+    /// Say what is missing here (git, core, Terraform, clusters, store, token, permissions), and how to mend it
+    Doctor(super::doctor::Args),
     /// Print completions for a shell
     Completions(super::completions::Args),
     /// Install the official KCL core, and see which versions there are

@@ -12,6 +12,7 @@ mod completions;
 mod config;
 mod context;
 mod destroy;
+mod doctor;
 mod drift;
 mod graph;
 mod health;

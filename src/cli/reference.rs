@@ -1,10 +1,16 @@
-//! The reference pages in `docs/reference/`, made of the program itself. A test holds the pages against this.
+//! The reference pages in `docs/reference/` and the man pages, made of the program itself. A test holds the pages
+//! against this.
+
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use serde_json::Value;
 
 use super::{Cli, Context};
-use crate::{config::json_schema, error::Failure};
+use crate::{
+    config::json_schema,
+    error::{ErrorKind, Failure},
+};
 
 /// Arguments of the hidden command.
 #[derive(Debug, clap::Args)]
@@ -12,6 +18,9 @@ pub struct Args {
     /// The page
     #[arg(value_enum)]
     page: Page,
+    /// The folder for man pages
+    #[arg(long, value_name = "DIR", required_if_eq("page", "man"))]
+    to: Option<PathBuf>,
 }
 
 /// The pages.
@@ -21,23 +30,65 @@ pub enum Page {
     Commands,
     /// docs/reference/konverge-yaml.md
     Config,
+    /// docs/reference/errors.md
+    Errors,
+    /// A man page for every command
+    Man,
 }
 
 /// Prints a page.
 ///
 /// # Errors
-/// None.
+/// A man page can not be written.
 pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    context.print(&page(args.page));
+    match (args.page, &args.to) {
+        (Page::Commands, _) => context.print(&commands()),
+        (Page::Config, _) => context.print(&config()),
+        (Page::Errors, _) => context.print(&errors()),
+        (Page::Man, to) => man(&context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))))?,
+    }
     Ok(0)
 }
 
-/// A page as Markdown.
-pub fn page(page: Page) -> String {
-    match page {
-        Page::Commands => commands(),
-        Page::Config => config(),
+/// `konverge.1`, `konverge-preview.1` and so on; what is not for people is left out.
+fn man(folder: &Path) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
+}
+
+/// What an exit code means, for people; the codes themselves are [`ErrorKind::exit_code`]'s.
+const EXIT_CODES: [(u8, &str); 7] = [
+    (0, "ok"),
+    (1, "error"),
+    (2, "changes or drift, only with `--exit-code`"),
+    (3, "stopped by review or policy"),
+    (4, "the lease is held"),
+    (64, "wrong usage"),
+    (130, "interrupted"),
+];
+
+fn errors() -> String {
+    let mut text = "# Exit codes and error kinds\n\nGenerated from the program by `konverge __reference errors`.\n\n## Exit codes\n\n| code | meaning |\n|---|---|\n".to_owned();
+    for (code, meaning) in EXIT_CODES {
+        text.push_str(&format!("| {code} | {meaning} |\n"));
     }
+    text.push_str("\n## Error kinds\n\nWith `--output json` an error is `{\"error\": {\"kind\", \"message\", \"file\", \"line\", \"column\", \"hints\"}}` on stdout; `file`, `line` and `column` are there where there is a place. The output `failure-reason` of the action is the kind.\n\n| kind | what went wrong | exit code |\n|---|---|---|\n");
+    let schema = schemars::schema_for!(ErrorKind).to_value();
+    for kind in schema["oneOf"].as_array().into_iter().flatten() {
+        let word = &kind["const"];
+        let code = serde_json::from_value::<ErrorKind>(word.clone()).map_or(1, ErrorKind::exit_code);
+        let meaning = said(kind).replace('\n', " ");
+        // The code has a column of its own.
+        let meaning = meaning.split(" (exit code").next().unwrap_or_default();
+        text.push_str(&format!(
+            "| `{}` | {}. | {code} |\n",
+            word.as_str().unwrap_or_default(),
+            meaning.trim_end_matches('.')
+        ));
+    }
+    text
 }
 
 fn commands() -> String {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Environment variables whose values are never printed.
-const SECRET_VARIABLES: [&str; 12] = [
+const SECRET_VARIABLES: [&str; 18] = [
     "GITHUB_TOKEN",
     "GH_TOKEN",
     "INPUT_GITHUB-TOKEN",
@@ -23,6 +23,12 @@ const SECRET_VARIABLES: [&str; 12] = [
     "AZURE_STORAGE_ACCOUNT_KEY",
     "AZURE_CLIENT_SECRET",
     "OSS_ACCESS_KEY_SECRET",
+    "OSS_SESSION_TOKEN",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+    "KONVERGE_HTTP_TOKEN",
+    "KONVERGE_HTTP_PASSWORD",
     "ACTIONS_RUNTIME_TOKEN",
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
 ];
@@ -92,6 +98,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Health(args) => super::health::run(&args, context),
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
+        Command::Doctor(args) => super::doctor::run(&args, context).await,
         Command::Completions(args) => Ok(super::completions::run(&args, context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
         Command::Reference(args) => super::reference::run(&args, context),
@@ -112,6 +119,7 @@ impl Command {
             Self::Destroy(args) => args.output == super::apply::Output::Json,
             Self::Drift(args) => args.output == super::preview::Output::Json,
             Self::Apply(args) => args.output == super::apply::Output::Json,
+            Self::Doctor(args) => args.output == super::doctor::Output::Json,
             Self::State(args) => args.output == super::state::Output::Json,
             _ => false,
         }
@@ -147,6 +155,7 @@ fn context(cli: &Cli) -> Context {
         secrets,
         cancel: CancellationToken::new(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+        drawn: super::context::Drawn::default(),
     }
 }
 

@@ -31,6 +31,22 @@ pub(super) async fn runtimes(
     if live == Live::Never {
         return Ok(Runtimes::new());
     }
+    let (kubernetes, terraform) = parts(run, config, given, memory).await?;
+    Ok(Runtimes::new()
+        .with(Arc::new(kubernetes))
+        .with(Arc::new(terraform)))
+}
+
+/// Clusters and Terraform, each for itself.
+///
+/// # Errors
+/// A setting can not be used.
+pub(super) async fn parts(
+    run: &Run,
+    config: &Config,
+    given: &GivenCluster,
+    memory: Option<&Memory>,
+) -> Result<(Kubernetes, Terraform), Failure> {
     let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
     let mut clusters: Vec<_> = config
         .clusters
@@ -82,9 +98,7 @@ pub(super) async fn runtimes(
             hashes: provider.hashes.clone(),
         })
         .collect();
-    Ok(Runtimes::new()
-        .with(Arc::new(kubernetes))
-        .with(Arc::new(Terraform::new(terraform))))
+    Ok((kubernetes, Terraform::new(terraform)))
 }
 
 /// Terraform's part of the state is encrypted with what the state is.

@@ -10,6 +10,7 @@ pub mod check;
 pub mod ci;
 pub mod clusters;
 pub mod cores;
+pub mod doctor;
 pub mod drift;
 pub mod graph;
 pub mod health;

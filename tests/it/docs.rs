@@ -9,13 +9,13 @@ use std::{
 use clap::CommandFactory;
 use konverge::{cli::Cli, config::Config};
 
-use crate::support::process::Konverge;
+use crate::support::{cluster::Cluster, executable, git::Repository, process::Konverge};
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn pages() -> Vec<PathBuf> {
+pub fn pages() -> Vec<PathBuf> {
     let mut pages = vec![
         root().join("README.md"),
         root().join("ARCHITECTURE.md"),
@@ -37,7 +37,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The blocks of a language in a page.
-fn blocks(text: &str, language: &str) -> Vec<String> {
+pub fn blocks(text: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -56,7 +56,11 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn generated_pages_are_up_to_date() {
-    for (page, file) in [("commands", "commands.md"), ("config", "konverge-yaml.md")] {
+    for (page, file) in [
+        ("commands", "commands.md"),
+        ("config", "konverge-yaml.md"),
+        ("errors", "errors.md"),
+    ] {
         let made = Konverge::new(["__reference", page]).run().expect(0).stdout;
         let path = root().join("docs/reference").join(file);
         let there = fs::read_to_string(&path).unwrap_or_default();
@@ -67,6 +71,113 @@ fn generated_pages_are_up_to_date() {
             path.display()
         );
     }
+}
+
+/// Every page is in the site's contents, and the site is made without a link or an anchor that leads nowhere.
+#[test]
+fn the_site_is_whole() {
+    let settings = fs::read_to_string(root().join("zensical.toml")).unwrap();
+    for page in pages() {
+        if let Ok(name) = page.strip_prefix(root().join("docs")) {
+            let entry = format!("\"{}\"", name.display());
+            assert!(settings.contains(&entry), "zensical.toml has no {entry}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("zensical.toml"), settings).unwrap();
+    let copied = std::process::Command::new("cp")
+        .arg("-R")
+        .arg(root().join("docs"))
+        .arg(folder.path())
+        .status();
+    assert!(copied.unwrap().success());
+    let build = || {
+        Konverge::of(&executable("site", "zensical"), ["build", "--strict"])
+            .dir(folder.path())
+            .run()
+    };
+    let made = build();
+    assert!(made.code == Some(0), "{}{}", made.stdout, made.stderr);
+    let search = fs::read_to_string(folder.path().join("target/site/search.json")).unwrap();
+    let search: serde_json::Value = serde_json::from_str(&search).unwrap();
+    for (question, page) in QUESTIONS {
+        let found = answers(&search["items"], question);
+        assert!(
+            found.iter().any(|place| place.starts_with(page)),
+            "{question}: {found:?}"
+        );
+    }
+    // A page that leads nowhere stops it.
+    fs::write(folder.path().join("docs/index.md"), "[gone](gone.md)").unwrap();
+    assert!(build().code != Some(0));
+}
+
+/// What a user would type, and the page that answers it.
+const QUESTIONS: [(&str, &str); 5] = [
+    ("migrate from kusion", "guides/migrate/"),
+    ("lease is held", "guides/sres/"),
+    ("s3 credentials oidc", "guides/oidc/"),
+    ("exit code", "reference/errors/"),
+    ("known after apply", "guides/app-developers/"),
+];
+
+/// The places of the site's search index that hold every word, as its search box asks for them.
+fn answers(items: &serde_json::Value, question: &str) -> Vec<String> {
+    let holds = |item: &serde_json::Value| {
+        let text = format!("{} {} {}", item["title"], item["text"], item["path"]).to_lowercase();
+        question.split(' ').all(|word| text.contains(word))
+    };
+    let items = items.as_array().unwrap().iter().filter(|item| holds(item));
+    items
+        .map(|item| item["location"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Manifests that the docs show are what a real API server takes.
+#[tokio::test]
+async fn manifests_that_are_shown_are_taken() {
+    let cluster = Cluster::shared();
+    let config = cluster.kubeconfig();
+    let mut seen = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
+            if block.starts_with("apiVersion:") {
+                let folder = tempfile::tempdir().unwrap();
+                let file = folder.path().join("spec.yaml");
+                let resources: Vec<_> = konverge::yaml::documents(&block)
+                    .unwrap()
+                    .into_iter()
+                    .map(|object| {
+                        let name = object["metadata"]["name"].as_str().unwrap();
+                        let (version, kind) = (
+                            object["apiVersion"].as_str().unwrap(),
+                            object["kind"].as_str().unwrap(),
+                        );
+                        let id = match object["metadata"]["namespace"].as_str() {
+                            Some(namespace) => format!("{version}:{kind}:{namespace}:{name}"),
+                            None => format!("{version}:{kind}:{name}"),
+                        };
+                        seen += 1;
+                        serde_json::json!({"id": id, "type": "Kubernetes", "attributes": object})
+                    })
+                    .collect();
+                fs::write(&file, serde_json::json!({"resources": resources}).to_string()).unwrap();
+                let previewed =
+                    Konverge::new(["preview", "--live", "required", "--output", "json", "--spec"])
+                        .arg(&file)
+                        .arg("--kubeconfig")
+                        .arg(&config)
+                        .run();
+                let plan: serde_json::Value = serde_json::from_str(&previewed.stdout).unwrap_or_else(|_| {
+                    panic!("{}: {}{}", page.display(), previewed.stdout, previewed.stderr)
+                });
+                let stack = &plan["stacks"][0];
+                assert!(stack["error"].is_null(), "{}: {stack}", page.display());
+                assert_eq!(stack["summary"]["create"], resources.len(), "{stack}");
+            }
+        }
+    }
+    assert!(seen >= 4, "{seen} manifests");
 }
 
 #[test]
@@ -122,6 +233,87 @@ fn commands_that_are_shown_are_known() {
         }
     }
     assert!(seen >= 10, "{seen} commands");
+}
+
+/// Every key that a command prints is described in its section of the page.
+#[test]
+fn json_documents_are_described() {
+    let monorepo = Repository::konfig_example();
+    monorepo.replace("appops/storefront/dev/main.k", "2.4.0-rc.1", "2.4.0-rc.2");
+    monorepo.commit("A newer build");
+    let page = fs::read_to_string(root().join("docs/reference/json.md")).unwrap();
+    let objects = root().join("tests/fixtures/health/objects.yaml");
+    let objects = objects.to_str().unwrap();
+    let commands: [(&str, &[&str]); 8] = [
+        ("affected", &["affected", "--base", "HEAD~1"]),
+        ("graph", &["graph"]),
+        ("build", &["build", "storefront/dev"]),
+        ("preview", &["preview", "--base", "HEAD~1", "--live", "never"]),
+        ("check", &["check", "storefront/dev"]),
+        ("health", &["health", objects]),
+        ("state doctor", &["state", "doctor"]),
+        ("Errors", &["build", "no/such"]),
+    ];
+    for (section, arguments) in commands {
+        let printed = Konverge::new(arguments.iter().chain(&["--output", "json"]))
+            .dir(monorepo.path())
+            .with_kcl()
+            .run()
+            .stdout;
+        let document: serde_json::Value =
+            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{section}: {error}: {printed}"));
+        let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
+        let text = text.split("\n## ").next().unwrap();
+        let mut keys = Vec::new();
+        collect(&document, &mut keys);
+        assert!(keys.len() >= 3, "{section}: {keys:?}");
+        for key in keys {
+            assert!(
+                text.contains(&format!("`{key}`")),
+                "{section}: `{key}` is not described"
+            );
+        }
+    }
+}
+
+/// The keys of a document; objects of the user's own are not looked into.
+fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Array(items) => items.iter().for_each(|item| collect(item, keys)),
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                keys.push(key.clone());
+                if !["attributes", "extensions", "from", "to"].contains(&key.as_str()) {
+                    collect(value, keys);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A man page for every command, and none for what is not for people.
+#[test]
+fn man_pages_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    Konverge::new(["__reference", "man", "--to"])
+        .arg(folder.path())
+        .run()
+        .expect(0);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(
+        read("konverge.1").contains(".TH konverge 1"),
+        "{}",
+        read("konverge.1")
+    );
+    assert!(read("konverge-preview.1").contains("real infrastructure"));
+    assert!(read("konverge-state-unlock.1").contains("lease"));
+    let names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.len() > 30, "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("__")), "{names:?}");
 }
 
 /// Words of a command line, with double quotes.

@@ -53,6 +53,11 @@ impl Cluster {
         })
     }
 
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
     /// An error as a person reads it.
     pub fn failure(&self, error: &ApiError, doing: &str) -> Failure {
         let failure = error.failure(&self.api.name, doing);

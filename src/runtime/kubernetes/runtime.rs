@@ -83,6 +83,19 @@ impl Kubernetes {
             .sum()
     }
 
+    /// Asks a cluster for its version, and says which server answered.
+    ///
+    /// # Errors
+    /// Its credentials can not be used, or it can not be reached.
+    pub async fn version(&self, name: &ClusterName) -> Result<String, Failure> {
+        let cluster = self.cluster(Some(name))?;
+        Ok(format!(
+            "{}, {}",
+            cluster.environment().await?.version,
+            cluster.server()
+        ))
+    }
+
     /// The cluster of a name; without a name the only one there is.
     pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, Failure> {
         let found = match name {

@@ -1,0 +1,208 @@
+//! `konverge doctor`: what is missing on this machine or in this job, and what to type for each.
+
+mod workflow;
+
+use serde::Serialize;
+
+use super::{At, KeyUse, Run, Workspace, clusters::GivenCluster, cores, infrastructure, states};
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    github::Client,
+    process::Program,
+    store,
+};
+
+/// How one thing was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is there and works.
+    Ok,
+    /// It is needed, and is not there or does not work.
+    Missing,
+    /// It is not there, and nothing here needs it.
+    Unused,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What.
+    pub what: String,
+    /// How it was found.
+    pub verdict: Verdict,
+    /// What was seen.
+    pub says: String,
+    /// What to do about it; commands to type stand in backticks.
+    pub fix: Vec<String>,
+}
+
+impl Finding {
+    fn of(what: impl Into<String>, seen: Result<String, Failure>) -> Self {
+        let (verdict, says, fix) = match seen {
+            Ok(says) => (Verdict::Ok, says, Vec::new()),
+            Err(failure) => (Verdict::Missing, failure.to_string(), failure.hints),
+        };
+        Self {
+            what: what.into(),
+            verdict,
+            says,
+            fix,
+        }
+    }
+
+    fn unused(what: impl Into<String>, says: impl Into<String>, fix: &str) -> Self {
+        Self {
+            what: what.into(),
+            verdict: Verdict::Unused,
+            says: says.into(),
+            fix: vec![fix.to_owned()],
+        }
+    }
+}
+
+/// Looks at everything that a run could need, in the order in which it would. What depends on something that is missing
+/// is left out: mending that comes first.
+pub async fn run(run: &Run) -> Vec<Finding> {
+    let mut findings = vec![Finding::of("git", git().await)];
+    let repository = match Repository::discover(&run.dir) {
+        Ok(repository) => repository,
+        Err(error) => {
+            findings.push(Finding::of("repository", Err(error.into())));
+            findings.push(core(&Config::default()).await);
+            return findings;
+        }
+    };
+    let workspace = Workspace::open(&repository, &At::Worktree);
+    let module = workspace.and_then(|workspace| {
+        workspace.layout.require_module()?;
+        Ok(workspace)
+    });
+    let config = match &module {
+        Ok(workspace) => workspace.config.clone(),
+        Err(_) => Config::default(),
+    };
+    findings.push(Finding::of(
+        "repository",
+        module.map(|workspace| {
+            format!(
+                "{} stacks in {}",
+                workspace.layout.stacks.len(),
+                repository.root().display()
+            )
+        }),
+    ));
+    findings.push(core(&config).await);
+    findings.extend(infrastructure(run, &config).await);
+    findings.push(state(run, &config, &repository).await);
+    findings.push(token(run).await);
+    findings.extend(workflow::findings(repository.root()));
+    findings
+}
+
+async fn git() -> Result<String, Failure> {
+    let found = Program::new("git").args(["--version"]).run().await;
+    let missing = |why: String| {
+        Failure::new(ErrorKind::Git, why).hint("`apt-get install git`, or what your system has for it")
+    };
+    match found {
+        Ok(ended) if ended.code == Some(0) => Ok(String::from_utf8_lossy(&ended.stdout).trim().to_owned()),
+        Ok(ended) => Err(missing(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
+        Err(error) => Err(missing(error.to_string())),
+    }
+}
+
+async fn core(config: &Config) -> Finding {
+    let version = config.kcl.core();
+    let found = cores::find(version).await;
+    Finding::of(
+        "KCL core",
+        found.map(|found| format!("{version}, {}", found.library.display())),
+    )
+}
+
+/// Terraform and the clusters, each asked for its version.
+async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
+    let given = GivenCluster::default();
+    let (kubernetes, terraform) = match infrastructure::parts(run, config, &given, None).await {
+        Ok(parts) => parts,
+        Err(failure) => return vec![Finding::of("clusters", Err(failure))],
+    };
+    let mut findings = Vec::new();
+    let binary = terraform.binary().await;
+    findings.push(match binary {
+        Err(failure) if config.terraform.providers.is_empty() && config.terraform.binary.is_none() => {
+            Finding::unused(
+                "Terraform",
+                failure.to_string(),
+                "install Terraform or OpenTofu and list the providers under `terraform.providers` once a stack holds resources of its runtime",
+            )
+        }
+        seen => Finding::of(
+            "Terraform",
+            seen.map(|binary| format!("{:?} {}, {}", binary.make, binary.version, binary.path.display())),
+        ),
+    });
+    if config.clusters.is_empty() {
+        findings.push(Finding::unused(
+            "clusters",
+            "none is configured: Spec is compared with Spec",
+            "name one under `clusters` in konverge.yaml to compare with what really runs",
+        ));
+    }
+    for name in config.clusters.keys() {
+        let version = kubernetes.version(name).await;
+        findings.push(Finding::of(format!("cluster {name}"), version));
+    }
+    findings
+}
+
+/// The store: reached, and able to keep a lease.
+async fn state(run: &Run, config: &Config, repository: &Repository) -> Finding {
+    if config.state.url.is_none() {
+        return Finding::unused(
+            "store",
+            "none is configured: state lies in a folder of this machine, and CI only previews",
+            "set `state.url` in konverge.yaml",
+        );
+    }
+    let probed = async {
+        let memory = states::open(run, config, Some(repository), KeyUse::Look).await?;
+        store::probe(memory.states.store()).await?;
+        Ok(format!(
+            "{} creates, refuses, reads, lists and deletes; `konverge state doctor` looks at what is in it",
+            memory.states.store().url()
+        ))
+    };
+    Finding::of("store", probed.await)
+}
+
+/// GitHub's token: what it may read is tried; what it may write stands in the workflow.
+async fn token(run: &Run) -> Finding {
+    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
+        .iter()
+        .find_map(|name| run.var(name));
+    let in_job = run.var("GITHUB_ACTIONS") == Some("true");
+    let (Some(token), Some(repository)) = (token, run.var("GITHUB_REPOSITORY")) else {
+        return match in_job {
+            true => Finding::of(
+                "GitHub token",
+                Err(
+                    Failure::new(ErrorKind::Github, "the job has no token: neither comment nor status is written")
+                        .hint("give the step `env: {GITHUB_TOKEN: \"${{ github.token }}\"}`, or use the action, whose input `github-token` has it by default"),
+                ),
+            ),
+            false => Finding::unused("GitHub token", "this is no job of GitHub Actions", "nothing to do here; in a job it is looked at"),
+        };
+    };
+    let asked = async {
+        let api = run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
+        let client = Client::new(api, repository, token, run.secrets.clone())?;
+        let branch = run.var("GITHUB_REF_NAME").unwrap_or("main");
+        client.merged_pull_requests(branch, 1).await?;
+        Ok(format!("it reads the pull requests of {repository}"))
+    };
+    Finding::of("GitHub token", asked.await)
+}

@@ -1,0 +1,211 @@
+//! The workflows that run Konverge: whether each job may do what it is for. A token does not say what it may write, so
+//! the `permissions` that it gets are read where they are given.
+
+use std::{collections::BTreeSet, path::Path};
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::{
+    error::{ErrorKind, Failure},
+    yaml,
+};
+
+const FOLDER: &str = ".github/workflows";
+
+/// Events, and what a job that they start needs.
+const NEEDS: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "pull_request",
+        &[
+            ("contents", "read"),
+            ("pull-requests", "write"),
+            ("statuses", "write"),
+            ("checks", "write"),
+        ],
+    ),
+    (
+        "push",
+        &[
+            ("contents", "read"),
+            ("pull-requests", "write"),
+            ("statuses", "write"),
+            ("issues", "write"),
+        ],
+    ),
+    ("schedule", &[("contents", "read"), ("issues", "write")]),
+];
+
+/// Looks at the workflows of a repository.
+pub(super) fn findings(root: &Path) -> Vec<Finding> {
+    let folder = root.join(FOLDER);
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml"))
+        .collect();
+    files.sort();
+    let mut findings = Vec::new();
+    for file in files {
+        let name = format!(
+            "{FOLDER}/{}",
+            file.file_name().unwrap_or_default().to_string_lossy()
+        );
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let Ok(workflow) = yaml::from_str::<Value>(&text) else {
+            continue;
+        };
+        for (job, description) in workflow["jobs"].as_object().into_iter().flatten() {
+            if runs_konverge(description) {
+                findings.push(Finding::of(
+                    format!("workflow job {job}"),
+                    judged(&workflow, description).map_err(|failure| failure.at(&name, None, None)),
+                ));
+            }
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::unused(
+            "workflow",
+            format!("none in {FOLDER} runs konverge"),
+            "`konverge init` writes one",
+        ));
+    }
+    findings
+}
+
+fn runs_konverge(job: &Value) -> bool {
+    let steps = job["steps"].as_array().into_iter().flatten();
+    steps.into_iter().any(|step| {
+        let uses = step["uses"].as_str().unwrap_or_default();
+        let run = step["run"].as_str().unwrap_or_default();
+        uses.starts_with("konverge/konverge@") || run.contains("konverge ci")
+    })
+}
+
+fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
+    let events = events(workflow);
+    let wrong = |what: &str| Failure::new(ErrorKind::Github, what.to_owned());
+    if events.contains("pull_request_target") {
+        return Err(wrong(
+            "pull_request_target gives a stranger's code the repository's token, and is refused",
+        )
+        .hint("use `pull_request`; `docs/security.md` says how forks get a comment"));
+    }
+    let filter = &workflow["on"]["pull_request"];
+    if filter.get("paths").is_some() || filter.get("paths-ignore").is_some() {
+        return Err(wrong(
+            "the workflow has a `paths:` filter: a required check that is skipped never reports",
+        )
+        .hint("remove it; Konverge finds what a change affects by itself"));
+    }
+    // Which of the events start this job is what its `if` names; without one, all of them do.
+    let condition = job["if"].as_str().unwrap_or_default();
+    let starts = |event: &str| {
+        events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
+    };
+    let needed: BTreeSet<_> = NEEDS
+        .iter()
+        .filter(|(event, _)| starts(event))
+        .flat_map(|(_, needs)| needs.iter().copied())
+        .collect();
+    let given = match &job["permissions"] {
+        Value::Null => &workflow["permissions"],
+        given => given,
+    };
+    let lacking: Vec<_> = needed
+        .iter()
+        .filter(|(key, access)| !grants(given, key, access))
+        .map(|(key, access)| format!("{key}: {access}"))
+        .collect();
+    if !lacking.is_empty() {
+        return Err(
+            wrong(&format!("its token lacks {}", lacking.join(", "))).hint(format!(
+                "add `{}` to the job's `permissions`",
+                lacking.join("`, `")
+            )),
+        );
+    }
+    let granted: Vec<_> = needed
+        .iter()
+        .map(|(key, access)| format!("{key}: {access}"))
+        .collect();
+    Ok(match granted.is_empty() {
+        true => "no event starts it that needs a permission".to_owned(),
+        false => format!("may do what it is for: {}", granted.join(", ")),
+    })
+}
+
+fn events(workflow: &Value) -> BTreeSet<&str> {
+    match &workflow["on"] {
+        Value::String(event) => BTreeSet::from([event.as_str()]),
+        Value::Array(events) => events.iter().filter_map(Value::as_str).collect(),
+        Value::Object(events) => events.keys().map(String::as_str).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Whether `permissions` give a token this access. Without any the repository's setting decides, which nobody reads.
+fn grants(permissions: &Value, key: &str, access: &str) -> bool {
+    match permissions {
+        Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),
+        Value::Object(keys) => {
+            let given = keys.get(key).and_then(Value::as_str);
+            given == Some("write") || given == Some(access)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::ops::{doctor::Verdict, init::WORKFLOW};
+
+    fn looked(text: &str) -> Vec<Finding> {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join(FOLDER);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("konverge.yml"), text).unwrap();
+        findings(root.path())
+    }
+
+    #[test]
+    fn the_workflow_that_init_writes_is_well() {
+        let found = looked(WORKFLOW);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found.iter().all(|finding| finding.verdict == Verdict::Ok),
+            "{found:?}"
+        );
+        assert!(found[2].says.contains("issues: write"), "{found:?}");
+    }
+
+    #[test]
+    fn what_a_job_lacks_is_named() {
+        let found = looked(&WORKFLOW.replace(
+            "      statuses: write # konverge/preview, the check to require\n",
+            "",
+        ));
+        assert_eq!(found[0].verdict, Verdict::Missing);
+        assert!(
+            found[0].says.ends_with("its token lacks statuses: write"),
+            "{}",
+            found[0].says
+        );
+        assert_eq!(found[1].verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn traps_are_named() {
+        let target = looked(&WORKFLOW.replace("  pull_request:\n", "  pull_request_target:\n"));
+        assert!(target[0].says.contains("pull_request_target"), "{target:?}");
+        let filtered =
+            looked(&WORKFLOW.replace("  pull_request:\n", "  pull_request:\n    paths: [appops/**]\n"));
+        assert!(filtered[0].says.contains("`paths:`"), "{filtered:?}");
+        let none = looked("on: push\njobs: {}\n");
+        assert_eq!(none[0].verdict, Verdict::Unused);
+    }
+}

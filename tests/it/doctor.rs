@@ -1,0 +1,114 @@
+//! `konverge doctor`: what is missing is named with its remedy, and what is there is tried for real.
+
+use serde_json::Value;
+
+use crate::support::{
+    cluster::Cluster,
+    git::Repository,
+    github::{Act, FakeGithub, World},
+    process::{Konverge, Outcome},
+};
+
+fn findings(outcome: &Outcome) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&outcome.stdout)
+        .unwrap_or_else(|_| panic!("{}{}", outcome.stdout, outcome.stderr));
+    assert_eq!(document["version"], 1);
+    document["findings"].as_array().unwrap().clone()
+}
+
+fn finding(findings: &[Value], what: &str) -> (String, String, String) {
+    let found = findings.iter().find(|finding| finding["what"] == what);
+    let found = found.unwrap_or_else(|| panic!("{what} is not in {findings:#?}"));
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    let fixes: Vec<_> = found["fix"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fix| fix.as_str().unwrap())
+        .collect();
+    (text("verdict"), text("says"), fixes.join("\n"))
+}
+
+#[test]
+fn a_machine_with_nothing_is_told_what_to_do() {
+    let outcome = Konverge::new(["doctor", "--output", "json"]).run().expect(1);
+    let found = findings(&outcome);
+    assert_eq!(finding(&found, "git").0, "ok");
+    let (verdict, _, fix) = finding(&found, "repository");
+    assert_eq!(verdict, "missing");
+    assert!(!fix.is_empty());
+    let (verdict, _, fix) = finding(&found, "KCL core");
+    assert_eq!(verdict, "missing");
+    assert!(fix.contains("konverge kcl install"), "{fix}");
+}
+
+#[test]
+fn what_is_there_is_tried() {
+    let monorepo = Repository::konfig_example();
+    let store = tempfile::tempdir().unwrap();
+    let config = monorepo.read("konverge.yaml");
+    let more = format!(
+        "state:\n  url: file://{}\n  id: doctor\nclusters:\n  dev: {{kubeconfig_env: DEV_KUBECONFIG, context: test}}\n",
+        store.path().display()
+    );
+    monorepo.write("konverge.yaml", format!("{config}{more}"));
+    let run = |arguments: &[&str]| {
+        Konverge::new(arguments)
+            .dir(monorepo.path())
+            .with_kcl()
+            .env("DEV_KUBECONFIG", Cluster::shared().kubeconfig())
+    };
+    let outcome = run(&["doctor", "--output", "json"]).run().expect(0);
+    let found = findings(&outcome);
+    for what in [
+        "git",
+        "repository",
+        "KCL core",
+        "Terraform",
+        "cluster dev",
+        "store",
+        "workflow job apply",
+    ] {
+        assert_eq!(finding(&found, what).0, "ok", "{what}: {found:#?}");
+    }
+    assert!(finding(&found, "cluster dev").1.starts_with("v1."), "{found:#?}");
+    assert_eq!(finding(&found, "GitHub token").0, "unused");
+    let left = std::fs::read_dir(store.path())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_file());
+    assert_eq!(left.count(), 0, "the probe leaves nothing behind");
+
+    let text = run(&["doctor"]).env("DEV_KUBECONFIG", "").run().expect(1).stdout;
+    assert!(text.contains("MISSING  clusters: "), "{text}");
+    assert!(text.contains("DEV_KUBECONFIG"), "{text}");
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_read_is_told_which_permission_it_lacks() {
+    let fake = FakeGithub::start(World::new()).await;
+    let monorepo = Repository::konfig_example();
+    let run = |token: &'static str| {
+        let (dir, api) = (monorepo.path().to_owned(), fake.api_url());
+        tokio::task::spawn_blocking(move || {
+            Konverge::new(["doctor", "--output", "json"])
+                .dir(dir)
+                .with_kcl()
+                .env("GITHUB_ACTIONS", "true")
+                .env("GITHUB_REPOSITORY", "acme/konfig")
+                .env("GITHUB_API_URL", api)
+                .env("GITHUB_TOKEN", token)
+                .run()
+        })
+    };
+    let well = findings(&run("ghs_token").await.unwrap().expect(0));
+    assert_eq!(finding(&well, "GitHub token").0, "ok");
+    let refused = serde_json::json!({"message": "Resource not accessible by integration"});
+    fake.next("GET", "/pulls", Act::Answer(403, Vec::new(), refused));
+    let lacking = findings(&run("ghs_token").await.unwrap().expect(1));
+    let (verdict, _, fix) = finding(&lacking, "GitHub token");
+    assert_eq!(verdict, "missing");
+    assert!(fix.contains("pull-requests: read"), "{fix}");
+    let none = findings(&run("").await.unwrap().expect(1));
+    assert!(finding(&none, "GitHub token").2.contains("github.token"));
+}
