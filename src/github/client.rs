@@ -16,9 +16,13 @@ use http::{HeaderMap, Method, StatusCode, header};
 use octocrab::Octocrab;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-use super::{error::GithubError, limits};
-use crate::{retry::Policy, secrets::Secrets};
+use super::{error::GithubError, limits, parting::Parting};
+use crate::{
+    retry::{Policy, Verdict},
+    secrets::Secrets,
+};
 
 /// A call takes no longer than this, its retries not counted.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -38,6 +42,7 @@ pub struct Client {
     secrets: Secrets,
     patience: Policy,
     deadline: Duration,
+    parting: Parting,
     author: Option<String>,
     installation_token: bool,
     requests: Arc<AtomicUsize>,
@@ -104,6 +109,7 @@ impl Client {
                 ..Policy::default()
             },
             deadline: DEADLINE,
+            parting: Parting::default(),
             author: None,
             installation_token: token.starts_with("ghs_"),
             requests: Arc::default(),
@@ -122,6 +128,13 @@ impl Client {
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// With what says that the run is asked to stop: then there are seconds left, and no call takes longer than them.
+    #[must_use]
+    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
+        self.parting = Parting::of(asked);
         self
     }
 
@@ -212,11 +225,29 @@ impl Client {
         body: Option<&Value>,
         need: Need,
     ) -> Result<Answer, GithubError> {
-        self.patience
-            .run(GithubError::verdict, || {
-                self.once(method.clone(), path, body, need)
-            })
+        self.patiently(GithubError::verdict, &method, path, body, need)
             .await
+    }
+
+    /// Tries under our patience, and gives up when a run that was asked to stop has no time left.
+    async fn patiently(
+        &self,
+        classify: impl Fn(&GithubError) -> Verdict,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+        need: Need,
+    ) -> Result<Answer, GithubError> {
+        let tries = self
+            .patience
+            .run(classify, || self.once(method.clone(), path, body, need));
+        tokio::select! {
+            done = tries => done,
+            () = self.parting.over() => Err(GithubError::Unreachable {
+                operation: operation(method, path),
+                cause: "the run was asked to stop, and there was no time to wait".to_owned(),
+            }),
+        }
     }
 
     /// A PATCH, PUT or POST that sets something to a value, so that making it twice is the same.
@@ -243,10 +274,7 @@ impl Client {
         need: Need,
     ) -> Result<(), GithubError> {
         let tried = self
-            .patience
-            .run(GithubError::verdict_once, || {
-                self.once(method.clone(), path, Some(body), need)
-            })
+            .patiently(GithubError::verdict_once, &method, path, Some(body), need)
             .await;
         match tried {
             Err(error) if error.is_uncertain() => {
@@ -275,10 +303,7 @@ impl Client {
         let mut wait = self.patience.first;
         for left in (0..self.patience.attempts).rev() {
             let tried = self
-                .patience
-                .run(GithubError::verdict_once, || {
-                    self.once(Method::POST, path, Some(&body), need)
-                })
+                .patiently(GithubError::verdict_once, &Method::POST, path, Some(&body), need)
                 .await
                 .and_then(|answer| read(&operation, &answer));
             match tried {
@@ -307,7 +332,7 @@ impl Client {
         body: Option<&Value>,
         need: Need,
     ) -> Result<Answer, GithubError> {
-        let operation = format!("{method} {}", path.split('?').next().unwrap_or_default());
+        let operation = operation(&method, path);
         let unreachable = |cause: String| GithubError::Unreachable {
             operation: operation.clone(),
             cause: self.secrets.mask(&cause),
@@ -398,6 +423,11 @@ impl std::fmt::Debug for Client {
 pub struct User {
     /// The login.
     pub login: String,
+}
+
+/// What a call is called in errors.
+fn operation(method: &Method, path: &str) -> String {
+    format!("{method} {}", path.split('?').next().unwrap_or_default())
 }
 
 fn causes(error: &octocrab::Error) -> String {

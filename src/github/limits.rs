@@ -86,8 +86,13 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
                 .split(';')
                 .map(|o| o.trim().replace('_', "-").replace('=', ": "))
                 .collect();
-            // Several are alternatives; the one that the call is documented with is named if it is among them.
-            options.iter().find(|o| *o == need).or(options.first()).cloned()
+            // Several are alternatives. The one that the call is documented with is named as documented if it is among
+            // them: where a read is refused, the write that follows takes more.
+            let of = |text: &str| text.split(':').next().map(str::to_owned);
+            match options.iter().any(|option| of(option) == of(need)) {
+                true => Some(need.to_owned()),
+                false => options.first().cloned(),
+            }
         })
         .filter(|named| {
             named
@@ -168,6 +173,10 @@ mod tests {
         assert!(matches!(
             error(403, &[("x-accepted-github-permissions", "issues=write")], "{}"),
             GithubError::Forbidden { permission, .. } if permission == "issues: write"
+        ));
+        assert!(matches!(
+            error(403, &[("x-accepted-github-permissions", "issues=read; pull_requests=read")], "{}"),
+            GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
         ));
     }
 

@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod issues;
 mod limits;
+mod parting;
 mod pulls;
 mod runner;
 mod statuses;

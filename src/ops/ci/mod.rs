@@ -76,12 +76,11 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
         .iter()
         .find_map(|name| run.var(name));
     let client = match token {
-        Some(token) => Some(Client::new(
-            &runner.api_url,
-            &runner.repository,
-            token,
-            run.secrets.clone(),
-        )?),
+        Some(token) => {
+            let (api, repository) = (&runner.api_url, &runner.repository);
+            let client = Client::new(api, repository, token, run.secrets.clone())?;
+            Some(client.with_stop(run.cancel.clone()))
+        }
         None => {
             run.notes.note(
                 "warning: no token: neither comment nor status is written (set the input `github-token`)",

@@ -385,7 +385,7 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
         ["issues", ..] => &["issues"],
         ["statuses", _] => &["statuses"],
         ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
-        ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests", "contents"],
+        ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
         ["collaborators", _, "permission"] => &["metadata"],
         ["branches", _] => &["contents"],
         ["deployments", ..] => &["deployments"],

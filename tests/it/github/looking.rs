@@ -1,0 +1,85 @@
+//! What the client asks: who merged what, who may; nothing twice, of any server.
+
+use konverge::github::Permission;
+use serde_json::json;
+
+use super::{body, client, marker, sha};
+use crate::support::github::{FakeGithub, Pull, World};
+
+#[tokio::test]
+async fn who_merged_what_and_who_may() {
+    let mut world = World::new();
+    world.pulls.push(Pull {
+        number: 12,
+        head: sha('b').to_string(),
+        merged_at: Some("2026-11-20T10:00:00Z".into()),
+        merge_commit: Some(sha('c').to_string()),
+        head_repository: None,
+    });
+    world.commit_pulls.insert(sha('c').to_string(), vec![12]);
+    let review = |login: &str, state: &str| {
+        (
+            12,
+            json!({"user": {"login": login}, "state": state, "commit_id": sha('b')}),
+        )
+    };
+    world.reviews = vec![
+        review("ada", "APPROVED"),
+        review("bob", "APPROVED"),
+        review("ada", "COMMENTED"),
+        review("bob", "CHANGES_REQUESTED"),
+    ];
+    world.collaborators = [("ada".to_owned(), "write"), ("root".to_owned(), "admin")].into();
+    let fake = FakeGithub::start(world).await;
+    let github = client(&fake);
+    let pulls = github.pull_requests_of_commit(&sha('c')).await.unwrap();
+    assert!(pulls[0].is_merged() && pulls[0].from_fork && pulls[0].head == sha('b'));
+    assert_eq!(github.merged_pull_requests("main", 2).await.unwrap(), pulls);
+    let approvals = github.approvals(12).await.unwrap();
+    assert_eq!(
+        approvals.iter().map(|a| a.reviewer.as_str()).collect::<Vec<_>>(),
+        ["ada"]
+    );
+    assert_eq!(github.permission("ada").await.unwrap(), Permission::Write);
+    assert_eq!(github.permission("root").await.unwrap(), Permission::Admin);
+    assert_eq!(
+        github.permission("mallory/../root").await.unwrap(),
+        Permission::None
+    );
+    assert!(github.is_protected("main").await.unwrap());
+    assert!(!github.is_protected("topic").await.unwrap());
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_sent_again() {
+    let mut world = World::new();
+    world.pulls.push(Pull {
+        number: 12,
+        head: sha('b').to_string(),
+        merged_at: None,
+        merge_commit: None,
+        head_repository: Some("acme/konfig".into()),
+    });
+    let fake = FakeGithub::start(world).await;
+    let github = client(&fake);
+    let first = github.pull_request(12).await.unwrap();
+    assert_eq!(github.pull_request(12).await.unwrap(), first);
+    fake.world(|world| world.pulls[0].head = sha('d').to_string());
+    assert_eq!(github.pull_request(12).await.unwrap().head, sha('d'));
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own() {
+    let fake = FakeGithub::start_at(World::new(), "/api/v3").await;
+    fake.world(|world| {
+        for n in 0..120 {
+            world.comment(12, "somebody", &format!("comment {n}"));
+        }
+    });
+    let github = client(&fake);
+    github
+        .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
+        .await
+        .unwrap();
+    assert_eq!(fake.world(|world| world.comments.len()), 121);
+}
