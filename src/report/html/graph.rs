@@ -1,4 +1,4 @@
-//! The picture of why as SVG: changed files on the left, what imports them between, stacks on the right.
+//! The picture of why as SVG: from left to right changed files, what imports them, the stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use crate::{model::affected::Affected, report::escape};
 const NODES: usize = 150;
 
 const ROW: usize = 26;
-const COLUMN: usize = 300;
+const COLUMN: usize = 295;
 const BOX: usize = 250;
 
 /// The drawing, or `None` if there is nothing to draw.
@@ -34,12 +34,9 @@ struct Graph {
 
 impl Graph {
     fn of(affected: &Affected, by_project: bool) -> Self {
-        let mut graph = Self {
-            edges: BTreeSet::new(),
-            columns: BTreeMap::new(),
-            stacks: BTreeSet::new(),
-            changed: BTreeSet::new(),
-        };
+        let mut edges = BTreeSet::new();
+        let mut stacks = BTreeSet::new();
+        let mut changed = BTreeSet::new();
         for stack in &affected.stacks {
             let end = if by_project {
                 format!("{}: all stacks affected here", stack.project)
@@ -56,57 +53,47 @@ impl Graph {
                     row.truncate(1);
                 }
                 row.push(end.clone());
-                graph.changed.insert(row[0].clone());
+                changed.insert(row[0].clone());
                 for (from, to) in row.iter().zip(&row[1..]) {
-                    graph.edges.insert((from.clone(), to.clone()));
-                }
-                for (at, node) in row.iter().enumerate() {
-                    let column = graph.columns.entry(node.clone()).or_default();
-                    *column = (*column).max(at);
+                    edges.insert((from.clone(), to.clone()));
                 }
             }
-            graph.stacks.insert(end);
+            stacks.insert(end);
         }
-        let last = graph.columns.values().copied().max().unwrap_or(0);
-        for stack in &graph.stacks {
-            if let Some(column) = graph.columns.get_mut(stack) {
-                *column = last;
-            }
+        Self {
+            columns: columns(&edges),
+            edges,
+            stacks,
+            changed,
         }
-        graph
     }
 
     fn draw(&self) -> String {
-        let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        let mut places: BTreeMap<&str, Place> = BTreeMap::new();
         let mut heights: BTreeMap<usize, usize> = BTreeMap::new();
         let mut hidden = 0;
         for (node, column) in &self.columns {
-            let row = heights.entry(*column).or_default();
-            if *row * 3 >= NODES * 2 {
+            let rows = heights.entry(*column).or_default();
+            if *rows * 3 >= NODES * 2 {
                 hidden += 1;
                 continue;
             }
-            places.insert(node, (*column, *row));
-            *row += 1;
+            places.insert(node, Place::below(*column, rows));
         }
+        let drawn = self.edges.iter().filter_map(|(from, to)| {
+            let (from, to) = (*places.get(from.as_str())?, *places.get(to.as_str())?);
+            Some(edge(from, to, &mut heights))
+        });
+        let edges: String = drawn.collect();
         let rows = heights.values().copied().max().unwrap_or(0);
-        let columns = heights.keys().copied().max().unwrap_or(0) + 1;
-        let (width, height) = (columns * COLUMN, (rows + 1) * ROW + ROW);
+        let last = heights.keys().copied().max().unwrap_or(0);
+        let (width, height) = (last * COLUMN + BOX, (rows + usize::from(hidden > 0)) * ROW);
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"From the changed files to the affected stacks\">\n"
+            "<svg viewBox=\"-1 0 {} {height}\" width=\"{}\" height=\"{height}\" role=\"img\" aria-label=\"From the changed files to the affected stacks\">\n{edges}",
+            width + 2,
+            width + 2
         );
-        for (from, to) in &self.edges {
-            if let (Some((c1, r1)), Some((c2, r2))) = (places.get(from.as_str()), places.get(to.as_str())) {
-                let (x1, y1) = (c1 * COLUMN + BOX, r1 * ROW + ROW);
-                let (x2, y2) = (c2 * COLUMN, r2 * ROW + ROW);
-                let middle = (x1 + x2) / 2;
-                let _ = writeln!(
-                    svg,
-                    "<path class=\"edge\" d=\"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}\"/>"
-                );
-            }
-        }
-        for (node, (column, row)) in &places {
+        for (node, place) in &places {
             let class = if self.stacks.contains(*node) {
                 "stack"
             } else if self.changed.contains(*node) {
@@ -114,7 +101,7 @@ impl Graph {
             } else {
                 "between"
             };
-            let (x, y) = (column * COLUMN, row * ROW + ROW);
+            let (x, y) = (place.left(), place.middle());
             let _ = writeln!(
                 svg,
                 "<g class=\"node {class}\"><title>{}</title><rect x=\"{x}\" y=\"{}\" width=\"{BOX}\" height=\"20\" rx=\"4\"/><text x=\"{}\" y=\"{}\">{}</text></g>",
@@ -135,6 +122,76 @@ impl Graph {
         svg.push_str("</svg>\n");
         svg
     }
+}
+
+/// A node stands just left of the leftmost that it leads to, so that lines lead from column to column. Files that
+/// import each other in a circle are moved no further than a few rounds.
+fn columns(edges: &BTreeSet<(String, String)>) -> BTreeMap<String, usize> {
+    const ROUNDS: usize = 16;
+    let nodes = edges.iter().flat_map(|(from, to)| [from, to]);
+    let mut from_right: BTreeMap<&String, usize> = nodes.map(|node| (node, 0)).collect();
+    for _ in 0..ROUNDS {
+        let before = from_right.clone();
+        for (from, to) in edges {
+            let least = from_right[to] + 1;
+            from_right.entry(from).and_modify(|at| *at = (*at).max(least));
+        }
+        if before == from_right {
+            break;
+        }
+    }
+    let last = from_right.values().copied().max().unwrap_or(0);
+    let columns = from_right.into_iter();
+    columns.map(|(node, at)| (node.clone(), last - at)).collect()
+}
+
+/// Where a box stands, or where a line passes a column of boxes.
+#[derive(Clone, Copy)]
+struct Place {
+    column: usize,
+    row: usize,
+}
+
+impl Place {
+    /// The first free row of a column.
+    fn below(column: usize, rows: &mut usize) -> Self {
+        *rows += 1;
+        Self {
+            column,
+            row: *rows - 1,
+        }
+    }
+
+    fn left(self) -> usize {
+        self.column * COLUMN
+    }
+
+    fn right(self) -> usize {
+        self.left() + BOX
+    }
+
+    fn middle(self) -> usize {
+        self.row * ROW + ROW / 2
+    }
+}
+
+/// A line between two boxes. Through the columns between them it takes a row of its own below their boxes: behind a
+/// box it would seem to come from there.
+fn edge(from: Place, to: Place, heights: &mut BTreeMap<usize, usize>) -> String {
+    let mut path = format!("M{} {}", from.right(), from.middle());
+    let (mut x, mut y) = (from.right(), from.middle());
+    let mut curve = |path: &mut String, to: Place| {
+        let middle = (x + to.left()) / 2;
+        let _ = write!(path, "C{middle} {y} {middle} {1} {0} {1}", to.left(), to.middle());
+        (x, y) = (to.right(), to.middle());
+    };
+    for column in from.column + 1..to.column {
+        let lane = Place::below(column, heights.entry(column).or_default());
+        curve(&mut path, lane);
+        let _ = write!(path, "H{}", lane.right());
+    }
+    curve(&mut path, to);
+    format!("<path class=\"edge\" d=\"{path}\"/>\n")
 }
 
 fn shortened(path: &str) -> String {

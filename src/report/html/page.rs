@@ -161,15 +161,13 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
         }
         for resource in stack.own.iter().filter(|r| label::is_grave(r)) {
             let title = label::Title::of(&resource.id, resource.runtime);
-            let loss = if resource.data_loss {
-                ": data or an address is lost for good"
-            } else {
-                ""
+            let (class, loss) = match resource.data_loss {
+                true => (class(Action::Delete), ": data or an address is lost for good"),
+                false => (class(resource.action), ""),
             };
             let _ = writeln!(
                 lines,
-                "<li class=\"{}\">{} {} in {name}{loss}</li>",
-                class(resource.action),
+                "<li class=\"{class}\">{} {} in {name}{loss}</li>",
                 label::word(resource.action),
                 escape::html_code(&title.short())
             );
@@ -215,7 +213,8 @@ fn groups(html: &mut String, view: &View<'_>) {
                 .join(" ")
         );
         for resource in &group.resources {
-            resource_block(html, resource);
+            let title = label::Title::of(&resource.id, resource.runtime);
+            titled_block(html, resource, &title.of_kind());
         }
         html.push_str("</details>\n");
     }
@@ -325,13 +324,17 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
 
 fn resource_block(html: &mut String, resource: &ResourcePlan) {
     let title = label::Title::of(&resource.id, resource.runtime);
+    titled_block(html, resource, &title.full());
+}
+
+fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
     let _ = writeln!(
         html,
         "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>",
         class(resource.action),
         label::sign(resource.action),
         label::word(resource.action),
-        escape::html(&escape::line(&title.full()))
+        escape::html(&escape::line(title))
     );
     for note in &resource.notes {
         let _ = writeln!(
