@@ -11,7 +11,7 @@ use crate::{
         plan::{Basis, Plan},
     },
     ops::{self, KeyUse, Request, Session, session},
-    report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
+    report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
 };
 
 /// Arguments of `konverge preview`.
@@ -121,7 +121,10 @@ fn rendered(plan: &Plan, session: &Session, output: Output, style: Style) -> Str
         links: &std::collections::BTreeMap::new(),
         marker: &marker,
         mode: Mode {
-            applies: session.planning.config.state.url.is_some(),
+            merging: match session.planning.config.state.url {
+                Some(_) => Merging::Applies,
+                None => Merging::NoStore,
+            },
             ..Mode::default()
         },
         budget: SUMMARY_BUDGET,

@@ -21,4 +21,4 @@ mod run;
 pub mod terminal;
 mod view;
 
-pub use run::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Mode, RunInfo, SUMMARY_BUDGET};
+pub use run::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};

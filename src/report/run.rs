@@ -61,12 +61,26 @@ pub struct CommentInput<'a> {
 /// What merging does, and how this preview came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// Merging applies; otherwise the repository has no store configured and nothing is applied.
-    pub applies: bool,
-    /// The pull request comes from a fork: compiled only, without any credential.
-    pub fork: bool,
+    /// What merging does.
+    pub merging: Merging,
     /// A later push has replaced the head that this is about.
     pub superseded: bool,
+}
+
+/// What merging does with what is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Merging {
+    /// It is applied.
+    Applies,
+    /// Nothing: the repository has no store configured.
+    #[default]
+    NoStore,
+    /// Nothing: it goes to another branch than the one that is applied.
+    OtherBranch,
+    /// It is planned again and applied; this was compiled only, without any credential, since it comes from outside.
+    Outside,
+    /// It is planned again and applied; this was compiled only, since a merge queue asks whether it goes together.
+    Queued,
 }
 
 /// The size that a GitHub comment is packed to: below the documented 65,536 characters, counted in bytes.

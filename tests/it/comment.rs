@@ -6,33 +6,20 @@ use std::{fs, path::PathBuf};
 
 use konverge::{
     model::{
+        affected::InputChange,
         finding::{Finding, Verdict},
         marker::Marker,
         plan::{Action, Origin},
     },
-    report::{COMMENT_BUDGET, html, markdown, terminal},
+    report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
 };
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::sample::{self, Sample};
-
-fn golden(name: &str, actual: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, actual).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        actual,
-        expected,
-        "{} differs; UPDATE_GOLDEN=1 writes it",
-        path.display()
-    );
-}
+use crate::support::{
+    golden::golden,
+    sample::{self, Sample},
+};
 
 #[test]
 fn everything_once() {
@@ -62,7 +49,7 @@ fn nothing_affected() {
 #[test]
 fn a_fork() {
     let mut shop = sample::shop();
-    shop.mode.fork = true;
+    shop.mode.merging = Merging::Outside;
     shop.mode.superseded = true;
     shop.plan.stacks.retain(|s| s.error.is_none());
     golden(
@@ -228,11 +215,18 @@ fn hostile() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..8).prop_map(|parts| parts.concat())
 }
 
+/// What may stand in a name or in a path.
+fn cleaned(text: &str) -> String {
+    let may = |c: &char| !c.is_control() && !c.is_whitespace() && !"/\\".contains(*c);
+    text.chars().filter(may).collect()
+}
+
 fn hostile_sample() -> impl Strategy<Value = Sample> {
     let stacks = prop::collection::vec((hostile(), hostile(), hostile(), 0..5usize), 0..25);
     (stacks, hostile(), hostile()).prop_map(|(stacks, message, file)| {
         let mut sample = sample::shop();
         sample.plan.stacks.clear();
+        sample.affected.stacks.clear();
         sample.findings = vec![Finding {
             verdict: Verdict::Deny,
             rule: message.clone(),
@@ -241,10 +235,7 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             hint: Some(message.clone()),
         }];
         for (index, (name, key, value, kind)) in stacks.into_iter().enumerate() {
-            let clean: String = name
-                .chars()
-                .filter(|c| !c.is_control() && !c.is_whitespace() && !"/\\".contains(*c))
-                .collect();
+            let clean = cleaned(&name);
             let id = format!("p{index}{clean}/s");
             let thing: String = format!("v1:ConfigMap:ns:{clean}x");
             let action = [
@@ -282,6 +273,13 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
                 );
             }
             sample.plan.stacks.push(stack);
+            let file = format!("base/{}.k", cleaned(&key));
+            let chain = [file.as_str(), "base/base.k"];
+            let change = InputChange::Modified;
+            sample
+                .affected
+                .stacks
+                .push(sample::affected_stack(&id, change, &[&chain]));
         }
         sample
     })

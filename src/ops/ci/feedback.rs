@@ -102,8 +102,10 @@ impl<'a> Feedback<'a> {
         label: &str,
         kind: MarkerKind,
         settled: &[StackId],
-        issues: Vec<(Marker, String, String)>,
+        mut issues: Vec<(Marker, String, String)>,
     ) {
+        // They come in the order in which stacks ended.
+        issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
         let Some(client) = self.client else { return };
         let known = match client.kept_issues(label).await {
             Ok(known) => known,

@@ -6,6 +6,7 @@ use crate::{
     git::GitError,
     github::{PullRequestEvent, WorkflowRunEvent},
     model::CommitId,
+    report::Merging,
 };
 
 /// What a preview is about.
@@ -22,8 +23,8 @@ pub(super) struct Subject {
     pub content: CommitId,
     /// What the job may do.
     pub trust: Trust,
-    /// Whether the head is a fork's.
-    pub fork: bool,
+    /// What merging it does.
+    pub merging: Merging,
 }
 
 /// Previews a pull request.
@@ -56,7 +57,11 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
         base,
         content,
         trust,
-        fork: event.from_fork,
+        merging: match (stranger, protected) {
+            (true, _) => Merging::Outside,
+            (false, true) => Merging::Applies,
+            (false, false) => Merging::OtherBranch,
+        },
     };
     if stranger {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
@@ -106,7 +111,7 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
         base: base.clone(),
         content: head.clone(),
         trust: Trust::None,
-        fork: false,
+        merging: Merging::Queued,
     };
     show(job, &subject, &Feedback::new(job)).await
 }
@@ -150,7 +155,7 @@ pub(super) async fn fork(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, F
         base,
         content: event.head.clone(),
         trust: Trust::Recorded,
-        fork: true,
+        merging: Merging::Outside,
     };
     show(job, &subject, &Feedback::new(job)).await
 }

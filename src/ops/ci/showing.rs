@@ -25,7 +25,7 @@ use crate::{
         preview::{self, Preview},
     },
     policy::Stage,
-    report::{self, CommentInput, Mode, RunInfo, SUMMARY_BUDGET},
+    report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
 };
 
 /// Previews a subject and tells of it.
@@ -142,8 +142,10 @@ async fn previewed(
         links: &links,
         marker: &marker,
         mode: Mode {
-            applies: opened.planning.memory.is_some(),
-            fork: subject.fork,
+            merging: match subject.merging {
+                Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
+                merging => merging,
+            },
             superseded,
         },
         budget,
@@ -172,7 +174,7 @@ async fn previewed(
     ))
 }
 
-/// What the guardrails would say of a merge now. A fork's job can not ask, and says nothing.
+/// What the guardrails would say of a merge now. A job for what comes from outside can not ask, and says nothing.
 async fn findings(
     job: &Job,
     subject: &Subject,
@@ -180,7 +182,7 @@ async fn findings(
     stacks: &[Stack],
     plan: &Plan,
 ) -> Result<Vec<Finding>, Failure> {
-    if subject.fork {
+    if subject.merging == Merging::Outside {
         return Ok(Vec::new());
     }
     let owners = guardrails::owners(job, &subject.protected);

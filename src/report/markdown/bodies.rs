@@ -7,7 +7,7 @@ use super::{
 use crate::{
     model::plan::{Basis, ResourcePlan, Validation},
     report::{
-        CommentInput, diff, escape, label,
+        CommentInput, Merging, diff, escape, label,
         view::{Group, StackView, View, lifecycle},
     },
 };
@@ -118,8 +118,9 @@ fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Detail)
             .map(|word| format!(" · {word}"))
             .unwrap_or_default()
     );
-    if stack.plan.basis == Basis::Spec && !input.mode.fork {
-        text.push_str("Compared with the base's Spec: no cluster is configured for this stack.\n\n");
+    let said_below = matches!(input.mode.merging, Merging::Outside | Merging::Queued);
+    if stack.plan.basis == Basis::Spec && !said_below {
+        text.push_str("Compared with the base's Spec: no cluster was asked.\n\n");
     }
     for (resource, group) in stack.own.iter().zip(&stack.grouped) {
         match group {

@@ -26,9 +26,18 @@ pub struct Comment {
 
 /// The preview's comment, in at most `input.budget` bytes (budgets below 4 KiB are taken as 4 KiB).
 pub fn comment(input: &CommentInput<'_>) -> Comment {
+    packed(input, input.budget, &format!("{}\n", input.marker.line()))
+}
+
+/// The same for the job summary, which nobody has to find again.
+pub fn summary(input: &CommentInput<'_>, budget: usize) -> Comment {
+    packed(input, budget, "")
+}
+
+fn packed(input: &CommentInput<'_>, budget: usize, marker: &str) -> Comment {
     let view = view::of(input);
-    let head = format!("{}\n{}", input.marker.line(), verdict::render(input, &view));
-    let budget = input.budget.max(4096);
+    let head = format!("{marker}{}", verdict::render(input, &view));
+    let budget = budget.max(4096);
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
     let fixed = head + &alerts;
     for (step, detail) in LADDER.iter().enumerate() {
@@ -46,13 +55,6 @@ pub fn comment(input: &CommentInput<'_>) -> Comment {
         omitted,
         step: LADDER.len(),
     }
-}
-
-/// The same for the job summary.
-pub fn summary(input: &CommentInput<'_>, budget: usize) -> Comment {
-    let mut input = input.clone();
-    input.budget = budget;
-    comment(&input)
 }
 
 fn attempt(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bodies::Omitted;
 use crate::{
     model::finding::Verdict,
-    report::{CommentInput, diff, escape, label, mermaid, view::View},
+    report::{CommentInput, Merging, diff, escape, label, mermaid, view::View},
 };
 
 /// The most of the tail's own parts that is shown, in bytes.
@@ -154,15 +154,19 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &View<'_>, omitted: Omitted
 fn merging(input: &CommentInput<'_>, view: &View<'_>) -> String {
     let look = "Look closer: `konverge preview` in a checkout of this branch.";
     let denied = input.findings.iter().any(|f| f.verdict == Verdict::Deny);
-    let sentence = if input.mode.fork {
-        "This pull request comes from a fork: it was compiled without any credential and compared with the base's Spec. After the merge the plan is made again against the real infrastructure."
+    let sentence = if input.mode.merging == Merging::Outside {
+        "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge the plan is made again against the real infrastructure."
+    } else if input.mode.merging == Merging::Queued {
+        return "In the merge queue Specs are compared with Specs, and no cluster is asked. After the merge the plan is made again against the real infrastructure.".to_owned();
     } else if view.failed > 0 {
         "Merging now would leave the failed stacks as they are: they are applied by the first run in which they can be planned and what they change has been reviewed."
     } else if denied {
         "Merging now would stop at the guardrails above; the stacks concerned stay as they are until the rule is satisfied."
     } else if view.stacks.is_empty() {
         return "Merging changes nothing on the infrastructure.".to_owned();
-    } else if !input.mode.applies {
+    } else if input.mode.merging == Merging::OtherBranch {
+        "Merging applies nothing: this goes to another branch than the one that is applied."
+    } else if input.mode.merging == Merging::NoStore {
         "Merging applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
     } else {
         "Merging applies exactly this. The plan is made again after the merge, and a stack stops before anything of it is touched if its plan holds something that is not shown here."

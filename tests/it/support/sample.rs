@@ -12,7 +12,7 @@ use konverge::{
         plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan, Validation},
         spec::RuntimeKind,
     },
-    report::{CommentInput, Mode, RunInfo},
+    report::{CommentInput, Merging, Mode, RunInfo},
 };
 use serde_json::{Value, json};
 
@@ -323,7 +323,7 @@ pub fn shop() -> Sample {
         links: BTreeMap::from([(id("orders/prod"), "https://github.com/acme/konfig/runs/99".into())]),
         marker: marker(),
         mode: Mode {
-            applies: true,
+            merging: Merging::Applies,
             ..Mode::default()
         },
     }
@@ -379,7 +379,7 @@ pub fn large(n: usize) -> Sample {
         },
         marker: marker(),
         mode: Mode {
-            applies: true,
+            merging: Merging::Applies,
             ..Mode::default()
         },
     }
