@@ -12,13 +12,14 @@
 use std::{
     fs,
     hint::black_box,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use criterion::Criterion;
 use konverge::report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
 
+#[path = "../tests/it/support/performance.rs"]
+mod performance;
 #[path = "../tests/it/support/sample.rs"]
 #[allow(dead_code)]
 mod sample;
@@ -88,10 +89,8 @@ fn peak() -> usize {
 }
 
 fn write(rows: &[(&str, (Duration, usize))], plan: usize, more: usize) {
-    const OPEN: &str = "<!-- bench:comment -->";
-    const CLOSE: &str = "<!-- /bench:comment -->";
     let mut section = format!(
-        "{OPEN}\n## Rendering a change of {STACKS} stacks\n\n| what | time, best of 9 | bytes |\n| --- | --- | --- |\n"
+        "## Rendering a change of {STACKS} stacks\n\n| what | time, best of 9 | bytes |\n| --- | --- | --- |\n"
     );
     for (what, (time, bytes)) in rows {
         section.push_str(&format!(
@@ -100,17 +99,9 @@ fn write(rows: &[(&str, (Duration, usize))], plan: usize, more: usize) {
         ));
     }
     section.push_str(&format!(
-        "\nThe plan itself takes {} MiB; rendering the comment takes {} MiB more. Bounds: 200 ms and 100 MiB. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench comment` writes this.\n{CLOSE}",
+        "\nThe plan itself takes {} MiB; rendering the comment takes {} MiB more. Bounds: 200 ms and 100 MiB. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench comment` writes this.",
         plan >> 20,
         more >> 20
     ));
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
-    let text = fs::read_to_string(&path)
-        .unwrap_or_else(|_| "# Performance\n\nMeasured by the benches, never by hand.\n".to_owned());
-    let text = match (text.find(OPEN), text.find(CLOSE)) {
-        (Some(from), Some(to)) => format!("{}{section}{}", &text[..from], &text[to + CLOSE.len()..]),
-        _ => format!("{}\n\n{section}\n", text.trim_end()),
-    };
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    performance::write("comment", &section);
 }

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::support::{
+    github::Act,
     hook,
     stage::{Ran, Stage, storefront},
+    tiny,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,6 +89,44 @@ async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
         log.contains("\n::error file=appops/storefront/dev/main.k,line=8,"),
         "{log}"
     );
+}
+
+/// Whatever GitHub answers: the apply is done, and what could not be told is a warning.
+#[tokio::test(flavor = "multi_thread")]
+async fn feedback_that_fails_never_fails_an_apply() {
+    let mut stage = Stage::with("unheard", tiny::monorepo(), "").await;
+    stage.propose("add-web", |repository| {
+        tiny::write_stack(repository, "web/dev", "unheard-web-dev", "info");
+    });
+    stage.pull_request(7, "add-web", "opened").outcome.check(0);
+    let (before, after) = stage.press_merge(7, "add-web");
+    // The token has expired, GitHub is down, and the text is refused for a reason that nobody knows.
+    let expired = || Act::Answer(401, Vec::new(), json!({"message": "Bad credentials"}));
+    let down = || Act::Answer(502, Vec::new(), json!({}));
+    let refused = || Act::Answer(422, Vec::new(), json!({"message": "Validation Failed"}));
+    for act in [expired(), refused()] {
+        stage.github.next("POST", &format!("/statuses/{after}"), act);
+    }
+    stage
+        .github
+        .next("GET", &format!("/commits/{after}/pulls"), expired());
+    for _ in 0..5 {
+        stage.github.next("GET", "/konfig/issues", down());
+    }
+    let applied = stage.push(&before, &after);
+    applied.outcome.check(0);
+    let stderr = &applied.outcome.stderr;
+    for words in [
+        "warning: the status konverge/apply could not be set: GitHub refuses the token",
+        "warning: the status konverge/apply could not be set: GitHub refused",
+        "warning: the merged pull request could not be found: GitHub refuses the token",
+        "warning: the issues could not be listed: GitHub answered 502",
+    ] {
+        assert_eq!(stderr.matches(words).count(), 1, "{words}: {stderr}");
+    }
+    assert!(applied.summary.contains("1 applied"), "{}", applied.summary);
+    let keys = stage.keys().await;
+    assert!(keys.iter().any(|key| key.contains("/state/")), "{keys:?}");
 }
 
 /// An apply that comes to nothing at all is told, and who can not be told is a warning.

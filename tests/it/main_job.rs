@@ -12,16 +12,8 @@ use serde_json::json;
 use crate::support::{
     hook,
     stage::{Stage, storefront},
+    told::without_runs,
 };
-
-/// A line with the numbers of runs taken out.
-fn without_runs(line: &str) -> String {
-    let mut parts = line.split("/runs/");
-    let first = parts.next().unwrap().to_owned();
-    parts.fold(first, |text, part| {
-        text + "/runs/" + part.trim_start_matches(|c: char| c.is_ascii_digit())
-    })
-}
 
 fn image(deployment: &Deployment) -> String {
     let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();

@@ -16,6 +16,7 @@ pub mod file_server;
 pub mod gcs;
 pub mod git;
 pub mod github;
+pub mod golden;
 pub mod hook;
 pub mod identities;
 pub mod kcl;
@@ -23,6 +24,8 @@ pub mod minio;
 pub mod moto;
 pub mod objects;
 pub mod octokit;
+pub mod payloads;
+pub mod performance;
 pub mod process;
 pub mod sample;
 pub mod service;
@@ -31,6 +34,8 @@ pub mod stage;
 pub mod stores;
 pub mod terraform;
 pub mod timeline;
+pub mod tiny;
+pub mod told;
 
 use std::path::PathBuf;
 

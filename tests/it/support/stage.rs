@@ -1,12 +1,12 @@
 //! A monorepo on GitHub with a real cluster and a real bucket: runs of `konverge ci` as the runner makes them, and what
 //! stands in the cluster, the bucket and on GitHub afterwards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use object_store::ObjectStore;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     git::Repository,
     github::{FakeGithub, Pull, World},
     minio::Minio,
+    payloads,
     process::{Konverge, Outcome},
 };
 
@@ -43,12 +44,17 @@ impl Stage {
     ///
     /// `more` is added to its konverge.yaml.
     pub async fn set_up(more: &str) -> Self {
-        let minio = Minio::shared();
-        let bucket = minio.bucket("main-job");
         let monorepo = Repository::konfig_example();
         monorepo.git(["rm", "-rq", "appops"]);
+        Self::with("main-job", monorepo, more).await
+    }
+
+    /// A monorepo of one's own, known to its bucket as `name`.
+    pub async fn with(name: &str, monorepo: Repository, more: &str) -> Self {
+        let minio = Minio::shared();
+        let bucket = minio.bucket(name);
         let config = format!(
-            "version: 1\nstate:\n  id: main-job\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\n\
+            "version: 1\nstate:\n  id: {name}\n  url: s3://{bucket}/konverge\n  options: {{endpoint: '{}', region: us-east-1, path_style: 'true', allow_http: 'true'}}\n\
              clusters:\n  test: {{}}\nkcl: {{version: 0.13.2}}\n{more}",
             minio.endpoint()
         );
@@ -75,16 +81,34 @@ impl Stage {
 
     /// Runs `konverge ci` as the runner would, on a checkout of `sha`.
     pub fn ci(&mut self, event: &str, payload: &Value, sha: &str, git_ref: &str) -> Ran {
+        self.monorepo.checkout(sha);
+        let folder = self.monorepo.path().to_owned();
+        self.ci_in(&folder, event, payload, sha, git_ref)
+    }
+
+    /// The same in another checkout.
+    pub fn ci_in(&mut self, checkout: &Path, event: &str, payload: &Value, sha: &str, git_ref: &str) -> Ran {
+        let (konverge, folder) = self.prepared(checkout, event, payload, sha, git_ref);
+        Ran::of(konverge.run(), folder)
+    }
+
+    /// A run that has not begun, and its `RUNNER_TEMP`.
+    pub fn prepared(
+        &mut self,
+        checkout: &Path,
+        event: &str,
+        payload: &Value,
+        sha: &str,
+        git_ref: &str,
+    ) -> (Konverge, PathBuf) {
         self.runs += 1;
         let folder = self.scratch.path().join(self.runs.to_string());
         std::fs::create_dir(&folder).unwrap();
         let payload_path = folder.join("event.json");
         std::fs::write(&payload_path, payload.to_string()).unwrap();
-        let (summary, outputs) = (folder.join("summary.md"), folder.join("outputs"));
-        self.monorepo.checkout(sha);
-        let konverge = Konverge::new(["ci"])
-            .with_kcl()
-            .dir(self.monorepo.path())
+        let konverge = self
+            .konverge(["ci"])
+            .dir(checkout)
             .env("GITHUB_ACTIONS", "true")
             .env("GITHUB_EVENT_NAME", event)
             .env("GITHUB_EVENT_PATH", &payload_path)
@@ -97,22 +121,22 @@ impl Stage {
             .env("GITHUB_SERVER_URL", "https://github.com")
             .env("GITHUB_API_URL", self.github.api_url())
             .env("GITHUB_TOKEN", "ghs_token")
-            .env("GITHUB_STEP_SUMMARY", &summary)
-            .env("GITHUB_OUTPUT", &outputs)
+            .env("GITHUB_STEP_SUMMARY", folder.join("summary.md"))
+            .env("GITHUB_OUTPUT", folder.join("outputs"))
             .env("RUNNER_TEMP", &folder)
+            .env("XDG_CACHE_HOME", folder.join("caches"));
+        let more = |konverge: Konverge, (key, value): &(&str, String)| konverge.env(key, value);
+        (self.env.iter().fold(konverge, more), folder)
+    }
+
+    /// A command in the monorepo, with the credentials of cluster and bucket.
+    pub fn konverge<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Konverge {
+        Konverge::new(arguments)
+            .with_kcl()
+            .dir(self.monorepo.path())
             .env("KUBECONFIG", self.cluster.kubeconfig())
             .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
             .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
-            .env("XDG_CACHE_HOME", folder.join("caches"));
-        let more = |konverge: Konverge, (key, value): &(&str, String)| konverge.env(key, value);
-        let outcome = self.env.iter().fold(konverge, more).run();
-        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
-        Ran {
-            outcome,
-            summary: read(&summary),
-            outputs: read(&outputs),
-            folder,
-        }
     }
 
     /// A pull request's event on its trial merge.
@@ -146,46 +170,52 @@ impl Stage {
                 head_repository: Some(from.into()),
             });
         });
-        let payload = json!({
-            "action": action,
-            "number": number,
-            "pull_request": {
-                "number": number, "merged": false, "user": {"login": "dev"},
-                "base": {"sha": base, "ref": "main", "repo": {"full_name": "acme/konfig"}},
-                "head": {"sha": head, "ref": branch, "repo": {"full_name": from}},
-            },
-            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
-        });
+        let payload = payloads::pull_request(action, number, &base, (branch, &head), from);
         (payload, trial)
     }
 
     /// GitHub's merge button: the pull request is merged, and `main` is pushed.
     pub fn merge(&mut self, number: u64, branch: &str) -> Ran {
-        self.monorepo.checkout("main");
-        let before = self.monorepo.rev("main");
-        let after = self.monorepo.merge(branch);
-        self.github.world(|world| {
-            for pull in world.pulls.iter_mut().filter(|pull| pull.number == number) {
-                pull.merged_at = Some("2026-11-21T10:00:00Z".into());
-                pull.merge_commit = Some(after.clone());
-            }
-            world.commit_pulls.insert(after.clone(), vec![number]);
-        });
+        let (before, after) = self.press_merge(number, branch);
         self.push(&before, &after)
     }
 
-    pub fn push(&mut self, before: &str, after: &str) -> Ran {
-        let payload = json!({
-            "ref": "refs/heads/main", "before": before, "after": after, "forced": false,
-            "repository": {"full_name": "acme/konfig", "default_branch": "main"},
+    /// The button alone: `main` before and after it.
+    pub fn press_merge(&self, number: u64, branch: &str) -> (String, String) {
+        let before = self.monorepo.checkout("main").rev("main");
+        let after = self.monorepo.merge(branch);
+        self.merged(number, &after);
+        (before, after)
+    }
+
+    /// The same with all its commits made one.
+    pub fn squash(&mut self, number: u64, branch: &str) -> Ran {
+        let before = self.monorepo.checkout("main").rev("main");
+        self.monorepo.git(["merge", "--quiet", "--squash", branch]);
+        let after = self.monorepo.commit(branch);
+        self.merged(number, &after);
+        self.push(&before, &after)
+    }
+
+    /// GitHub knows that `commit` brought a pull request into `main`.
+    pub fn merged(&self, number: u64, commit: &str) {
+        self.github.world(|world| {
+            for pull in world.pulls.iter_mut().filter(|pull| pull.number == number) {
+                pull.merged_at = Some("2026-11-21T10:00:00Z".into());
+                pull.merge_commit = Some(commit.to_owned());
+            }
+            world.commit_pulls.insert(commit.to_owned(), vec![number]);
         });
+    }
+
+    pub fn push(&mut self, before: &str, after: &str) -> Ran {
+        let payload = payloads::push("main", before, after, false);
         self.ci("push", &payload, after, "refs/heads/main")
     }
 
     pub fn schedule(&mut self) -> Ran {
         let sha = self.monorepo.rev("main");
-        let payload = json!({"schedule": "17 5 * * *", "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
-        self.ci("schedule", &payload, &sha, "refs/heads/main")
+        self.ci("schedule", &payloads::schedule(), &sha, "refs/heads/main")
     }
 
     pub fn comments(&self) -> Vec<(u64, String)> {
@@ -239,6 +269,17 @@ impl Stage {
 }
 
 impl Ran {
+    /// What an ended run left in its `RUNNER_TEMP`.
+    pub fn of(outcome: Outcome, folder: PathBuf) -> Self {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+        Self {
+            outcome,
+            summary: read("summary.md"),
+            outputs: read("outputs"),
+            folder,
+        }
+    }
+
     /// An output of the step.
     pub fn output(&self, name: &str) -> String {
         let mut lines = self.outputs.lines();

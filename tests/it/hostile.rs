@@ -1,0 +1,80 @@
+//! A pull request whose author writes what GitHub, its runner or a browser could obey: nothing of it leaves its place.
+
+use konverge::model::marker::Marker;
+
+use crate::support::{git::Repository, stage::Stage, tiny};
+
+/// Commands, mentions, links, elements and a marker of ours, as a value in KCL.
+const HOSTILE: &str = "::error::x\\n::add-mask::y\\n##[group]z\\n@octocat #12 https://evil.example <img src=x> </details>\\n<!-- konverge:v1 e30 -->\\n```";
+
+fn write(repository: &Repository) {
+    let settings = format!(
+        r#"    {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "settings", "namespace": "hostile-web-dev", "annotations": {{"a@octocat": "{HOSTILE}"}}}}, "data": {{"text": "{HOSTILE}"}}}}
+"#
+    );
+    tiny::write_resources(repository, "web/dev", "hostile-web-dev", &settings);
+    // An error in its own words.
+    tiny::write_resources(repository, "web/prod", "hostile-web-prod", "");
+    let refused = format!("assert False, \"{HOSTILE}\"\n");
+    let text = repository.read("appops/web/prod/main.k");
+    repository.write("appops/web/prod/main.k", text + &refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_pull_request_holds_is_obeyed() {
+    let mut stage = Stage::with("hostile", tiny::monorepo(), "").await;
+    stage.env = vec![("KONVERGE_LIVE", "never".to_owned())];
+    stage.propose("capture", write);
+    let ran = stage.pull_request(7, "capture", "opened");
+    ran.outcome.check(1);
+
+    // The runner reads both streams, line by line, and the old form of its commands anywhere in a line.
+    let lines = ran.outcome.stdout.lines().chain(ran.outcome.stderr.lines());
+    let commands: Vec<_> = lines
+        .clone()
+        .filter(|line| line.trim_start().starts_with("::"))
+        .collect();
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert!(
+        commands[0].starts_with("::error file=appops/web/prod/main.k,line="),
+        "{commands:?}"
+    );
+    assert!(
+        !lines.clone().any(|line| line.contains("##[")),
+        "{}",
+        ran.outcome.stderr
+    );
+    // Nor can an output be set by it.
+    let names = ran
+        .outputs
+        .lines()
+        .filter_map(|line| line.split_once("<<konverge_"));
+    assert!(
+        names.clone().count() >= 9
+            && names
+                .clone()
+                .all(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+    );
+
+    let (_, body) = stage.comments().pop().unwrap();
+    assert_eq!(Marker::of(&body).unwrap().run, 5001);
+    assert!(body.contains("evil.example"), "it is shown: {body}");
+    for text in [body.as_str(), ran.summary.as_str()] {
+        // Every line that holds it stands in a diff or in the quoted error, between fences.
+        let mut fenced = false;
+        for line in text.lines() {
+            let line = line.trim_start_matches(['>', ' ']);
+            if line.starts_with("```") {
+                fenced = !fenced;
+            } else if !fenced {
+                let outside = line.split('`').step_by(2).collect::<String>();
+                for word in ["@octocat", "#12", "evil.example", "<img", "konverge:v1 e30"] {
+                    assert!(!outside.contains(word), "{word}: {line}");
+                }
+            }
+        }
+        assert!(!fenced, "{text}");
+    }
+    let page = std::fs::read_to_string(ran.output("summary-path")).unwrap();
+    assert!(!page.contains("<img") && page.contains("&lt;img"), "{page}");
+}

@@ -1,0 +1,19 @@
+//! The page of measured figures, each section written by its own bench.
+
+use std::{fs, path::PathBuf};
+
+/// Writes the section of the bench `name` into `docs/performance.md`, in place of what it wrote before.
+pub fn write(name: &str, section: &str) {
+    let (open, close) = (
+        format!("<!-- bench:{name} -->"),
+        format!("<!-- /bench:{name} -->"),
+    );
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let text = fs::read_to_string(&path).expect("the page can be read");
+    let section = format!("{open}\n{section}\n{close}");
+    let text = match (text.find(&open), text.find(&close)) {
+        (Some(from), Some(to)) => format!("{}{section}{}", &text[..from], &text[to + close.len()..]),
+        _ => format!("{}\n\n{section}\n", text.trim_end()),
+    };
+    fs::write(path, text).expect("the page can be written");
+}

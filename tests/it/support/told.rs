@@ -1,0 +1,133 @@
+//! What a run told GitHub, as a text that is the same in every run: commits by their names, no digests and no times.
+
+use konverge::model::marker::Marker;
+use serde_json::Value;
+
+use super::{
+    github::Recorded,
+    stage::{Ran, Stage},
+};
+
+/// The requests since the `from`th, what was written by them, and the step's summary. `names` are commits and what
+/// they are called.
+pub fn told(stage: &Stage, ran: &Ran, from: usize, names: &[(String, &str)]) -> String {
+    let mut text = format!("exit code {}\n", ran.outcome.code.unwrap_or(-1));
+    for line in ran.outcome.stderr.lines() {
+        if ["note:", "warning:", "error:", "  hint:"]
+            .iter()
+            .any(|word| line.starts_with(word))
+        {
+            text.push_str(&format!("{line}\n"));
+        }
+    }
+    text.push_str("\n=== requests\n");
+    for request in &stage.github.requests()[from..] {
+        text.push_str(&format!("{}\n", said(request)));
+    }
+    let mut summary = ran.summary.clone();
+    for body in stage.github.requests()[from..]
+        .iter()
+        .filter_map(|request| request.body["body"].as_str())
+    {
+        let (marker, rest) = opened(body);
+        text.push_str(&format!("\n=== written\n{marker}\n{rest}"));
+        summary = summary.replace(rest, "(what was written above)\n");
+    }
+    text.push_str(&format!("\n=== summary\n{summary}"));
+    let temp = stage.scratch.path().display().to_string();
+    let text = text.replace(&temp, "<temp>");
+    let text = text.replace(
+        &format!("Konverge {}", env!("CARGO_PKG_VERSION")),
+        "Konverge <version>",
+    );
+    without_times(&without_hashes(&text, names))
+}
+
+/// A line with the numbers of runs taken out.
+pub fn without_runs(line: &str) -> String {
+    let mut parts = line.split("/runs/");
+    let first = parts.next().expect("there is always one").to_owned();
+    parts.fold(first, |text, part| {
+        text + "/runs/" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// A request in a line, with what matters of its body.
+fn said(request: &Recorded) -> String {
+    let body = |path: &str| {
+        let found = request.body.pointer(path).and_then(Value::as_str);
+        found.unwrap_or_default().to_owned()
+    };
+    let path = request.path.trim_start_matches("/repos/acme/konfig");
+    let what = match path.split('/').nth(1) {
+        Some("statuses") => format!(
+            " {} {}: {}",
+            body("/context"),
+            body("/state"),
+            body("/description")
+        ),
+        Some("issues") if request.method != "GET" => format!(" {}{}", body("/title"), body("/state")),
+        Some("check-runs") => format!(
+            " {} {}: {}",
+            body("/name"),
+            body("/conclusion"),
+            body("/output/title")
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "{} {path}{} -> {}",
+        request.method,
+        what.trim_end(),
+        request.status
+    )
+}
+
+/// A body's marker, readable, and the rest.
+fn opened(body: &str) -> (String, &str) {
+    let marker = Marker::of(body).expect("whatever we write begins with a marker");
+    let rest = body.split_once('\n').map_or("", |(_, rest)| rest);
+    (serde_json::to_string(&marker).expect("plain data"), rest)
+}
+
+/// Every run of seven or more hexadecimal digits is the commit that it begins, or any hash.
+fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut word = String::new();
+    let end = |word: &mut String, out: &mut String| {
+        let hash = word.len() >= 7
+            && word.chars().any(|c| c.is_ascii_digit())
+            && word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let name = names.iter().find(|(sha, _)| sha.starts_with(word.as_str()));
+        match name {
+            Some((_, name)) if hash => out.push_str(&format!("<{name}>")),
+            _ if hash => out.push_str("<hash>"),
+            _ => out.push_str(word),
+        }
+        word.clear();
+    };
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            word.push(c);
+        } else {
+            end(&mut word, &mut out);
+            out.push(c);
+        }
+    }
+    end(&mut word, &mut out);
+    out
+}
+
+/// `0.4 s` and `12 s` are `N s`.
+fn without_times(text: &str) -> String {
+    let mut parts: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    for at in 1..parts.len() {
+        let seconds = parts[at] == "s" || parts[at].starts_with("s\n") || parts[at].starts_with("s<");
+        let number =
+            !parts[at - 1].is_empty() && parts[at - 1].chars().all(|c| c.is_ascii_digit() || c == '.');
+        if seconds && number {
+            parts[at - 1] = "N".to_owned();
+        }
+    }
+    parts.join(" ")
+}
