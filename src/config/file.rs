@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
-use crate::model::{ClusterName, stack::SettingsOrder};
+use crate::model::{ClusterName, Topic, stack::SettingsOrder};
 
 /// The KCL core used where `kcl.version` is not given.
 pub const DEFAULT_CORE: &str = "0.13.2";
@@ -112,6 +112,9 @@ pub struct StackRule {
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
+    /// The environment of their GitHub deployments, which stacks may share; default: the stack's identity.
+    #[serde(default)]
+    pub environment: Option<String>,
     /// Paths that are not compared, as RFC 6901 pointers (`/spec/replicas`).
     #[serde(default)]
     pub ignore: Option<Vec<String>>,
@@ -221,6 +224,9 @@ pub struct Apply {
     pub ready_timeout: Option<Span>,
     /// What happens when another field manager owns a field of ours.
     pub conflicts: Conflicts,
+    /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes
+    /// `deployments: write`; at most 20 environments a run.
+    pub deployments: bool,
 }
 
 /// What happens when another field manager owns a field of ours.
@@ -303,9 +309,9 @@ pub struct Notify {
     /// The environment variable that holds the signing key of a `webhook`.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// Which events; default: all of `apply-failed`, `apply-done`, `drift`, `unreviewed`.
+    /// What they are told of; default: everything.
     #[serde(default)]
-    pub on: Vec<String>,
+    pub on: Vec<Topic>,
 }
 
 /// The protocol of a notification.

@@ -1,6 +1,6 @@
 //! Reading `konverge.yaml`, with errors that name key, line and the nearest known key.
 
-use super::{Config, file::DEFAULT_CORE};
+use super::{Config, DriftPolicy, Reconcile, file::DEFAULT_CORE};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -95,6 +95,12 @@ impl Config {
                 "this Konverge reads version 1; a newer file needs a newer Konverge",
             );
         }
+        if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
+            return refuse(
+                "drift.reconcile puts drift back, and policy.drift says that drift stops a stack".to_owned(),
+                "take one of the two out",
+            );
+        }
         for rule in &self.stacks {
             let globs = rule.after.iter().flatten().chain([&rule.pattern]);
             for glob in globs {
@@ -141,7 +147,7 @@ impl Config {
 }
 
 fn invalid(error: YamlError) -> ConfigError {
-    let hint = nearest_key(&error.message);
+    let hint = nearest(&error.message);
     ConfigError::Invalid {
         line: error.line,
         column: error.column,
@@ -150,9 +156,12 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
-/// Of "unknown field `statee`, expected one of state, stacks" makes "did you mean `state`?".
-fn nearest_key(message: &str) -> Option<String> {
-    let (_, rest) = message.split_once("unknown field `")?;
+/// Of "unknown field `statee`, expected one of state, stacks" makes "did you mean `state`?"; of an unknown word where
+/// only some are known, too.
+fn nearest(message: &str) -> Option<String> {
+    let (_, rest) = ["unknown field `", "unknown variant `"]
+        .iter()
+        .find_map(|start| message.split_once(start))?;
     let (given, expected) = rest.split_once('`')?;
     expected
         .rsplit_once("expected one of ")
@@ -188,6 +197,29 @@ mod tests {
             "{failure:?}"
         );
         assert!(failure.hints[0].contains("`url`"), "{failure:?}");
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_its_line_and_the_nearest() {
+        let text = "notify:\n- kind: slack\n  url_env: CHAT\n  on: [apply-done, drfit]\n";
+        let failure = Failure::from(Config::parse(text).unwrap_err());
+        assert!(failure.message.contains("drfit"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(4),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`drift`"), "{failure:?}");
+        let failure = Failure::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
+        assert!(failure.hints[0].contains("`restore`"), "{failure:?}");
+    }
+
+    #[test]
+    fn drift_can_not_both_stop_and_be_put_back() {
+        let both = "policy: {drift: stop}\ndrift: {reconcile: restore}\n";
+        let error = Config::parse(both).unwrap_err();
+        assert!(error.to_string().contains("drift.reconcile"), "{error}");
+        assert!(Config::parse("drift: {reconcile: restore}\n").is_ok());
     }
 
     #[test]

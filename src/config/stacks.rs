@@ -14,6 +14,8 @@ pub struct EffectiveStack {
     pub after: Vec<String>,
     /// Who may.
     pub policy: StackPolicy,
+    /// The environment of its GitHub deployments.
+    pub environment: Option<String>,
     /// Paths that are not compared.
     pub ignore: Vec<String>,
 }
@@ -62,11 +64,13 @@ impl Config {
                 cluster,
                 after,
                 policy,
+                environment,
                 ignore,
             } = rule.clone();
             effective.cluster = cluster.or(effective.cluster);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
+            effective.environment = environment.or(effective.environment);
             effective.ignore = ignore.unwrap_or(effective.ignore);
         }
         effective

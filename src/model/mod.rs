@@ -15,13 +15,16 @@ pub mod marker;
 pub mod outcome;
 pub mod path;
 pub mod plan;
+pub mod receipt;
 pub mod review;
 pub mod source;
 pub mod spec;
 pub mod stack;
 pub mod state;
+pub mod topic;
 pub mod value;
 
 pub use digest::Digest;
 pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
 pub use path::RepoPath;
+pub use topic::Topic;

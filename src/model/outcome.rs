@@ -1,8 +1,8 @@
 //! What an apply did.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Digest, RepoPath, ResourceId, StackId, plan::Action};
+use super::{Digest, RepoPath, ResourceId, StackId, plan::Action, receipt::Grounds};
 use crate::error::ErrorBody;
 
 /// Everything `konverge apply --output json` prints; `"version":1`.
@@ -15,7 +15,7 @@ pub struct ApplyReport {
 }
 
 /// How a stack ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackResult {
     /// Every resource ended well; the input digest is recorded.
@@ -45,6 +45,9 @@ pub struct StackOutcome {
     /// The state's serial afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
+    /// On what grounds it was carried out.
+    #[serde(skip_serializing_if = "Grounds::is_empty")]
+    pub grounds: Grounds,
     /// Per touched resource, sorted by id.
     pub resources: Vec<ResourceOutcome>,
     /// Why it failed or stopped.

@@ -1,36 +1,8 @@
 //! What is told, and how each protocol writes it.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::StackId;
-
-/// What it is about: the words of `notify[].on`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Topic {
-    /// An apply failed, for some stack at least.
-    ApplyFailed,
-    /// An apply ended well.
-    ApplyDone,
-    /// A stack differs from what was applied.
-    Drift,
-    /// A merge was stopped because nobody reviewed a part of it.
-    Unreviewed,
-}
-
-impl Topic {
-    /// The topic of a word in `notify[].on`.
-    pub fn of(word: &str) -> Option<Self> {
-        Some(match word {
-            "apply-failed" => Self::ApplyFailed,
-            "apply-done" => Self::ApplyDone,
-            "drift" => Self::Drift,
-            "unreviewed" => Self::Unreviewed,
-            _ => return None,
-        })
-    }
-}
+use crate::model::{StackId, Topic};
 
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]

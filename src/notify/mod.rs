@@ -4,5 +4,6 @@
 mod message;
 mod send;
 
-pub use message::{Message, Topic};
+pub use crate::model::Topic;
+pub use message::Message;
 pub use send::{Kind, NotifyError, Sender, Target, signature};

@@ -115,7 +115,9 @@ impl Sender {
     /// # Errors
     /// It was not delivered.
     pub async fn send(&self, target: &Target, message: &Message) -> Result<(), NotifyError> {
-        self.secrets.learn(&target.url);
+        for secret in [Some(&target.url), target.key.as_ref()].into_iter().flatten() {
+            self.secrets.learn(secret);
+        }
         let local = target.url.starts_with("http://127.0.0.1:");
         if !target.url.starts_with("https://") && !local {
             return Err(NotifyError::Address {

@@ -13,6 +13,8 @@ use crate::{
     ops::apply,
 };
 
+const UNDELIVERED: &str = "a notification was not delivered";
+
 /// Sends what happened to those who are to be told.
 pub(super) struct Notices<'a> {
     job: &'a Job,
@@ -44,8 +46,8 @@ impl<'a> Notices<'a> {
         self.send(Topic::ApplyFailed, title, Vec::new()).await;
     }
 
-    /// What a look for drift found.
-    pub async fn looked(&self, plan: &Plan) {
+    /// What a look for drift found, and what of it was put back.
+    pub async fn looked(&self, plan: &Plan, restored: &[StackId]) {
         let drifted: Vec<_> = plan
             .stacks
             .iter()
@@ -53,7 +55,11 @@ impl<'a> Notices<'a> {
             .map(|stack| stack.id.clone())
             .collect();
         if !drifted.is_empty() {
-            let title = format!("differs from what was applied: {}", stacks(&drifted));
+            let put_back = match restored.len() {
+                0 => String::new(),
+                n => format!(" ({n} put back)"),
+            };
+            let title = format!("differs from what was applied: {}{put_back}", stacks(&drifted));
             self.send(Topic::Drift, title, drifted).await;
         }
     }
@@ -65,7 +71,7 @@ impl<'a> Notices<'a> {
         }
         let sender = match Sender::new(self.job.run.secrets.clone()) {
             Ok(sender) => sender,
-            Err(failure) => return self.warn(&failure),
+            Err(failure) => return self.job.run.warn(UNDELIVERED, failure),
         };
         let message = Message {
             topic,
@@ -76,7 +82,7 @@ impl<'a> Notices<'a> {
         };
         for notify in those {
             if let Err(error) = self.deliver(&sender, notify, &message).await {
-                self.warn(&error.into());
+                self.job.run.warn(UNDELIVERED, error);
             }
         }
     }
@@ -96,18 +102,6 @@ impl<'a> Notices<'a> {
             key: notify.key_env.as_deref().and_then(var),
         };
         sender.send(&target, message).await
-    }
-
-    fn warn(&self, failure: &Failure) {
-        let hints: String = failure
-            .hints
-            .iter()
-            .map(|hint| format!("\n  hint: {hint}"))
-            .collect();
-        self.job.run.notes.note(&format!(
-            "warning: a notification was not delivered: {}{hints}",
-            failure.message
-        ));
     }
 }
 
@@ -140,7 +134,7 @@ fn news(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(Topic, String, Vec
 
 /// Nothing named is everything.
 fn hears(notify: &Notify, topic: Topic) -> bool {
-    notify.on.is_empty() || notify.on.iter().any(|word| Topic::of(word) == Some(topic))
+    notify.on.is_empty() || notify.on.contains(&topic)
 }
 
 fn stacks(those: &[StackId]) -> String {
@@ -154,7 +148,7 @@ fn stacks(those: &[StackId]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{Digest, RepoPath, outcome::StackOutcome};
+    use crate::model::{Digest, RepoPath, outcome::StackOutcome, receipt::Grounds};
 
     fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(Topic, Vec<String>)> {
         let stacks = results.iter().map(|(id, result)| StackOutcome {
@@ -163,6 +157,7 @@ mod tests {
             result: *result,
             digest: Digest::of_bytes(b""),
             serial: None,
+            grounds: Grounds::default(),
             resources: Vec::new(),
             error: None,
         });
