@@ -19,6 +19,7 @@ use crate::{
         event::{Event, EventSink},
         outcome::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
         plan::Action,
+        receipt::Grounds,
         state::{JournalEntry, Recorded},
     },
 };
@@ -112,6 +113,7 @@ fn outcome(
         result,
         digest: plan.public.digest,
         serial: None,
+        grounds: Grounds::default(),
         resources,
         error: failure.map(|mut failure| {
             failure.message = plan.secrets.mask(&failure.message);

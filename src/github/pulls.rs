@@ -168,6 +168,25 @@ impl Client {
         Ok(approvals)
     }
 
+    /// Who let a run go on when its job's environment asked for it, each once.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn run_approvers(&self, run: u64) -> Result<Vec<String>, GithubError> {
+        #[derive(Deserialize)]
+        struct Review {
+            user: Option<User>,
+            state: String,
+        }
+        let path = self.path(&format!("/actions/runs/{run}/approvals"));
+        let reviews: Vec<Review> = self.get(&path, Need("actions: read")).await?;
+        let approved = reviews.into_iter().filter(|review| review.state == "approved");
+        let mut logins: Vec<_> = approved.filter_map(|review| Some(review.user?.login)).collect();
+        logins.sort();
+        logins.dedup();
+        Ok(logins)
+    }
+
     /// What somebody may do here. Never guessed from `author_association`: private members look like strangers in it.
     ///
     /// # Errors

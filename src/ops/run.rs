@@ -95,6 +95,18 @@ impl Run {
             .to_owned()
     }
 
+    /// Says that something of lesser weight went wrong, and what to do about it: the run goes on.
+    pub fn warn(&self, what: &str, failure: impl Into<Failure>) {
+        let failure = failure.into();
+        let hints: String = failure
+            .hints
+            .iter()
+            .map(|hint| format!("\n  hint: {hint}"))
+            .collect();
+        self.notes
+            .note(&format!("warning: {what}: {}{hints}", failure.message));
+    }
+
     /// An error if the run has been asked to stop.
     ///
     /// # Errors

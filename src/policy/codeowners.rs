@@ -19,14 +19,6 @@ impl CodeOwners {
         Self { rules }
     }
 
-    /// Every owner that some rule names.
-    pub fn all(&self) -> impl Iterator<Item = &str> {
-        self.rules
-            .iter()
-            .flat_map(|(_, owners)| owners)
-            .map(String::as_str)
-    }
-
     /// The owners of a path (`@user`, `@org/team`, or an address), without the leading `@`.
     pub fn owners(&self, path: &str) -> &[String] {
         self.rules

@@ -7,6 +7,11 @@ use crate::model::{
     plan::StackPlan,
 };
 
+/// The file whose code owners are a stack's: a folder's pattern means what lies in it.
+pub fn owned_file(plan: &StackPlan) -> String {
+    format!("{}/stack.yaml", plan.stack)
+}
+
 /// Whether findings let the stack be applied.
 pub fn may_apply(findings: &[Finding], stack: &StackId) -> bool {
     !findings
@@ -162,7 +167,7 @@ fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
         return None;
     }
     let given = approvers(facts).len();
-    let enough = given as u64 >= u64::from(rules.approvals) || facts.consented;
+    let enough = given as u64 >= u64::from(rules.approvals);
     Some(finding(
         if enough { Verdict::Pass } else { Verdict::Deny },
         "approvals",
@@ -181,8 +186,7 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     let mut wanted: Vec<String> = Vec::new();
     for name in &rules.reviewers {
         if name == "CODEOWNERS" {
-            // A folder's pattern means what lies in it.
-            let file = format!("{}/stack.yaml", plan.stack.as_str());
+            let file = owned_file(plan);
             let owners = facts.codeowners.map_or(&[][..], |c| c.owners(&file));
             wanted.extend(owners.iter().cloned());
         } else {
@@ -217,14 +221,6 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
             Verdict::Pass,
             "reviewers",
             format!("approved by {login}"),
-            None,
-        ));
-    }
-    if facts.consented {
-        return Some(finding(
-            Verdict::Pass,
-            "reviewers",
-            "agreed to by digest".to_owned(),
             None,
         ));
     }
@@ -444,6 +440,12 @@ mod tests {
         );
         facts.consented = true;
         assert!(denied(&rules, &plan(4), &facts).is_empty());
+        // Who agrees by digest is one of the approvals, not all of them.
+        let approvals = Rules {
+            approvals: 1,
+            ..Rules::default()
+        };
+        assert_eq!(denied(&approvals, &plan(1), &facts), ["policy.approvals"]);
         assert!(evaluate(&rules, &plan(0), &facts).is_empty());
     }
 }

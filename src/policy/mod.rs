@@ -7,6 +7,6 @@ mod reviewed;
 mod rules;
 
 pub use codeowners::CodeOwners;
-pub use evaluate::{evaluate, may_apply};
+pub use evaluate::{evaluate, may_apply, owned_file};
 pub use reviewed::{Objection, Reviewed, Unreviewed};
 pub use rules::{Approval, Facts, Freeze, Role, Rules, Stage};

@@ -89,6 +89,6 @@ pub struct Facts<'a> {
     pub protected_branch: Option<bool>,
     /// The protected branch's CODEOWNERS.
     pub codeowners: Option<&'a CodeOwners>,
-    /// Whether somebody who may has agreed to exactly this plan by its digest.
+    /// Whether somebody who may has agreed to exactly this plan by its digest: it may be of any size then.
     pub consented: bool,
 }

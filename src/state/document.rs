@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Writer;
-use crate::model::{ResourceId, state::StackState};
+use crate::model::{ResourceId, receipt::Receipt, state::StackState};
 
 /// Why a serial was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,9 @@ pub(super) struct StateDocument {
     pub applied_reviews: BTreeSet<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The apply that ended with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
     pub state: StackState,
 }
 
@@ -84,6 +87,8 @@ pub struct Versioned {
     pub written: Timestamp,
     /// A few words that were given with it.
     pub note: Option<String>,
+    /// The apply that ended with it.
+    pub receipt: Option<Receipt>,
     /// Resources whose last intent has no result: they may exist, differ or be gone. They are in the state.
     pub pending: Vec<ResourceId>,
     /// Whether the stack was destroyed, moved away or forgotten.

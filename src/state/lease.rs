@@ -16,7 +16,10 @@ use super::{
     rows::{self, Rows},
     takeover::Grant,
 };
-use crate::model::state::{JournalEntry, StackState};
+use crate::model::{
+    receipt::Receipt,
+    state::{JournalEntry, StackState},
+};
 
 /// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
 /// writes at most 4 + N/20 objects.
@@ -30,6 +33,13 @@ pub struct Lease {
     renewals: JoinHandle<()>,
     prior: Option<Versioned>,
     rows: Rows,
+}
+
+/// What is said beside a state.
+#[derive(Default)]
+struct Beside {
+    note: Option<String>,
+    receipt: Option<Receipt>,
 }
 
 struct Inner {
@@ -121,7 +131,24 @@ impl Lease {
     /// # Errors
     /// [`StateError::Lost`]; the store's. The lease then stands until it expires.
     pub async fn commit(&self, state: StackState, reviews: &[u64]) -> Result<u64, StateError> {
-        self.write(Reason::Apply, state, reviews, None).await
+        self.write(Reason::Apply, state, reviews, Beside::default()).await
+    }
+
+    /// As [`Lease::commit`], with the receipt of the apply beside the state.
+    ///
+    /// # Errors
+    /// As [`Lease::commit`].
+    pub async fn conclude(
+        &self,
+        state: StackState,
+        reviews: &[u64],
+        receipt: Receipt,
+    ) -> Result<u64, StateError> {
+        let beside = Beside {
+            receipt: Some(receipt),
+            note: None,
+        };
+        self.write(Reason::Apply, state, reviews, beside).await
     }
 
     /// As [`Lease::commit`], for another reason than an apply.
@@ -134,7 +161,8 @@ impl Lease {
         state: StackState,
         note: Option<String>,
     ) -> Result<u64, StateError> {
-        self.write(reason, state, &[], note).await
+        let beside = Beside { note, receipt: None };
+        self.write(reason, state, &[], beside).await
     }
 
     async fn write(
@@ -142,7 +170,7 @@ impl Lease {
         reason: Reason,
         mut state: StackState,
         reviews: &[u64],
-        note: Option<String>,
+        beside: Beside,
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
         self.renewals.abort();
@@ -175,7 +203,8 @@ impl Lease {
             },
             retired: matches!(reason, Reason::Forget | Reason::Move) && state.resources.is_empty(),
             applied_reviews,
-            note,
+            note: beside.note,
+            receipt: beside.receipt,
             state,
         };
         let letter = inner.states.letter("state", &document)?;

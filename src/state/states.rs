@@ -16,6 +16,7 @@ use super::{
 use crate::{
     model::{
         RepoPath, StackId,
+        receipt::Receipt,
         state::{JournalEntry, StackState},
     },
     store::{Key, Store},
@@ -83,6 +84,9 @@ pub struct HistoryEntry {
     pub resources: usize,
     /// A few words that were given with it.
     pub note: Option<String>,
+    /// The apply that ended with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
 }
 
 impl States {
@@ -182,6 +186,7 @@ impl States {
                     commit: document.state.commit.map(String::from),
                     resources: document.state.resources.len(),
                     note: document.note,
+                    receipt: document.receipt,
                 }),
                 Ok(None) => Err("it was deleted meanwhile".to_owned()),
                 Err(StateError::Store(error)) => return Err(StateError::Store(error)),
@@ -309,6 +314,7 @@ impl Reading {
                 writer: header.writer.clone(),
                 written: header.time,
                 note: None,
+                receipt: None,
                 pending: Vec::new(),
                 retired: false,
                 applied_reviews: std::collections::BTreeSet::new(),
@@ -331,6 +337,7 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
         writer: header.writer,
         written: header.time,
         note: document.note,
+        receipt: document.receipt,
         pending: Vec::new(),
         retired: document.retired,
         applied_reviews: document.applied_reviews,

@@ -229,6 +229,7 @@ impl States {
                 .map(|versioned| versioned.applied_reviews.clone())
                 .unwrap_or_default(),
             note: None,
+            receipt: None,
             state: merged.map_or_else(
                 || StackState::empty(stack.clone(), options.folder.clone()),
                 |versioned| versioned.state,

@@ -3,7 +3,7 @@
 use super::super::{Context, context::printable};
 use crate::{
     error::Failure,
-    model::ResourceId,
+    model::{ResourceId, outcome::StackResult, receipt::Receipt},
     ops::{Memory, state as ops},
 };
 
@@ -58,7 +58,7 @@ pub(super) async fn show(
         let document = serde_json::json!({
             "version": 1, "serial": found.serial, "epoch": found.epoch, "reason": found.reason,
             "writer": found.writer, "written": found.written, "note": found.note,
-            "pending": found.pending, "state": found.state,
+            "receipt": found.receipt, "pending": found.pending, "state": found.state,
         });
         self::json(&document, context);
         return Ok(());
@@ -71,6 +71,9 @@ pub(super) async fn show(
         printable(&found.writer.actor),
         found.written
     ));
+    if let Some(receipt) = &found.receipt {
+        context.print(&format!("# {}\n", said(receipt)));
+    }
     if !found.pending.is_empty() {
         let ids: Vec<_> = found.pending.iter().map(ResourceId::as_str).collect();
         context.print(&format!(
@@ -100,7 +103,7 @@ pub(super) async fn history(
     for line in lines {
         let text = match line.document {
             Ok(entry) => format!(
-                "{:<8} {:>4} resources  {:7}  {}  {} ({}){}",
+                "{:<8} {:>4} resources  {:7}  {}  {} ({}){}{}",
                 entry.reason.to_string(),
                 entry.resources,
                 entry
@@ -115,12 +118,34 @@ pub(super) async fn history(
                     .note
                     .map(|note| format!("  {}", printable(&note)))
                     .unwrap_or_default(),
+                entry
+                    .receipt
+                    .map(|receipt| format!("\n        {}", said(&receipt)))
+                    .unwrap_or_default(),
             ),
             Err(why) => format!("can not be read: {}", printable(&why)),
         };
         context.print(&format!("{:>6}  {text}\n", line.serial));
     }
     Ok(())
+}
+
+/// A receipt in a line: `applied, plan 0123456789ab: #7, approved by ada`.
+fn said(receipt: &Receipt) -> String {
+    let result = match receipt.result {
+        StackResult::Applied => "applied",
+        StackResult::Unchanged => "nothing to do",
+        StackResult::Failed => "failed",
+        StackResult::Stopped => "stopped",
+        StackResult::HeldBack => "held back",
+    };
+    let grounds = receipt.grounds.to_string();
+    let grounds = if grounds.is_empty() {
+        grounds
+    } else {
+        format!(": {}", printable(&grounds))
+    };
+    format!("{result}, plan {}{grounds}", receipt.digest.short())
 }
 
 pub(super) async fn doctor(

@@ -14,6 +14,7 @@ use crate::{
     model::{
         Digest, StackId,
         plan::{ResourcePlan, StackPlan},
+        receipt::Grounds,
         review::{ReviewRecord, Unit},
     },
     ops::apply::Consent,
@@ -107,7 +108,7 @@ fn said(unreviewed: &Unreviewed) -> String {
 
 #[async_trait]
 impl Consent for ByReview {
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure> {
+    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure> {
         let records = self
             .records
             .iter()
@@ -133,7 +134,10 @@ impl Consent for ByReview {
                 .collect();
             let agreed = self.approvals.contains(&plan.digest);
             let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
-            return Guardrails::refusal(plan, &findings).map_or(Ok(()), Err);
+            return match Guardrails::refusal(plan, &findings) {
+                Some(refusal) => Err(refusal),
+                None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
+            };
         }
         let units = objections
             .iter()

@@ -5,18 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::Job;
+use super::{Job, people::People, rules::narrowed};
 use crate::{
-    config::{self, Config},
+    config::Config,
     error::{ErrorKind, Failure},
-    github::{Client, Permission},
+    github::Permission,
     model::{
         CommitId, RepoPath, StackId,
         finding::{Finding, Verdict},
         plan::StackPlan,
+        receipt::{Grounds, ReviewedPull},
         stack::Stack,
     },
-    policy::{self, Approval, CodeOwners, Facts, Freeze, Role, Rules, Stage},
+    ops::Run,
+    policy::{self, Approval, CodeOwners, Facts, Role, Rules, Stage},
 };
 
 /// CODEOWNERS as a commit has it, where GitHub looks for it.
@@ -35,8 +37,11 @@ pub(super) fn owners(job: &Job, commit: &CommitId) -> Option<String> {
 pub(super) struct Guardrails {
     stage: Stage,
     actor: String,
+    run: Run,
+    run_id: u64,
     branch: String,
-    client: Option<Client>,
+    people: People,
+    authors: BTreeMap<u64, String>,
     rules: BTreeMap<StackId, Rules>,
     common: Rules,
     codeowners: Option<CodeOwners>,
@@ -62,16 +67,39 @@ impl Guardrails {
         Ok(Self {
             stage,
             actor: job.runner.actor.clone(),
+            run: job.run.clone(),
+            run_id: job.runner.run_id,
             branch: branch.to_owned(),
-            client: job.client.clone(),
+            people: People::new(job.client.clone()),
+            authors: BTreeMap::new(),
             rules,
             common: narrowed(config, None)?,
             codeowners: owners.map(CodeOwners::read),
         })
     }
 
+    /// Who opened which pull request: what they say of their own does not count.
+    #[must_use]
+    pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
+        Self { authors, ..self }
+    }
+
+    /// For putting back what was applied before: its pull request was approved then, so that only the moment and the
+    /// size are asked about.
+    #[must_use]
+    pub fn for_restoring(mut self) -> Self {
+        for rules in self.rules.values_mut().chain([&mut self.common]) {
+            *rules = Rules {
+                freeze: std::mem::take(&mut rules.freeze),
+                max_delete: rules.max_delete,
+                ..Rules::default()
+            };
+        }
+        self
+    }
+
     /// What the rules say of a stack's plan. `pulls` are the pull requests with their last heads whose changes it holds;
-    /// each must satisfy the rules. `agreed`: the actor has named exactly this plan's digest.
+    /// each must satisfy the rules. `agreed`: this run was told exactly this plan's digest.
     ///
     /// # Errors
     /// GitHub can not be asked what a rule needs to know.
@@ -82,60 +110,119 @@ impl Guardrails {
         agreed: bool,
     ) -> Result<Vec<Finding>, Failure> {
         let rules = self.rules.get(&plan.id).unwrap_or(&self.common);
-        let teams = self.teams(rules, pulls).await?;
-        let guarded = rules.approvals > 0 || !rules.reviewers.is_empty() || !rules.actors.is_empty();
+        if plan.summary.changed() == 0 {
+            return Ok(Vec::new());
+        }
+        let given: Vec<_> = match agreed {
+            true => self.agreeing(rules, pulls).await,
+            false => Vec::new(),
+        };
+        let teams = self.teams(rules, plan, pulls, &given).await?;
+        let needs_approval = rules.approvals > 0 || !rules.reviewers.is_empty();
         let mut facts = Facts {
             stage: self.stage,
             now: Timestamp::now(),
             actor: &self.actor,
             role: Role::Write,
             author: None,
-            approvals: &[],
+            approvals: &given,
             teams: &teams,
             protected_branch: Some(true),
             codeowners: self.codeowners.as_ref(),
             consented: false,
         };
-        if guarded && self.stage == Stage::Apply {
+        if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
             facts.role = self.role().await?;
-            facts.protected_branch = match &self.client {
-                Some(client) => client.is_protected(&self.branch).await.ok(),
-                None => None,
-            };
+            facts.protected_branch = self.people.is_protected(&self.branch).await;
         }
-        // Naming the digest is an approval by the actor, and a consent to its size if they are one who may approve.
-        let own = [Approval {
-            reviewer: self.actor.clone(),
-            on_last_head: true,
-        }];
         if agreed {
-            facts.approvals = &own;
-            let reviewer = policy::evaluate(
-                &Rules {
-                    reviewers: rules.reviewers.clone(),
-                    ..Rules::default()
-                },
-                plan,
-                &facts,
-            );
-            facts.consented = !reviewer
-                .iter()
-                .any(|f| f.verdict == Verdict::Deny && f.rule == "policy.reviewers");
-            return Ok(policy::evaluate(rules, plan, &facts));
+            let may_approve = Rules {
+                reviewers: rules.reviewers.clone(),
+                ..Rules::default()
+            };
+            let answer = policy::evaluate(&may_approve, plan, &facts);
+            let refused = |f: &Finding| f.verdict == Verdict::Deny && f.rule == "policy.reviewers";
+            facts.consented = !answer.iter().any(refused);
         }
-        if pulls.is_empty() || (rules.approvals == 0 && rules.reviewers.is_empty()) {
+        if pulls.is_empty() || !needs_approval {
             return Ok(policy::evaluate(rules, plan, &facts));
         }
         let mut findings = BTreeSet::new();
         for (pull, head) in pulls {
-            let approvals = self.approvals(*pull, head).await?;
+            let mut approvals = self.approvals(*pull, head).await?;
+            approvals.extend(given.iter().cloned());
             let facts = Facts {
                 approvals: &approvals,
+                author: self.authors.get(pull).map(String::as_str),
                 ..facts.clone()
             };
             findings.extend(policy::evaluate(rules, plan, &facts));
         }
         Ok(findings.into_iter().collect())
+    }
+
+    /// Who stands behind a plan that may be applied. Who can not be asked for is left out and told: the apply goes on.
+    pub async fn grounds(&self, plan: &StackPlan, pulls: &[(u64, CommitId)], agreed: bool) -> Grounds {
+        if plan.summary.changed() == 0 {
+            return Grounds::default();
+        }
+        let rules = self.rules.get(&plan.id).unwrap_or(&self.common);
+        let mut reviewed = Vec::new();
+        for (number, head) in pulls {
+            let reviewers = match self.people.approvals(*number).await {
+                Ok(approvals) => {
+                    let of_head = approvals.into_iter().filter(|approval| approval.commit == *head);
+                    Some(of_head.map(|approval| approval.reviewer).collect())
+                }
+                Err(error) => {
+                    self.run
+                        .warn(&format!("who approved #{number} is not in the receipt"), error);
+                    None
+                }
+            };
+            reviewed.push(ReviewedPull {
+                number: *number,
+                head: head.clone(),
+                reviewers,
+            });
+        }
+        let agreed_by = match agreed {
+            true => self.agreeing(rules, &[]).await,
+            false => Vec::new(),
+        };
+        Grounds {
+            pull_requests: reviewed,
+            agreed_by: agreed_by.into_iter().map(|approval| approval.reviewer).collect(),
+            reconciled: false,
+        }
+    }
+
+    /// Those who agree to the digests that this run was told: who started it, and who let it go on in its job's
+    /// environment. Nobody agrees to their own pull request.
+    async fn agreeing(&self, rules: &Rules, pulls: &[(u64, CommitId)]) -> Vec<Approval> {
+        let mut logins = vec![self.actor.clone()];
+        if rules.approvals > 0 || !rules.reviewers.is_empty() {
+            match self.people.let_run_go_on(self.run_id).await {
+                Ok(approvers) => logins.extend(approvers),
+                Err(error) => self
+                    .run
+                    .warn("who approved this run in its environment does not count", error),
+            }
+        }
+        let authors: Vec<_> = pulls
+            .iter()
+            .filter_map(|(pull, _)| self.authors.get(pull))
+            .collect();
+        logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
+        logins.sort();
+        logins.dedup();
+        logins
+            .into_iter()
+            .map(|reviewer| Approval {
+                reviewer,
+                on_last_head: true,
+            })
+            .collect()
     }
 
     /// The findings as the refusal that they are, if they are one.
@@ -161,10 +248,7 @@ impl Guardrails {
     }
 
     async fn role(&self) -> Result<Role, Failure> {
-        let Some(client) = &self.client else {
-            return Ok(Role::None);
-        };
-        Ok(match client.permission(&self.actor).await? {
+        Ok(match self.people.permission(&self.actor).await? {
             Permission::None => Role::None,
             Permission::Read => Role::Read,
             Permission::Write => Role::Write,
@@ -173,10 +257,7 @@ impl Guardrails {
     }
 
     async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, Failure> {
-        let Some(client) = &self.client else {
-            return Ok(Vec::new());
-        };
-        let given = client.approvals(pull).await?;
+        let given = self.people.approvals(pull).await?;
         Ok(given
             .into_iter()
             .map(|approval| Approval {
@@ -191,82 +272,29 @@ impl Guardrails {
     async fn teams(
         &self,
         rules: &Rules,
+        plan: &StackPlan,
         pulls: &[(u64, CommitId)],
+        agreeing: &[Approval],
     ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
-        let mut teams = BTreeMap::new();
-        let Some(client) = &self.client else {
-            return Ok(teams);
-        };
-        let owners = self.codeowners.iter().flat_map(CodeOwners::all);
+        let file = policy::owned_file(plan);
+        let owners = self.codeowners.iter().flat_map(|owners| owners.owners(&file));
         let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
         let names: BTreeSet<&str> = rules
             .reviewers
             .iter()
             .chain(&rules.actors)
             .map(|name| name.trim_start_matches('@'))
-            .chain(owners.filter(|_| by_code))
+            .chain(owners.map(String::as_str).filter(|_| by_code))
             .filter(|name| name.contains('/') && !name.contains('.'))
             .collect();
         if names.is_empty() {
-            return Ok(teams);
+            return Ok(BTreeMap::new());
         }
         let mut people = BTreeSet::from([self.actor.clone()]);
+        people.extend(agreeing.iter().map(|approval| approval.reviewer.clone()));
         for (pull, head) in pulls {
             people.extend(self.approvals(*pull, head).await?.into_iter().map(|a| a.reviewer));
         }
-        for name in names {
-            let Some((org, team)) = name.split_once('/') else {
-                continue;
-            };
-            let mut members = BTreeSet::new();
-            let mut known = true;
-            for person in &people {
-                match client.is_team_member(org, team, person).await {
-                    Ok(true) => {
-                        members.insert(person.clone());
-                    }
-                    Ok(false) => {}
-                    Err(_) => known = false,
-                }
-            }
-            if known {
-                teams.insert(name.to_owned(), members);
-            }
-        }
-        Ok(teams)
+        Ok(self.people.teams(names, &people).await)
     }
-}
-
-/// The repository's rules, narrowed by the stack's own: more approvals, its own people, further freezes.
-fn narrowed(config: &Config, stack: Option<&Stack>) -> Result<Rules, Failure> {
-    let common = &config.policy;
-    let own = stack
-        .map(|stack| config.for_stack(stack).policy)
-        .unwrap_or_default();
-    let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
-    let freeze = common.freeze.iter().chain(&own.freeze).map(moment);
-    Ok(Rules {
-        approvals: common.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0)),
-        freeze: freeze.collect::<Result<_, _>>()?,
-        reviewers: people(own.reviewers, &common.reviewers),
-        actors: people(own.actors, &common.actors),
-        max_delete: own.max_delete.or(common.max_delete),
-    })
-}
-
-fn moment(freeze: &config::Freeze) -> Result<Freeze, Failure> {
-    let read = |text: &str| {
-        text.parse::<Timestamp>().map_err(|error| {
-            Failure::new(
-                ErrorKind::Config,
-                format!("policy.freeze: `{}` is no moment: {error}", text.escape_debug()),
-            )
-            .hint("write it as RFC 3339: `2026-12-23T00:00:00Z`")
-        })
-    };
-    Ok(Freeze {
-        from: read(&freeze.from)?,
-        until: read(&freeze.until)?,
-        reason: freeze.reason.clone(),
-    })
 }

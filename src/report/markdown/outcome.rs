@@ -57,7 +57,9 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&Marker>, bud
         let block = if header {
             row
         } else {
-            format!("| Stack | Result | Done | State |\n| --- | --- | --- | --- |\n{row}")
+            format!(
+                "| Stack | Result | Done | State | Plan | Reviewed |\n| --- | --- | --- | --- | --- | --- |\n{row}"
+            )
         };
         if page.try_push(&block) {
             header = true;
@@ -132,8 +134,20 @@ fn row(stack: &StackOutcome) -> String {
         .filter(|r| r.result == ResourceResult::Done)
         .count();
     let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
+    // A stack that was stopped has no plan that was carried out.
+    let plan = match stack.result {
+        StackResult::Applied | StackResult::Unchanged | StackResult::Failed => {
+            format!("`{}`", stack.digest.short())
+        }
+        StackResult::Stopped | StackResult::HeldBack => String::new(),
+    };
+    let grounds = if stack.grounds.is_empty() {
+        String::new()
+    } else {
+        escape::cell(&stack.grounds.to_string())
+    };
     format!(
-        "| {} | {result} | {done} of {} | {serial} |\n",
+        "| {} | {result} | {done} of {} | {serial} | {plan} | {grounds} |\n",
         escape::cell(stack.id.as_str()),
         label::plural(stack.resources.len(), "resource")
     )

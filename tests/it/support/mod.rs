@@ -29,6 +29,7 @@ pub mod performance;
 pub mod process;
 pub mod sample;
 pub mod service;
+pub mod small;
 pub mod stack;
 pub mod stage;
 pub mod stores;

@@ -55,6 +55,8 @@ pub struct World {
     pub deployments: Vec<Value>,
     pub deployment_statuses: Vec<(u64, Value)>,
     pub protected: Vec<String>,
+    /// Who let a run go on in its environment.
+    pub run_approvals: Vec<Value>,
     last: u64,
 }
 
@@ -268,6 +270,9 @@ impl World {
                 let protected = self.protected.iter().any(|b| b == branch);
                 (200, json!({"name": branch, "protected": protected}))
             }
+            ("GET", ["actions", "runs", _, "approvals"]) => {
+                (200, self.run_approvals.iter().cloned().collect())
+            }
             ("GET", ["deployments"]) => {
                 let wanted = |d: &&Value| {
                     ["sha", "environment"]
@@ -389,6 +394,7 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
         ["collaborators", _, "permission"] => &["metadata"],
         ["branches", _] => &["contents"],
         ["deployments", ..] => &["deployments"],
+        ["actions", ..] => &["actions"],
         _ => {
             let _ = method;
             return None;

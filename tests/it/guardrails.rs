@@ -1,0 +1,218 @@
+//! The guardrails end to end: rules in konverge.yaml, people on GitHub, a real API server behind. Each time nothing is
+//! touched before the rule is satisfied, and the refusal says what is missing.
+
+use serde_json::json;
+
+use crate::support::stage::{Ran, Stage};
+
+/// Stopped by a rule, and the cluster is as it was.
+async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
+    ran.outcome.check(3);
+    assert_eq!(stage.value(map).await, None, "{map} was touched");
+    for word in words {
+        let said = &ran.outcome.stdout;
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_code_owners_team_must_have_approved_the_last_head() {
+    let mut stage = Stage::small("policy: {reviewers: [CODEOWNERS], approvals: 1}\n").await;
+    stage
+        .monorepo
+        .write("CODEOWNERS", "* @nobody\n/apps/owned/ @acme/infra\n")
+        .commit("Owners");
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+        world.teams.insert("acme/infra".into(), vec!["grace".into()]);
+    });
+    let (head, previewed) = stage.reviewed(7, "owned", |stage| {
+        stage.stack("owned/dev", &[("owned-web", "one")]);
+        stage.stack("owned/prod", &[("owned-web-prod", "one")]);
+    });
+    assert!(
+        previewed.summary.contains("policy.reviewers"),
+        "{}",
+        previewed.summary
+    );
+    let merged = stage.merge(7, "owned");
+    let rules = ["policy.approvals: 0 of 1", "policy.reviewers: one of acme/infra"];
+    stopped(&stage, &merged, "owned-web", &rules).await;
+
+    // Somebody else, and the right person on an older head: neither is enough. GITHUB_TOKEN may not look into teams.
+    stage.approved_by(7, "bob", &head);
+    stage.approved_by(7, "grace", &"1".repeat(40));
+    let again = stage.again();
+    stopped(
+        &stage,
+        &again,
+        "owned-web",
+        &["members: read", "policy.reviewers"],
+    )
+    .await;
+    stage.github.world(|world| {
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.insert("members", "read");
+    });
+    let again = stage.again();
+    stopped(
+        &stage,
+        &again,
+        "owned-web",
+        &["policy.reviewers: one of acme/infra"],
+    )
+    .await;
+
+    stage.approved_by(7, "grace", &head);
+    let before = stage.github.requests().len();
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("owned-web").await.as_deref(), Some("one"));
+    assert_eq!(stage.value("owned-web-prod").await.as_deref(), Some("one"));
+    // Two stacks, each question once.
+    let asked: Vec<_> = stage.github.requests().split_off(before);
+    for question in ["/reviews", "/permission", "/memberships/grace", "/branches/main"] {
+        let times = asked
+            .iter()
+            .filter(|request| request.path.ends_with(question))
+            .count();
+        assert_eq!(times, 1, "{question}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_those_who_may_apply_by_github_s_word() {
+    let mut stage = Stage::small("policy: {actors: [grace]}\n").await;
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "admin");
+        world.collaborators.insert("grace".into(), "read");
+    });
+    stage.reviewed(7, "actors", |stage| {
+        stage.stack("actors/dev", &[("actors-web", "one")])
+    });
+    let merged = stage.merge(7, "actors");
+    let words = ["policy.actors: dev is not one of those who may apply: grace"];
+    stopped(&stage, &merged, "actors-web", &words).await;
+
+    // The right name, but GitHub says that they may only look; whoever starts a run again is who acts.
+    stage.env = vec![("GITHUB_TRIGGERING_ACTOR", "grace".to_owned())];
+    let again = stage.again();
+    stopped(&stage, &again, "actors-web", &["grace may not push"]).await;
+    stage.github.world(|world| {
+        world.collaborators.insert("grace".into(), "write");
+        world.protected.clear();
+    });
+    let again = stage.again();
+    stopped(
+        &stage,
+        &again,
+        "actors-web",
+        &["policy.branch: the branch is not protected"],
+    )
+    .await;
+    stage.github.world(|world| world.protected.push("main".into()));
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("actors-web").await.as_deref(), Some("one"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_freeze_holds_an_apply_back_until_it_is_over() {
+    let freeze = |until: &str| {
+        format!(
+            "policy: {{freeze: [{{from: '2020-01-01T00:00:00Z', until: '{until}', reason: the fair}}]}}\n"
+        )
+    };
+    let mut stage = Stage::small(&freeze("2999-01-01T00:00:00Z")).await;
+    let (_, previewed) = stage.reviewed(7, "frozen", |stage| {
+        stage.stack("frozen/dev", &[("frozen-web", "one")]);
+    });
+    let comment = &stage.comments()[0].1;
+    assert!(
+        comment.contains("policy.freeze") && comment.contains("the fair"),
+        "{comment}"
+    );
+    drop(previewed);
+    let merged = stage.merge(7, "frozen");
+    let words = ["policy.freeze", "2999-01-01", "the fair"];
+    stopped(&stage, &merged, "frozen-web", &words).await;
+    // The rules are the default branch's: they change by a merge, and the next run catches up.
+    let thawed = stage.straight_to_main(|stage| stage.configure(&freeze("2021-01-01T00:00:00Z")));
+    thawed.outcome.check(0);
+    assert_eq!(stage.value("frozen-web").await.as_deref(), Some("one"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
+    let mut stage = Stage::small("policy: {max_delete: 1}\n").await;
+    let maps = [("radius-a", "one"), ("radius-b", "one"), ("radius-c", "one")];
+    stage.reviewed(7, "radius", |stage| stage.stack("radius/dev", &maps));
+    stage.merge(7, "radius").outcome.check(0);
+    stage.reviewed(8, "fewer", |stage| stage.stack("radius/dev", &maps[..1]));
+    let merged = stage.merge(8, "fewer");
+    merged.outcome.check(3);
+    let said = &merged.outcome.stdout;
+    assert!(
+        said.contains("policy.max_delete: 2 resources are deleted or replaced, 1 are allowed"),
+        "{said}"
+    );
+    assert!(stage.value("radius-c").await.is_some());
+    stage.approve(&"0".repeat(64)).outcome.check(3);
+    stage.approve(&merged.digest()).outcome.check(0);
+    assert_eq!(stage.value("radius-c").await, None);
+    let receipt = stage.receipt("radius/dev");
+    assert_eq!(receipt["agreedBy"], json!(["dev"]));
+    assert_eq!(receipt["pullRequests"][0]["number"], 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_reviewers() {
+    let mut stage = Stage::small("policy: {approvals: 2}\n").await;
+    stage
+        .github
+        .world(|world| world.collaborators.insert("dev".into(), "write"));
+    let pushed = stage.straight_to_main(|stage| stage.stack("hurry/dev", &[("hurry-web", "one")]));
+    stopped(
+        &stage,
+        &pushed,
+        "hurry-web",
+        &["no merged pull request showed it"],
+    )
+    .await;
+    let digest = pushed.digest();
+
+    // One person is not two, and a job that may not ask who else there is says so.
+    let alone = stage.approve(&digest);
+    stopped(&stage, &alone, "hurry-web", &["policy.approvals: 1 of 2"]).await;
+    let stderr = &alone.outcome.stderr;
+    assert!(stderr.contains("`actions: read`"), "{stderr}");
+    stage.github.world(|world| {
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.insert("actions", "read");
+        let review = |login: &str, state: &str| json!({"state": state, "comment": "", "environments": [], "user": {"login": login}});
+        world.run_approvals = vec![review("dev", "approved"), review("eve", "rejected")];
+    });
+    let alone = stage.approve(&digest);
+    stopped(&stage, &alone, "hurry-web", &["policy.approvals: 1 of 2"]).await;
+    stage
+        .github
+        .world(|world| world.run_approvals[1]["state"] = json!("approved"));
+    stage.approve(&digest).outcome.check(0);
+    assert_eq!(stage.value("hurry-web").await.as_deref(), Some("one"));
+    assert_eq!(stage.receipt("hurry/dev")["agreedBy"], json!(["dev", "eve"]));
+
+    // Nobody agrees to their own pull request.
+    stage.env = vec![("GITHUB_TRIGGERING_ACTOR", "ada".to_owned())];
+    stage.github.world(|world| {
+        world.collaborators.insert("ada".into(), "admin");
+        world.run_approvals.pop();
+    });
+    let (head, _) = stage.reviewed(7, "own", |stage| {
+        stage.stack("hurry/dev", &[("hurry-web", "two")])
+    });
+    stage.approved_by(7, "grace", &head);
+    let merged = stage.merge(7, "own");
+    merged.outcome.check(3);
+    let plan = stage.monorepo.rev("main");
+    assert_eq!(stage.status(&plan, "konverge/apply").as_deref(), Some("failure"));
+    let result = std::fs::read_to_string(merged.output("result-path")).unwrap();
+    assert!(result.contains("policy.approvals: 1 of 2"), "{result}");
+}
