@@ -1,0 +1,201 @@
+//! An apply in GitHub's own history of environments: one deployment an environment, from before its first stack is
+//! touched until the run ends. What GitHub refuses is told once, and nothing waits for it again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::{Job, consent::ByReview};
+use crate::{
+    config::Config,
+    error::Failure,
+    github::{Client, DeploymentState, GithubError},
+    model::{
+        CommitId, StackId,
+        outcome::{ApplyReport, StackOutcome, StackResult},
+        plan::{ResourcePlan, StackPlan},
+        receipt::Grounds,
+        stack::Stack,
+    },
+    ops::{Run, apply::Consent},
+};
+
+/// Environments that get a deployment in one run: each costs three writes, and GitHub takes 80 a minute.
+const MOST: usize = 20;
+
+/// The deployments of one run.
+pub(super) struct Deployments {
+    client: Client,
+    run: Run,
+    attempt: u32,
+    head: CommitId,
+    environments: BTreeMap<StackId, String>,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    ids: BTreeMap<String, u64>,
+    left_out: BTreeSet<String>,
+    refused: bool,
+}
+
+impl Deployments {
+    /// `None` where nobody asked for them, or nobody could be told.
+    pub fn of(job: &Job, config: &Config, stacks: &[Stack], head: &CommitId) -> Option<Arc<Self>> {
+        let client = job.client.clone().filter(|_| config.apply.deployments)?;
+        let named = stacks
+            .iter()
+            .filter_map(|stack| Some((stack.id.clone(), config.for_stack(stack).environment?)));
+        Some(Arc::new(Self {
+            client,
+            run: job.run.clone(),
+            attempt: job.runner.run_attempt,
+            head: head.clone(),
+            environments: named.collect(),
+            made: Mutex::default(),
+        }))
+    }
+
+    /// A stack is about to be touched.
+    async fn begin(&self, plan: &StackPlan) {
+        let environment = self.environment(&plan.id);
+        // The lock is held while GitHub is asked: two stacks of an environment share its deployment.
+        let mut made = self.made.lock().await;
+        if made.refused || made.ids.contains_key(environment) {
+            return;
+        }
+        if made.ids.len() >= MOST {
+            made.left_out.insert(environment.to_owned());
+            return;
+        }
+        match self.create(environment, plan).await {
+            Ok(id) => {
+                made.ids.insert(environment.to_owned(), id);
+            }
+            Err(error) => {
+                made.refused = true;
+                self.run.warn("GitHub has no deployment of this apply", error);
+            }
+        }
+    }
+
+    async fn create(&self, environment: &str, plan: &StackPlan) -> Result<u64, GithubError> {
+        let receipt = json!({
+            "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
+        });
+        let description = format!("{}: plan {}", plan.id, plan.digest.short());
+        let id = self
+            .client
+            .create_deployment(&self.head, environment, &description, &receipt)
+            .await?;
+        self.say(id, DeploymentState::InProgress, &description).await?;
+        Ok(id)
+    }
+
+    /// The run has ended.
+    pub async fn end(&self, report: &ApplyReport) {
+        let made = self.made.lock().await;
+        if !made.left_out.is_empty() {
+            self.run.notes.note(&format!(
+                "note: {} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
+                made.left_out.len(),
+                made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        for (environment, id) in &made.ids {
+            let stacks = report.stacks.iter();
+            let stacks: Vec<_> = stacks
+                .filter(|stack| self.environment(&stack.id) == environment)
+                .collect();
+            let (state, description) = ended(&stacks, self.run.cancel.is_cancelled());
+            if let Err(error) = self.say(*id, state, &description).await {
+                return self.run.warn("a deployment does not say how it ended", error);
+            }
+        }
+    }
+
+    async fn say(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
+        let description = self.run.secrets.mask(description);
+        let url = self.run.url();
+        self.client
+            .set_deployment_status(id, state, &description, Some(&url))
+            .await
+    }
+
+    /// What a rule names, else the stack itself.
+    fn environment<'a>(&'a self, stack: &'a StackId) -> &'a str {
+        self.environments
+            .get(stack)
+            .map_or(stack.as_str(), String::as_str)
+    }
+}
+
+/// How an environment's stacks ended, and in words.
+fn ended(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
+    let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
+    let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
+    let done = count(&[StackResult::Applied]);
+    match (bad, interrupted) {
+        (0, _) => (DeploymentState::Success, format!("{done} applied")),
+        (_, true) => (DeploymentState::Error, "the run was interrupted".to_owned()),
+        (_, false) => (
+            DeploymentState::Failure,
+            format!("{done} applied, {bad} did not end well"),
+        ),
+    }
+}
+
+/// Tells GitHub of each stack that is agreed to, before anything of it is touched.
+pub(super) struct Announced {
+    pub consent: Arc<ByReview>,
+    pub deployments: Arc<Deployments>,
+}
+
+#[async_trait]
+impl Consent for Announced {
+    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+        let grounds = self.consent.stack(plan, used).await?;
+        if plan.summary.changed() > 0 {
+            self.deployments.begin(plan).await;
+        }
+        Ok(grounds)
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        self.consent.resource(stack, plan).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{Digest, RepoPath};
+
+    #[test]
+    fn one_bad_stack_makes_the_environment_s_deployment_fail() {
+        let stack = |result| StackOutcome {
+            stack: RepoPath::root(),
+            id: "shop/prod".parse().unwrap(),
+            result,
+            digest: Digest::of_bytes(b""),
+            serial: None,
+            grounds: Grounds::default(),
+            resources: Vec::new(),
+            error: None,
+        };
+        let (good, bad) = (stack(StackResult::Applied), stack(StackResult::Failed));
+        let all_well = (DeploymentState::Success, "2 applied".to_owned());
+        assert_eq!(ended(&[&good, &good], true), all_well);
+        let (state, said) = ended(&[&good, &bad], false);
+        assert_eq!(state, DeploymentState::Failure);
+        assert_eq!(said, "1 applied, 1 did not end well");
+        assert_eq!(ended(&[&bad], true).0, DeploymentState::Error);
+    }
+}
