@@ -63,6 +63,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         consent: Arc::new(Agreed),
         commit: session.affected.head.clone(),
         pull_requests: Vec::new(),
+        restore: false,
         allow_empty: args.allow_empty,
     };
     let report = ops::apply::run(&session.planning, &session.targets, &options).await?;

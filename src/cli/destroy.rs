@@ -62,6 +62,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         consent: Arc::new(Agreed),
         commit: None,
         pull_requests: Vec::new(),
+        restore: false,
         allow_empty: true,
     };
     let report = ops::apply::run(&session.planning, &targets, &options).await?;

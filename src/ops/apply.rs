@@ -16,6 +16,7 @@ use crate::{
         CommitId, Digest, StackId,
         outcome::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
+        receipt::{Grounds, Receipt},
         state::{JournalEntry, StackState},
     },
     state::{Holder, Lease, LeaseOptions, LeaseWatch, WaitVerdict},
@@ -24,8 +25,8 @@ use crate::{
 /// Who agrees to a stack's plan before anything of it is touched.
 #[async_trait]
 pub trait Consent: Send + Sync {
-    /// `used` are the pull requests whose reviews this stack has used up. An error stops the stack.
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<(), Failure>;
+    /// On what grounds. `used` are the pull requests whose reviews this stack has used up. An error stops the stack.
+    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure>;
 
     /// A resource whose values became known only on the way.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure>;
@@ -39,6 +40,9 @@ pub struct ApplyOptions {
     pub commit: Option<CommitId>,
     /// Merged pull requests whose reviews are used up by a stack that ends well.
     pub pull_requests: Vec<u64>,
+    /// What was applied last is put back: a stack whose recorded inputs are no longer these is stopped, since another
+    /// run has applied something else meanwhile.
+    pub restore: bool,
     /// A stack whose Spec has become empty may be deleted whole. Removed stacks always may: their review says so.
     pub allow_empty: bool,
 }
@@ -135,6 +139,7 @@ fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutc
         result,
         digest: Digest::of_set([]),
         serial: None,
+        grounds: Grounds::default(),
         resources: Vec::new(),
         error: Some(failure.body()),
     }
@@ -199,6 +204,12 @@ async fn under_lease(
 ) -> Result<StackOutcome, Failure> {
     let empty = || StackState::empty(target.id.clone(), target.folder.clone());
     let prior = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    if options.restore && prior.input_digest != input_digest {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            format!("{} was applied anew meanwhile: nothing is put back", target.id),
+        ));
+    }
     let Planned::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
         return Err(Failure::new(
             ErrorKind::Config,
@@ -213,7 +224,7 @@ async fn under_lease(
         .prior()
         .map(|prior| prior.applied_reviews.clone())
         .unwrap_or_default();
-    options.consent.stack(&plan.public, &used).await?;
+    let grounds = options.consent.stack(&plan.public, &used).await?;
     let public = plan.public.clone();
     let journal = LeaseJournal {
         lease,
@@ -252,9 +263,18 @@ async fn under_lease(
     };
     let nothing_new = state == prior && used.is_empty();
     outcome.digest = public.digest;
+    outcome.grounds = grounds;
     outcome.serial = match nothing_new {
         true => lease.prior().map(|prior| prior.serial),
-        false => Some(lease.commit(state, used).await?),
+        false => {
+            let receipt = Receipt {
+                digest: outcome.digest,
+                commit: options.commit.clone(),
+                result: outcome.result,
+                grounds: outcome.grounds.clone(),
+            };
+            Some(lease.conclude(state, used, receipt).await?)
+        }
     };
     Ok(outcome)
 }
@@ -339,8 +359,8 @@ pub struct Agreed;
 
 #[async_trait]
 impl Consent for Agreed {
-    async fn stack(&self, _: &StackPlan, _: &BTreeSet<u64>) -> Result<(), Failure> {
-        Ok(())
+    async fn stack(&self, _: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+        Ok(Grounds::default())
     }
 
     async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), Failure> {

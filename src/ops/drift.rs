@@ -1,14 +1,18 @@
 //! `drift`: what differs from what was applied last. The wanted state is the recorded one, so that a change of the code
 //! that is not applied yet is never taken for drift.
 
+use std::time::{Duration, Instant};
+
 use futures::{StreamExt, stream};
 
 use super::{Planned, Planning, Target};
 use crate::{
     error::Failure,
     model::{
-        StackId,
+        Digest, StackId,
+        digest::DigestBuilder,
         plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan},
+        review,
         state::StackState,
     },
 };
@@ -16,12 +20,17 @@ use crate::{
 /// Stacks looked at side by side.
 const AT_ONCE: usize = 8;
 
-/// Looks at the targets; a stack that can not be looked at takes no other down.
+/// Looks at the targets, one after the other as long as `budget` lasts, the first in any case; a stack that can not be
+/// looked at takes no other down.
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Plan, Failure> {
-    let mut stacks: Vec<_> = stream::iter(targets)
+pub async fn run(planning: &Planning, targets: &[Target], budget: Option<Duration>) -> Result<Plan, Failure> {
+    let began = Instant::now();
+    let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
+    let targets = targets.iter().enumerate();
+    let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
+        .map(|(_, target)| target)
         .map(|target| one(planning, target))
         .buffer_unordered(AT_ONCE)
         .collect()
@@ -29,6 +38,17 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Plan, Failur
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     Ok(Plan { version: 1, stacks })
+}
+
+/// The digest of a difference: over what was found as well as over what it should be.
+pub fn digest(plan: &StackPlan) -> Digest {
+    Digest::of_set(review::stack_units(plan).iter().map(|unit| {
+        let mut builder = DigestBuilder::new("drift");
+        builder.part(unit.digest().as_bytes());
+        let found = unit.from.as_ref().map(Digest::of_json);
+        builder.part(found.as_ref().map_or(&[][..], |digest| digest.as_bytes()));
+        builder.finish()
+    }))
 }
 
 async fn one(planning: &Planning, target: &Target) -> StackPlan {

@@ -1,5 +1,7 @@
 //! What things are called in every report: a resource's title, an action's sign and word, counts.
 
+use std::time::Duration;
+
 use crate::model::{
     ResourceId,
     plan::{Action, ResourcePlan, Summary},
@@ -127,6 +129,17 @@ pub fn plural(n: usize, one: &str) -> String {
         format!("{n} {stem}ies")
     } else {
         format!("{n} {one}s")
+    }
+}
+
+/// A length of time in its largest unit: `3 d`, `5 h`, `12 min`.
+pub fn age(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    match (minutes / (24 * 60), minutes / 60) {
+        (days @ 1.., _) => format!("{days} d"),
+        (_, hours @ 1..) => format!("{hours} h"),
+        _ if minutes > 0 => format!("{minutes} min"),
+        _ => "less than a minute".to_owned(),
     }
 }
 

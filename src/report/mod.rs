@@ -21,4 +21,5 @@ mod run;
 pub mod terminal;
 mod view;
 
+pub use label::age;
 pub use run::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};

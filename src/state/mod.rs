@@ -11,6 +11,7 @@
 //! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document holds yet
 //! reviews/<pull request>/<head>/<run>-<attempt> what was previewed
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that nobody reads every state
+//! looks/<n>                                     when each stack was looked at for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! ```
 
@@ -24,6 +25,7 @@ mod journal;
 mod key;
 pub mod kusion;
 mod lease;
+mod looks;
 mod reviews;
 mod rows;
 mod states;
@@ -39,6 +41,7 @@ pub use error::StateError;
 pub use index::{Entry, Known};
 pub use key::{IDENTITY_VARIABLE, Sealer};
 pub use lease::Lease;
+pub use looks::{Look, Looks, Seen};
 pub use reviews::{ReviewKey, Reviews};
 pub use states::{HistoryEntry, HistoryLine, States};
 pub use vault::Vault;

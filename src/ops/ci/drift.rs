@@ -1,19 +1,34 @@
 //! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
 
-use super::{Ended, Job, feedback::Feedback, notices::Notices, opening::Trust, stopwatch::Stopwatch};
+use super::{
+    Ended, Job,
+    feedback::Feedback,
+    guardrails::Guardrails,
+    notices::Notices,
+    opening::Trust,
+    reconcile::{self, restored},
+    rounds::Rounds,
+    stopwatch::Stopwatch,
+};
 use crate::{
-    config::Config,
+    config::{Config, Reconcile, Span},
     error::{ErrorKind, Failure},
     model::{
-        CommitId,
+        CommitId, StackId,
         marker::{Marker, MarkerKind},
-        plan::{Plan, Summary},
+        outcome::{ApplyReport, StackResult},
+        plan::{Plan, StackPlan, Summary},
     },
     ops::{At, KeyUse, Target, Workspace, clusters::Live, drift},
-    report::{self, RunInfo, SUMMARY_BUDGET},
+    policy::Stage,
+    report::{
+        self, RunInfo, SUMMARY_BUDGET,
+        markdown::{DriftRound, drift_round},
+    },
+    state::Known,
 };
 
-/// Looks at every stack that was applied, the default branch's code at hand.
+/// Looks at the stacks that were applied, the default branch's code at hand.
 pub(super) async fn run(job: &Job) -> Result<Ended, Failure> {
     let feedback = Feedback::new(job);
     let result = looked(job, &feedback).await;
@@ -28,7 +43,11 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let head = job.runner.sha.clone();
     job.repository.ensure(&head, job.credentials.as_ref()).await?;
     let config = Config::of(job.repository.revision(&head)?.as_ref())?;
-    let memory = job.memory(&config, KeyUse::Look).await?.ok_or_else(|| {
+    let key = match config.drift.reconcile {
+        Reconcile::Never => KeyUse::Look,
+        Reconcile::Restore => KeyUse::Make,
+    };
+    let memory = job.memory(&config, key).await?.ok_or_else(|| {
         Failure::new(
             ErrorKind::Config,
             "there is nothing to compare with: no store is configured",
@@ -37,110 +56,163 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     })?;
     let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
     let known = memory.states.known().await?;
-    let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
-    let targets: Vec<_> = applied
-        .map(|(id, entry)| match side.layout.stack(id) {
-            Some(stack) => Target::of(stack, None),
-            None => Target::forgotten(id.clone(), entry.folder.clone()),
-        })
-        .collect();
-    let behind: Vec<_> = side
-        .layout
-        .stacks
-        .iter()
-        .filter(|stack| {
-            let recorded = known
-                .entries
-                .get(&stack.id)
-                .and_then(|entry| entry.settled_digest());
-            side.analysis.input_digest(stack).ok() != recorded
-        })
-        .map(|stack| stack.id.to_string())
-        .collect();
-    if !behind.is_empty() {
-        job.run.notes.note(&format!(
-            "warning: the default branch is ahead of what is applied for {} stacks: {}",
-            behind.len(),
-            behind.join(", ")
-        ));
-    }
-    let label = config
-        .drift
-        .label
-        .clone()
-        .unwrap_or_else(|| "konverge-drift".to_owned());
+    let mut rounds = Rounds::of(job, &memory, &config).await;
+    let applied = applied(&known, &side);
+    let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
+    let due = rounds.due(applied, config.drift.stacks);
+    let behind = behind(&known, &side);
+    let overdue = rounds.overdue();
+    warn(job, &behind, overdue);
+    let branch = job.runner.ref_name.trim_start_matches("refs/heads/");
+    let guardrails = Guardrails::of(job, &config, &side.layout.stacks, Stage::Apply, branch, None)?;
+    let budget = config.drift.budget.map(Span::duration);
+    let label = config.drift.label.clone();
     let live = job.options.live.unwrap_or(Live::Required);
     let notices = Notices::of(job, &config);
     watch.ends("open");
+
     let planning = job
-        .planning(config, Trust::Protected, side, None, Some(memory), live)
+        .planning(config, Trust::Protected, side, None, Some(memory.clone()), live)
         .await?;
-    let plan = drift::run(&planning, &targets).await?;
+    let plan = drift::run(&planning, &due, budget).await?;
     watch.ends("look");
+    let guardrails = guardrails.for_restoring();
+    let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, &head).await?;
+    watch.ends("put back");
+    rounds.found(&plan, &restored(&report));
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
         ..job.info()
     };
-    tell(job, &head, &plan, &info, &label, feedback).await;
-    notices.looked(&plan).await;
-    let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
+    let round = DriftRound {
+        plan: &plan,
+        applied: ids.len(),
+        waiting: rounds.longest_ago(&ids),
+        known_for: &rounds.known_for(),
+        behind: &behind,
+        overdue,
+        restored: &report,
+    };
+    feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
+    outputs(feedback, &plan, &report);
+    let label = label.as_deref().unwrap_or("konverge-drift");
+    let looked = Looked {
+        plan: &plan,
+        report: &report,
+        rounds: &rounds,
+        known: &known,
+    };
+    issues(feedback, &looked, &info, label).await;
+    notices.looked(&plan, &restored(&report)).await;
+    rounds.remember(job, &memory, |stack| ids.contains(stack)).await;
+    let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
+        || report
+            .stacks
+            .iter()
+            .any(|stack| stack.result == StackResult::Failed);
     Ok(Ended {
         code: u8::from(failed),
         text: report::terminal::plan(&plan, report::terminal::Style::default()),
     })
 }
 
-async fn tell(job: &Job, head: &CommitId, plan: &Plan, info: &RunInfo, label: &str, feedback: &Feedback<'_>) {
-    let drifted: Vec<_> = plan
-        .stacks
-        .iter()
-        .filter(|stack| stack.summary.changed() > 0)
-        .collect();
-    let calm: Vec<_> = plan
-        .stacks
-        .iter()
-        .filter(|stack| stack.summary.changed() == 0 && stack.error.is_none())
-        .map(|stack| stack.id.clone())
-        .collect();
-    let mut summary = format!(
-        "### Konverge drift: {} of {} stacks differ\n\n",
-        drifted.len(),
-        plan.stacks.len()
-    );
-    let issues = drifted
-        .iter()
-        .map(|stack| {
-            let marker = Marker {
-                head: head.to_string(),
-                run: job.runner.run_id,
-                attempt: job.runner.run_attempt,
-                digest: stack.digest.to_string(),
-                ..Marker::new(MarkerKind::Drift, stack.id.as_str())
-            };
-            let body = report::markdown::drift_issue(stack, info, &marker, "now", report::COMMENT_BUDGET);
-            (
-                marker,
-                format!("{} differs from what was applied", stack.id),
-                body,
-            )
+/// The stacks that were applied: there is something to compare them with.
+fn applied(known: &Known, side: &Workspace) -> Vec<Target> {
+    let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
+    applied
+        .map(|(id, entry)| match side.layout.stack(id) {
+            Some(stack) => Target::of(stack, None),
+            None => Target::forgotten(id.clone(), entry.folder.clone()),
         })
-        .collect();
-    for stack in &drifted {
-        summary.push_str(&report::markdown::stack_text(
-            stack,
-            SUMMARY_BUDGET / drifted.len().max(1),
+        .collect()
+}
+
+/// The stacks whose code is not applied yet.
+fn behind(known: &Known, side: &Workspace) -> Vec<StackId> {
+    let settled = |id: &StackId| known.entries.get(id).and_then(|entry| entry.settled_digest());
+    let stacks = side.layout.stacks.iter();
+    stacks
+        .filter(|stack| side.analysis.input_digest(stack).ok() != settled(&stack.id))
+        .map(|stack| stack.id.clone())
+        .collect()
+}
+
+fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
+    if !behind.is_empty() {
+        let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
+        job.run.notes.note(&format!(
+            "warning: the default branch is ahead of what is applied for {} stacks: {}",
+            names.len(),
+            names.join(", ")
         ));
     }
-    feedback.summary(&summary);
-    feedback.plan_outputs(
-        plan,
-        &plan
-            .stacks
-            .iter()
-            .fold(Summary::default(), |sum, stack| sum.plus(stack.summary)),
-    );
-    feedback.outputs(&[("has-drift", (!drifted.is_empty()).to_string())]);
+    if let Some(since) = overdue {
+        job.run.notes.note(&format!(
+            "warning: no look for drift has ended well for {}",
+            report::age(since)
+        ));
+    }
+}
+
+fn drifted(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
+    plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
+}
+
+fn outputs(feedback: &Feedback<'_>, plan: &Plan, report: &ApplyReport) {
+    let total = plan
+        .stacks
+        .iter()
+        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+    feedback.plan_outputs(plan, &total);
+    let put_back = restored(report);
+    let left = drifted(plan).any(|stack| !put_back.contains(&stack.id));
+    feedback.outputs(&[("has-drift", left.to_string())]);
     feedback.annotate(plan);
-    feedback.issues(label, MarkerKind::Drift, &calm, issues).await;
+}
+
+/// What a look came to.
+struct Looked<'a> {
+    plan: &'a Plan,
+    report: &'a ApplyReport,
+    rounds: &'a Rounds,
+    known: &'a Known,
+}
+
+/// One issue for each stack that still differs; those of stacks that do not, or are no more, are closed.
+async fn issues(feedback: &Feedback<'_>, looked: &Looked<'_>, info: &RunInfo, label: &str) {
+    let Looked {
+        plan,
+        report,
+        rounds,
+        known,
+    } = looked;
+    let put_back = restored(report);
+    let issue = |stack: &StackPlan| {
+        let marker = Marker {
+            head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+            run: info.run,
+            attempt: info.attempt,
+            digest: drift::digest(stack).to_string(),
+            ..Marker::new(MarkerKind::Drift, stack.id.as_str())
+        };
+        let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
+        let body = report::markdown::drift_issue(stack, info, &marker, &since, report::COMMENT_BUDGET);
+        let title = format!("{} differs from what was applied", stack.id);
+        (marker, title, body)
+    };
+    let open = drifted(plan).filter(|stack| !put_back.contains(&stack.id));
+    let issues = open.map(issue).collect();
+    let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
+    let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
+    let settled: Vec<_> = plan
+        .stacks
+        .iter()
+        .filter(calm)
+        .map(|stack| &stack.id)
+        .chain(&put_back)
+        .chain(gone.map(|(id, _)| id))
+        .cloned()
+        .collect();
+    feedback.issues(label, MarkerKind::Drift, &settled, issues).await;
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Job;
 use crate::{
     error::Failure,
-    github::{Client, GithubError, Issue, StatusState, Upsert, workflow},
+    github::{Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow},
     model::{
         CommitId, StackId,
         check::{Annotation, Level},
@@ -15,6 +15,9 @@ use crate::{
     },
     report::{self, RunInfo},
 };
+
+/// Issues opened or changed in one run: GitHub takes 80 new contents a minute, and a flood is read by nobody.
+const MOST_ISSUES: usize = 50;
 
 /// Tells GitHub about one job.
 pub(super) struct Feedback<'a> {
@@ -36,16 +39,7 @@ impl<'a> Feedback<'a> {
     }
 
     pub(super) fn warn(&self, what: &str, error: GithubError) {
-        let failure = Failure::from(error);
-        let hints: String = failure
-            .hints
-            .iter()
-            .map(|hint| format!("\n  hint: {hint}"))
-            .collect();
-        self.job
-            .run
-            .notes
-            .note(&format!("warning: {what}: {}{hints}", failure.message));
+        self.job.run.warn(what, error);
     }
 
     /// Sets a commit status.
@@ -111,13 +105,24 @@ impl<'a> Feedback<'a> {
             Ok(known) => known,
             Err(error) => return self.warn("the issues could not be listed", error),
         };
-        for (marker, title, body) in issues {
+        let mut written = 0;
+        let all = issues.len();
+        for (at, (marker, title, body)) in issues.into_iter().enumerate() {
+            if written >= MOST_ISSUES {
+                self.job.run.notes.note(&format!(
+                    "note: {MOST_ISSUES} issues are written in one run; {} are left to the next",
+                    all - at
+                ));
+                break;
+            }
             let (title, body) = (
                 self.job.run.secrets.mask(&title),
                 self.job.run.secrets.mask(&body),
             );
-            if let Err(error) = client.keep_issue(&known, label, &marker, &title, &body).await {
-                self.warn("an issue could not be written", error);
+            match client.keep_issue(&known, label, &marker, &title, &body).await {
+                Ok(IssueChange::Unchanged) => {}
+                Ok(_) => written += 1,
+                Err(error) => self.warn("an issue could not be written", error),
             }
         }
         let over = |issue: &&Issue| {

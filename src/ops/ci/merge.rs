@@ -3,15 +3,20 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Ended, Job,
     consent::ByReview,
+    deployments::{Announced, Deployments},
     feedback::Feedback,
     guardrails::{self, Guardrails},
     notices::Notices,
     opening::Trust,
+    rounds::Rounds,
     stopwatch::Stopwatch,
 };
 use crate::{
@@ -156,25 +161,46 @@ async fn caught_up(
     })?;
     let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
     side.layout.require_module()?;
+    // A schedule that does not run tells nobody so: whoever applies does.
+    if let Some(since) = Rounds::of(job, &memory, &config).await.overdue() {
+        job.run.notes.note(&format!(
+            "warning: no look for drift has ended well for {}; does the scheduled job still run?",
+            report::age(since)
+        ));
+    }
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
     let targets = behind(job, &side, &known)?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
-    let records = if targets.is_empty() {
-        Vec::new()
+    let reviews = if targets.is_empty() {
+        Reviews::default()
     } else {
         merged_reviews(job, &memory, branch).await?
     };
     let owners = guardrails::owners(job, head);
     let stacks = &side.layout.stacks;
-    let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?;
-    let consent = Arc::new(ByReview::new(guardrails, records, approvals, config.policy.drift));
+    let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?
+        .with_authors(reviews.authors);
+    let consent = Arc::new(ByReview::new(
+        guardrails,
+        reviews.records,
+        approvals,
+        config.policy.drift,
+    ));
+    let deployments = Deployments::of(job, &config, stacks, head);
     let options = ApplyOptions {
-        consent: consent.clone(),
+        consent: match &deployments {
+            Some(deployments) => Arc::new(Announced {
+                consent: Arc::clone(&consent),
+                deployments: Arc::clone(deployments),
+            }),
+            None => consent.clone(),
+        },
         commit: Some(head.clone()),
         pull_requests: consent.pull_requests().into_iter().collect(),
+        restore: false,
         allow_empty: true,
     };
     let live = job.options.live.unwrap_or(Live::Required);
@@ -199,6 +225,9 @@ async fn caught_up(
         ..job.info()
     };
     tell(job, head, &report, &consent, &info, feedback).await;
+    if let Some(deployments) = deployments {
+        deployments.end(&report).await;
+    }
     Ok((report, consent))
 }
 
@@ -232,8 +261,15 @@ fn folder(entry: &crate::state::Entry) -> RepoPath {
     entry.folder.clone()
 }
 
+/// What was reviewed, and who opened the pull requests.
+#[derive(Default)]
+struct Reviews {
+    records: Vec<ReviewRecord>,
+    authors: BTreeMap<u64, String>,
+}
+
 /// The last preview of each merged pull request that has one.
-async fn merged_reviews(job: &Job, memory: &Memory, branch: &str) -> Result<Vec<ReviewRecord>, Failure> {
+async fn merged_reviews(job: &Job, memory: &Memory, branch: &str) -> Result<Reviews, Failure> {
     let recorded: BTreeSet<u64> = memory
         .states
         .reviews()
@@ -243,20 +279,23 @@ async fn merged_reviews(job: &Job, memory: &Memory, branch: &str) -> Result<Vec<
         .map(|place| place.pull_request)
         .collect();
     let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
-        return Ok(Vec::new());
+        return Ok(Reviews::default());
     };
     let merged = merged(client, branch).await?;
-    let mut records = Vec::new();
+    let mut reviews = Reviews::default();
     for pull in merged.into_iter().filter(|pull| recorded.contains(&pull.number)) {
         match memory.states.reviews().latest(pull.number, &pull.head).await? {
-            Some(record) => records.push(record),
+            Some(record) => {
+                reviews.records.push(record);
+                reviews.authors.insert(pull.number, pull.author);
+            }
             None => job.run.notes.note(&format!(
                 "note: the last head of #{} was never previewed",
                 pull.number
             )),
         }
     }
-    Ok(records)
+    Ok(reviews)
 }
 
 async fn merged(client: &Client, branch: &str) -> Result<Vec<github::PullRequest>, Failure> {

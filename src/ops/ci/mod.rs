@@ -10,6 +10,7 @@
 
 mod checks;
 mod consent;
+mod deployments;
 mod drift;
 mod feedback;
 mod files;
@@ -17,7 +18,11 @@ mod guardrails;
 mod merge;
 mod notices;
 mod opening;
+mod people;
 mod preview;
+mod reconcile;
+mod rounds;
+mod rules;
 mod showing;
 mod stopwatch;
 

@@ -93,6 +93,7 @@ impl Rollback {
             consent: Arc::new(Agreed),
             commit: self.session.affected.head.clone(),
             pull_requests: Vec::new(),
+            restore: false,
             allow_empty: false,
         };
         apply::run(&self.session.planning, &self.session.targets, &options).await

@@ -7,6 +7,7 @@
 mod alerts;
 mod bodies;
 mod detail;
+mod drift;
 mod outcome;
 mod pack;
 mod page;
@@ -15,6 +16,7 @@ mod table;
 mod tail;
 mod verdict;
 
+pub use drift::{DriftRound, drift_round};
 pub use outcome::outcome;
 pub use pack::{Comment, Omitted, comment, summary};
 pub use stack::{drift_issue, stack_text, unreviewed};

@@ -52,12 +52,12 @@ fn resources(page: &mut Page, resources: &[ResourcePlan]) -> usize {
 /// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget` bytes.
 pub fn drift_issue(plan: &StackPlan, run: &RunInfo, marker: &Marker, since: &str, budget: usize) -> String {
     let head = format!(
-        "{}\n{} differs from what was applied last. Seen by {}; first seen {}.\n\nDigest of the difference: `{}`\n\n",
+        "{}\n{} differs from what was applied last. Seen by {}; first seen {}.\n\nDigest of the difference: {}\n\n",
         marker.line(),
         escape::code(plan.id.as_str()),
         place(run, "a run"),
         escape::code(since),
-        plan.digest.short()
+        escape::code(marker.digest.get(..12).unwrap_or(&marker.digest))
     );
     let footer = format!(
         "To put it back: `konverge apply {}` (or run the workflow by hand).\nTo keep it: write it into the stack's code and merge. This issue closes by itself when the difference is gone.\n",

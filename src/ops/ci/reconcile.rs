@@ -1,0 +1,130 @@
+//! Puts drift back where `drift.reconcile` says so: what was applied last is applied again, under the lease, and only
+//! where that takes nothing away.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::guardrails::Guardrails;
+use crate::{
+    config::Reconcile,
+    error::{ErrorKind, Failure},
+    model::{
+        CommitId, StackId,
+        outcome::{ApplyReport, StackResult},
+        plan::{Action, Plan, ResourcePlan, StackPlan},
+        receipt::Grounds,
+    },
+    ops::{
+        Planning, Target,
+        apply::{self, ApplyOptions, Consent},
+    },
+};
+
+/// What was put back, and what was not and why. A stack that is `behind` is left to the apply of its new code.
+///
+/// # Errors
+/// The order of the stacks has a cycle.
+pub(super) async fn run(
+    planning: &Planning,
+    guardrails: Guardrails,
+    looked_at: &[Target],
+    found: &Plan,
+    behind: &[StackId],
+    head: &CommitId,
+) -> Result<ApplyReport, Failure> {
+    let drifted: BTreeSet<_> = found
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .map(|stack| &stack.id)
+        .collect();
+    let can = |target: &&Target| {
+        target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
+    };
+    let targets: Vec<_> = match planning.config.drift.reconcile {
+        Reconcile::Never => Vec::new(),
+        Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
+    };
+    let options = ApplyOptions {
+        consent: Arc::new(Restoring { guardrails }),
+        commit: Some(head.clone()),
+        pull_requests: Vec::new(),
+        restore: true,
+        allow_empty: false,
+    };
+    apply::run(planning, &targets, &options).await
+}
+
+/// The stacks that were put back.
+pub(super) fn restored(report: &ApplyReport) -> Vec<StackId> {
+    let well = |result| matches!(result, StackResult::Applied | StackResult::Unchanged);
+    let stacks = report.stacks.iter().filter(|stack| well(stack.result));
+    stacks.map(|stack| stack.id.clone()).collect()
+}
+
+/// Agrees to what creates and updates: the plan is of what was applied last, so nothing in it is new.
+struct Restoring {
+    guardrails: Guardrails,
+}
+
+#[async_trait]
+impl Consent for Restoring {
+    async fn stack(&self, plan: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+        for resource in &plan.resources {
+            takes_nothing_away(resource)?;
+        }
+        let findings = self.guardrails.findings(plan, &[], false).await?;
+        match Guardrails::refusal(plan, &findings) {
+            Some(refusal) => Err(refusal),
+            None => Ok(Grounds {
+                reconciled: true,
+                ..Grounds::default()
+            }),
+        }
+    }
+
+    async fn resource(&self, _: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        takes_nothing_away(plan)
+    }
+}
+
+fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), Failure> {
+    if matches!(plan.action, Action::Create | Action::Update | Action::Unchanged) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would not only be created or updated: that is put back by people",
+            plan.id
+        ),
+    )
+    .hint("look at `konverge preview`, then `konverge apply`"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::spec::RuntimeKind;
+
+    #[test]
+    fn nothing_is_taken_away() {
+        let plan = |action| {
+            ResourcePlan::new(
+                &"shop/dev".parse().unwrap(),
+                "v1:ConfigMap:shop:web".parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                action,
+                vec![],
+            )
+        };
+        for action in [Action::Create, Action::Update] {
+            assert!(takes_nothing_away(&plan(action)).is_ok(), "{action:?}");
+        }
+        for action in [Action::Delete, Action::Replace, Action::Adopt, Action::Unknown] {
+            assert!(takes_nothing_away(&plan(action)).is_err(), "{action:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Whose turn it is in the look for drift, and what is remembered of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+
+use super::Job;
+use crate::{
+    config::{Config, Span},
+    model::{StackId, plan::Plan},
+    ops::{Memory, Target, drift},
+    state::{Look, Looks, Seen},
+};
+
+/// How long ago the last good run may be where nothing is configured.
+const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
+
+/// The looks so far, seen from now.
+pub(super) struct Rounds {
+    looks: Looks,
+    now: Timestamp,
+    stale_after: Duration,
+}
+
+impl Rounds {
+    /// What is remembered. What can not be read is no reason not to look: it begins anew.
+    pub async fn of(job: &Job, memory: &Memory, config: &Config) -> Self {
+        let looks = memory.states.looks().await.unwrap_or_else(|error| {
+            job.run
+                .warn("when the stacks were looked at last is not known", error);
+            Looks::default()
+        });
+        Self {
+            looks,
+            now: Timestamp::now(),
+            stale_after: config.drift.stale_after.unwrap_or(STALE_AFTER).duration(),
+        }
+    }
+
+    /// The targets whose turn it is: those that were not looked at for the longest time first, `most` at most.
+    pub fn due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
+        targets.sort_by_cached_key(|target| (self.looked_at(&target.id), target.id.clone()));
+        targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
+        targets
+    }
+
+    /// How long ago the last good run was, if that is too long.
+    pub fn overdue(&self) -> Option<Duration> {
+        let since = self.ago(self.looks.good?);
+        (since > self.stale_after).then_some(since)
+    }
+
+    /// Takes in what was found, and what of it was put back.
+    pub fn found(&mut self, plan: &Plan, restored: &[StackId]) {
+        self.now = Timestamp::now();
+        for stack in &plan.stacks {
+            let before = self
+                .looks
+                .stacks
+                .get(&stack.id)
+                .and_then(|look| look.drift.clone());
+            let seen = || Seen {
+                digest: drift::digest(stack),
+                since: before.as_ref().map_or(self.now, |seen| seen.since),
+            };
+            let drift = match (&stack.error, stack.summary.changed()) {
+                // Nobody knows whether it still differs.
+                (Some(_), _) => before,
+                (None, 0) => None,
+                (None, _) if restored.contains(&stack.id) => None,
+                (None, _) => Some(seen()),
+            };
+            let look = Look { at: self.now, drift };
+            self.looks.stacks.insert(stack.id.clone(), look);
+        }
+        if plan.stacks.iter().all(|stack| stack.error.is_none()) {
+            self.looks.good = Some(self.now);
+        }
+    }
+
+    /// Since when a stack differs.
+    pub fn since(&self, stack: &StackId) -> Timestamp {
+        let seen = self.looks.stacks.get(stack).and_then(|look| look.drift.as_ref());
+        seen.map_or(self.now, |seen| seen.since)
+    }
+
+    /// How long each difference has been known.
+    pub fn known_for(&self) -> BTreeMap<StackId, Duration> {
+        let seen = |look: &Look| look.drift.as_ref().map(|seen| self.ago(seen.since));
+        let stacks = self.looks.stacks.iter();
+        stacks
+            .filter_map(|(stack, look)| Some((stack.clone(), seen(look)?)))
+            .collect()
+    }
+
+    /// The one of these whose last look is the longest ago, and how long; `None` if it was never looked at.
+    pub fn longest_ago<'a>(
+        &self,
+        stacks: impl IntoIterator<Item = &'a StackId>,
+    ) -> Option<(&'a StackId, Option<Duration>)> {
+        let stack = stacks.into_iter().min_by_key(|stack| self.looked_at(stack))?;
+        Some((stack, self.looked_at(stack).map(|at| self.ago(at))))
+    }
+
+    /// Writes it down, for the stacks that are still known.
+    pub async fn remember(self, job: &Job, memory: &Memory, keep: impl Fn(&StackId) -> bool) {
+        if let Err(error) = memory.states.remember_looks(self.looks, keep).await {
+            job.run
+                .warn("when the stacks were looked at could not be written down", error);
+        }
+    }
+
+    fn looked_at(&self, stack: &StackId) -> Option<Timestamp> {
+        self.looks.stacks.get(stack).map(|look| look.at)
+    }
+
+    /// Clocks of different machines may disagree: what lies ahead is now.
+    fn ago(&self, then: Timestamp) -> Duration {
+        Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        RepoPath,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        spec::RuntimeKind,
+    };
+
+    fn id(text: &str) -> StackId {
+        text.parse().unwrap()
+    }
+
+    fn rounds(looks: &[(&str, &str)]) -> Rounds {
+        let look = |at: &str| Look {
+            at: at.parse().unwrap(),
+            drift: None,
+        };
+        Rounds {
+            looks: Looks {
+                stacks: looks.iter().map(|(stack, at)| (id(stack), look(at))).collect(),
+                good: Some("2026-11-01T00:00:00Z".parse().unwrap()),
+            },
+            now: "2026-11-04T00:00:00Z".parse().unwrap(),
+            stale_after: STALE_AFTER.duration(),
+        }
+    }
+
+    fn plan(stack: &str, action: Action) -> StackPlan {
+        let resource = ResourcePlan::new(
+            &id(stack),
+            "v1:ConfigMap:shop:web".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            vec![],
+        );
+        StackPlan::new(RepoPath::root(), id(stack), Basis::Live, vec![resource])
+    }
+
+    #[test]
+    fn the_oldest_comes_first_and_one_that_was_never_looked_at_before_it() {
+        let rounds = rounds(&[
+            ("a/dev", "2026-11-03T00:00:00Z"),
+            ("b/dev", "2026-11-02T00:00:00Z"),
+        ]);
+        let target = |stack: &str| Target::forgotten(id(stack), RepoPath::root());
+        let all = || ["a/dev", "b/dev", "c/dev"].map(target).to_vec();
+        let names = |most| -> Vec<_> {
+            let due = rounds.due(all(), most);
+            due.iter().map(|target| target.id.to_string()).collect()
+        };
+        assert_eq!(names(None), ["c/dev", "b/dev", "a/dev"]);
+        assert_eq!(names(Some(2)), ["c/dev", "b/dev"]);
+        assert_eq!(names(Some(0)), ["c/dev"]);
+        let day = Duration::from_secs(24 * 3600);
+        let (a, b) = (id("a/dev"), id("b/dev"));
+        assert_eq!(rounds.longest_ago([&a, &b]), Some((&b, Some(day * 2))));
+        assert_eq!(rounds.overdue(), Some(day * 3));
+    }
+
+    #[test]
+    fn a_difference_keeps_its_first_day_and_a_failed_look_proves_nothing() {
+        let mut rounds = rounds(&[]);
+        let of = |stack: StackPlan| Plan {
+            version: 1,
+            stacks: vec![stack],
+        };
+        rounds.found(&of(plan("a/dev", Action::Update)), &[]);
+        let first = rounds.since(&id("a/dev"));
+        assert!(rounds.overdue().is_none());
+        rounds.found(&of(plan("a/dev", Action::Create)), &[]);
+        assert_eq!(rounds.since(&id("a/dev")), first);
+        let good = rounds.looks.good;
+        let mut failed = plan("a/dev", Action::Unchanged);
+        failed.error = Some(crate::error::Failure::new(crate::error::ErrorKind::Kubernetes, "no").body());
+        rounds.found(&of(failed), &[]);
+        assert_eq!(rounds.since(&id("a/dev")), first);
+        assert_eq!(rounds.looks.good, good);
+        assert_eq!(rounds.known_for().len(), 1);
+        rounds.found(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
+        assert!(rounds.known_for().is_empty());
+    }
+}

@@ -1,0 +1,238 @@
+//! What a scheduled look for drift found, for the job summary.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{page::Page, stack_text};
+use crate::{
+    model::{
+        StackId,
+        outcome::{ApplyReport, StackOutcome, StackResult},
+        plan::{Plan, StackPlan},
+    },
+    report::{RunInfo, escape, label},
+};
+
+/// Stacks named where only their number matters.
+const NAMED: usize = 20;
+
+/// One look.
+#[derive(Debug, Clone, Copy)]
+pub struct DriftRound<'a> {
+    /// What was found in the stacks that were looked at.
+    pub plan: &'a Plan,
+    /// Stacks that were applied, and are looked at in turn.
+    pub applied: usize,
+    /// The stack whose last look is the longest ago, and how long; `None` if it was never looked at.
+    pub waiting: Option<(&'a StackId, Option<Duration>)>,
+    /// How long each difference has been known.
+    pub known_for: &'a BTreeMap<StackId, Duration>,
+    /// Stacks whose code on the default branch is not applied yet.
+    pub behind: &'a [StackId],
+    /// How long ago the last good run was, if that is too long.
+    pub overdue: Option<Duration>,
+    /// What was put back.
+    pub restored: &'a ApplyReport,
+}
+
+/// Verdict, what is late, the stacks that differ with their age, their differences; at most `budget` bytes.
+pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> String {
+    let mut page = Page::new(budget.max(4096));
+    let drifted: Vec<_> = round
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .collect();
+    let failed = round.plan.stacks.iter().filter(|stack| stack.error.is_some());
+    let mut verdict = format!(
+        "### Konverge drift: {} of {} differ",
+        drifted.len(),
+        label::plural(round.plan.stacks.len(), "stack")
+    );
+    let failed = failed.count();
+    if failed > 0 {
+        verdict.push_str(&format!(" · {failed} could not be looked at"));
+    }
+    page.try_push(&format!("{verdict}\n\n"));
+    for alert in [overdue(round.overdue), behind(round.behind)]
+        .into_iter()
+        .flatten()
+    {
+        page.try_push(&alert);
+    }
+    page.try_push(&turns(round));
+    let mut omitted = 0;
+    for (at, stack) in drifted.iter().enumerate() {
+        let row = row(stack, round);
+        let head = "| Stack | Differs | Known for | Put back |\n| --- | --- | --- | --- |\n";
+        let block = if at == 0 { format!("{head}{row}") } else { row };
+        omitted += usize::from(!page.try_push(&block));
+    }
+    for stack in &drifted {
+        let room = page.room().saturating_sub(1024) / drifted.len();
+        let text = format!(
+            "\n#### {}\n\n{}",
+            escape::code(stack.id.as_str()),
+            stack_text(stack, room)
+        );
+        omitted += usize::from(!page.try_push(&text));
+    }
+    if omitted > 0 {
+        page.try_push("\nNot everything had room here; the issues and the JSON result have it.\n");
+    }
+    if let Some(url) = &run.run_url {
+        page.try_push(&format!("\n<sub>{}</sub>\n", escape::link("run", url)));
+    }
+    page.into_text()
+}
+
+/// That no look has ended well for too long, as an alert.
+fn overdue(since: Option<Duration>) -> Option<String> {
+    since.map(|since| {
+        format!(
+            "> [!WARNING]\n> No look for drift has ended well for {} (`drift.stale_after`).\n\n",
+            label::age(since)
+        )
+    })
+}
+
+fn behind(stacks: &[StackId]) -> Option<String> {
+    if stacks.is_empty() {
+        return None;
+    }
+    let mut names: Vec<_> = stacks
+        .iter()
+        .take(NAMED)
+        .map(|stack| escape::code(stack.as_str()))
+        .collect();
+    if stacks.len() > NAMED {
+        names.push(format!("and {} more", stacks.len() - NAMED));
+    }
+    Some(format!(
+        "> [!WARNING]\n> The default branch is ahead of what is applied for {}: {}. Run the apply job again if none is under way.\n\n",
+        label::plural(stacks.len(), "stack"),
+        names.join(", ")
+    ))
+}
+
+fn turns(round: &DriftRound<'_>) -> String {
+    let looked = round.plan.stacks.len();
+    let waiting = match round.waiting {
+        Some((stack, Some(ago))) if looked < round.applied => format!(
+            " The longest not looked at: {}, {} ago.",
+            escape::code(stack.as_str()),
+            label::age(ago)
+        ),
+        Some((stack, None)) if looked < round.applied => {
+            format!(
+                " Not looked at yet: {} and maybe others.",
+                escape::code(stack.as_str())
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "Looked at {looked} of {} that were applied.{waiting}\n\n",
+        label::plural(round.applied, "stack")
+    )
+}
+
+fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
+    let known_for = round.known_for.get(&stack.id).map(|time| label::age(*time));
+    let restored = round
+        .restored
+        .stacks
+        .iter()
+        .find(|outcome| outcome.id == stack.id);
+    format!(
+        "| {} | {} | {} | {} |\n",
+        escape::cell(stack.id.as_str()),
+        label::counts(&stack.summary),
+        known_for.unwrap_or_default(),
+        restored.map(put_back).unwrap_or_default()
+    )
+}
+
+fn put_back(outcome: &StackOutcome) -> String {
+    match (&outcome.error, outcome.result) {
+        (_, StackResult::Applied | StackResult::Unchanged) => "yes".to_owned(),
+        (Some(error), _) => {
+            let why: String = error.message.lines().collect::<Vec<_>>().join(" ");
+            let why: String = why.chars().take(300).collect();
+            format!("**no**: {}", escape::cell(&why))
+        }
+        (None, _) => "**no**".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        Digest, RepoPath,
+        plan::{Action, Basis, ResourcePlan},
+        receipt::Grounds,
+        spec::RuntimeKind,
+    };
+
+    fn drifted(id: &str) -> StackPlan {
+        let stack: StackId = id.parse().unwrap();
+        let resource = ResourcePlan::new(
+            &stack,
+            "v1:ConfigMap:shop:web".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            Action::Update,
+            vec![],
+        );
+        StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![resource])
+    }
+
+    #[test]
+    fn it_says_what_differs_since_when_what_is_late_and_what_was_put_back() {
+        let plan = Plan {
+            version: 1,
+            stacks: vec![drifted("shop/dev"), drifted("shop/prod")],
+        };
+        let hour = Duration::from_secs(3600);
+        let ids: Vec<StackId> = ["shop/dev", "shop/prod", "old/prod"]
+            .iter()
+            .map(|id| id.parse().unwrap())
+            .collect();
+        let restored = ApplyReport {
+            version: 1,
+            stacks: vec![StackOutcome {
+                stack: RepoPath::root(),
+                id: ids[1].clone(),
+                result: StackResult::Applied,
+                digest: Digest::of_bytes(b""),
+                serial: Some(2),
+                grounds: Grounds::default(),
+                resources: Vec::new(),
+                error: None,
+            }],
+        };
+        let round = DriftRound {
+            plan: &plan,
+            applied: 9,
+            waiting: Some((&ids[2], Some(hour * 72))),
+            known_for: &BTreeMap::from([(ids[0].clone(), hour * 5)]),
+            behind: &ids[2..],
+            overdue: Some(hour * 49),
+            restored: &restored,
+        };
+        let text = drift_round(&round, &RunInfo::default(), 100_000);
+        for said in [
+            "2 of 2 stacks differ",
+            "No look for drift has ended well for 2 d",
+            "ahead of what is applied for 1 stack: `old/prod`",
+            "Looked at 2 of 9 stacks that were applied. The longest not looked at: `old/prod`, 3 d ago.",
+            "| `shop/dev` | ~1 | 5 h |  |",
+            "| `shop/prod` | ~1 |  | yes |",
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        let short = drift_round(&round, &RunInfo::default(), 4096);
+        assert!(short.len() <= 4096 && short.contains("old/prod"), "{short}");
+    }
+}
