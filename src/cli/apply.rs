@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::{
     Context,
     agreement::agreed,
-    which::{Infrastructure, LiveArg, Revisions, SpecFile, Stacks},
+    which::{LiveArg, Opened},
 };
 use crate::{
     error::{ErrorKind, Failure},
     ops::{
-        self, KeyUse, Request, Session,
+        self, KeyUse, Session,
         apply::{Agreed, ApplyOptions},
-        session,
+        clusters::Live,
     },
     report::{self, terminal::Style},
 };
@@ -22,13 +22,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    stacks: Stacks,
-    #[command(flatten)]
-    revisions: Revisions,
-    #[command(flatten)]
-    infrastructure: Infrastructure,
-    #[command(flatten)]
-    file: SpecFile,
+    opened: Opened,
     /// Apply without asking; needed where nobody can answer
     #[arg(long, short)]
     yes: bool,
@@ -80,21 +74,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
 }
 
 async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
-    if args.infrastructure.live == LiveArg::Never {
+    if args.opened.infrastructure.live == LiveArg::Never {
         return Err(
             Failure::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
                 .hint("`konverge preview --live never` compares Spec with Spec"),
         );
     }
-    let request = Request {
-        selection: args.stacks.selection(),
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        live: ops::clusters::Live::Required,
-        given: args.infrastructure.given(),
-    };
-    match &args.file.path {
-        Some(file) => session::open_file(run, file, args.file.stack.as_deref(), &request, KeyUse::Make).await,
-        None => session::open(run, &request, KeyUse::Make).await,
-    }
+    args.opened.open(run, Live::Required, KeyUse::Make).await
 }

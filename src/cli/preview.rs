@@ -1,16 +1,13 @@
 //! `konverge preview`.
 
-use super::{
-    Context,
-    which::{Infrastructure, Revisions, SpecFile, Stacks},
-};
+use super::{Context, which::Opened};
 use crate::{
     error::Failure,
     model::{
         marker::{Marker, MarkerKind},
         plan::{Basis, Plan},
     },
-    ops::{self, KeyUse, Request, Session, session},
+    ops::{self, KeyUse, Session},
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
 };
 
@@ -18,13 +15,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    stacks: Stacks,
-    #[command(flatten)]
-    revisions: Revisions,
-    #[command(flatten)]
-    infrastructure: Infrastructure,
-    #[command(flatten)]
-    file: SpecFile,
+    opened: Opened,
     /// How the result is printed
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
@@ -51,7 +42,8 @@ pub enum Output {
 /// # Errors
 /// Whatever keeps the stacks from being opened. A stack that can not be planned is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let session = open(args, &context.run()).await?;
+    let live = args.opened.infrastructure.live.into();
+    let session = args.opened.open(&context.run(), live, KeyUse::Look).await?;
     let preview = ops::preview::run(&session.planning, &session.targets).await?;
     if args.output == Output::Text {
         remark(&preview.plan, &session);
@@ -75,20 +67,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         (false, true) => 2,
         (false, false) => 0,
     })
-}
-
-async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
-    let request = Request {
-        selection: args.stacks.selection(),
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        live: args.infrastructure.live.into(),
-        given: args.infrastructure.given(),
-    };
-    match &args.file.path {
-        Some(file) => session::open_file(run, file, args.file.stack.as_deref(), &request, KeyUse::Look).await,
-        None => session::open(run, &request, KeyUse::Look).await,
-    }
 }
 
 /// Says what a plan was compared with where that is less than one may expect.

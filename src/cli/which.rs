@@ -2,10 +2,47 @@
 
 use std::path::PathBuf;
 
-use crate::ops::{
-    Selection,
-    clusters::{GivenCluster, Live},
+use crate::{
+    error::Failure,
+    ops::{
+        KeyUse, Request, Run, Selection, Session,
+        clusters::{GivenCluster, Live},
+        session,
+    },
 };
+
+/// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Opened {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    #[command(flatten)]
+    pub infrastructure: Infrastructure,
+    #[command(flatten)]
+    file: SpecFile,
+}
+
+impl Opened {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
+    pub async fn open(&self, run: &Run, live: Live, key: KeyUse) -> Result<Session, Failure> {
+        let request = Request {
+            selection: self.stacks.selection(),
+            rev: self.revisions.rev.clone(),
+            base: self.revisions.base.clone(),
+            live,
+            given: self.infrastructure.given(),
+        };
+        match &self.file.path {
+            Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
+            None => session::open(run, &request, key).await,
+        }
+    }
+}
 
 /// Which stacks.
 #[derive(Debug, Clone, Default, clap::Args)]
