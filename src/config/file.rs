@@ -193,7 +193,7 @@ pub struct Terraform {
     pub binary: Option<String>,
     /// Providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
+    /// The absolute path of a folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
     pub mirror: Option<String>,
 }
 

@@ -15,16 +15,14 @@ use crate::{
         ClusterName, RepoPath, ResourceId, StackId,
         event::{Event, EventSink},
         plan::{Action, Basis, ResourcePlan, StackPlan},
+        reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
         state::StackState,
         value,
     },
     runtime::{Granularity, Item, Planned, Scope},
     secrets::Secrets,
-    spec::{
-        graph::Graph,
-        references::{Known, Targets},
-    },
+    spec::{graph::Graph, references::Known},
 };
 
 /// What a plan is made of.

@@ -7,9 +7,9 @@ use crate::{
     error::{ErrorKind, Failure},
     model::{
         ClusterName, ResourceId,
+        reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
     },
-    spec::references::Targets,
 };
 
 /// Resources in their normal form, with `dependsOn` and references following, in the order of the Spec.

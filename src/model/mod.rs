@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod path;
 pub mod plan;
 pub mod receipt;
+pub mod reference;
 pub mod review;
 pub mod source;
 pub mod spec;

@@ -79,8 +79,17 @@ pub(super) async fn parts(
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
-    terraform.binary = config.terraform.binary.as_ref().map(PathBuf::from);
-    terraform.mirror = config.terraform.mirror.as_ref().map(|path| run.dir.join(path));
+    terraform.binary = config
+        .terraform
+        .binary
+        .as_ref()
+        .map(|path| match path.contains('/') {
+            true => outside("terraform.binary", path),
+            false => Ok(PathBuf::from(path)),
+        })
+        .transpose()?;
+    let mirror = config.terraform.mirror.as_ref();
+    terraform.mirror = mirror.map(|path| outside("terraform.mirror", path)).transpose()?;
     terraform.plugin_cache = run
         .xdg_folder("XDG_CACHE_HOME", ".cache")
         .ok()
@@ -99,6 +108,19 @@ pub(super) async fn parts(
         })
         .collect();
     Ok((kubernetes, Terraform::new(terraform)))
+}
+
+/// What is run never comes from the repository: a path starts at the root of the machine.
+fn outside(setting: &str, path: &str) -> Result<PathBuf, Failure> {
+    let absolute = PathBuf::from(path);
+    if absolute.is_absolute() {
+        return Ok(absolute);
+    }
+    Err(Failure::new(
+        ErrorKind::Config,
+        format!("`{setting}` is `{path}`, which lies in the repository"),
+    )
+    .hint("what is run never comes from the repository: put it elsewhere and give the absolute path"))
 }
 
 /// Terraform's part of the state is encrypted with what the state is.

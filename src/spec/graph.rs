@@ -16,13 +16,15 @@ use petgraph::{
     visit::EdgeRef,
 };
 
-use super::{
-    needs,
-    references::{ReferenceError, Targets},
-};
+use super::needs;
 use crate::{
     error::{ErrorKind, Failure},
-    model::{ResourceId, spec::Resource, state::Recorded},
+    model::{
+        ResourceId,
+        reference::{Targets, Unreadable},
+        spec::Resource,
+        state::Recorded,
+    },
 };
 
 /// Why one resource comes before another.
@@ -56,7 +58,7 @@ pub enum GraphError {
         /// Who refers.
         from: ResourceId,
         /// What is wrong.
-        source: ReferenceError,
+        source: Unreadable,
     },
     /// Each waits for the next, the last for the first.
     #[error("these resources wait for each other: {}", cycle_text(.0))]
@@ -77,7 +79,7 @@ impl From<GraphError> for Failure {
                 failure.hint(format!("add `{missing}` to the stack, or take it out of `dependsOn`"))
             }
             GraphError::Reference { source, .. } => match source {
-                ReferenceError::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
+                Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
                 _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
             },
             GraphError::Cycle(_) => failure.hint("take one of these `dependsOn` or references out"),

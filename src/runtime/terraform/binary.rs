@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
-
 use super::error::TerraformError;
 use crate::process::{ProcessError, Program};
 
@@ -43,31 +41,28 @@ impl Binary {
             Some(name) => on_path(&[name]).ok_or_else(|| TerraformError::NoSuchBinary(name.to_owned()))?,
             None => on_path(&[Path::new("terraform"), Path::new("tofu")]).ok_or(TerraformError::NoBinary)?,
         };
-        let mut program = Program::new(&path).args(["version", "-json"]);
+        // The JSON form does not say which of the two it is.
+        let mut program = Program::new(&path).args(["version"]);
         program.env = Some(env.to_vec());
         program.deadline = Duration::from_secs(60);
         let ended = program.run().await.map_err(|error| match error {
             ProcessError::NotFound(path) => TerraformError::NoSuchBinary(path),
             other => TerraformError::Process(other.to_string()),
         })?;
-        let version = read_version(&ended.stdout).ok_or_else(|| TerraformError::Version {
-            path: path.clone(),
-            found: "no Terraform".to_owned(),
-            needed: NEEDED,
-        })?;
-        // Only the text form says which of the two it is.
-        let mut program = Program::new(&path).args(["version"]);
-        program.env = Some(env.to_vec());
-        program.deadline = Duration::from_secs(60);
-        let text = program
-            .run()
-            .await
-            .map_err(|e| TerraformError::Process(e.to_string()))?;
-        let make = match text.stdout.starts_with(b"OpenTofu") {
-            true => Make::OpenTofu,
-            false => Make::Terraform,
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let (make, version) = said
+            .lines()
+            .find_map(read_version)
+            .ok_or_else(|| TerraformError::Version {
+                path: path.clone(),
+                found: "no Terraform".to_owned(),
+                needed: NEEDED,
+            })?;
+        let found = Self {
+            path,
+            make,
+            version: version.to_owned(),
         };
-        let found = Self { path, make, version };
         found.check()?;
         Ok(found)
     }
@@ -104,14 +99,15 @@ impl Binary {
 
 const NEEDED: &str = "Terraform 1.5 or newer (below 2), or OpenTofu 1.6 or newer (below 2),";
 
-fn read_version(answer: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        terraform_version: String,
-    }
-    serde_json::from_slice::<Answer>(answer)
-        .ok()
-        .map(|a| a.terraform_version)
+/// Reads `Terraform v1.11.4` or `OpenTofu v1.10.0`.
+fn read_version(line: &str) -> Option<(Make, &str)> {
+    let (name, version) = line.split_once(" v")?;
+    let make = match name {
+        "Terraform" => Make::Terraform,
+        "OpenTofu" => Make::OpenTofu,
+        _ => return None,
+    };
+    Some((make, version.trim_end()))
 }
 
 fn on_path(names: &[&Path]) -> Option<PathBuf> {
@@ -151,6 +147,25 @@ mod tests {
             assert!(!check(Make::Terraform, bad), "{bad}");
         }
         assert!(check(Make::OpenTofu, "1.6.0") && !check(Make::OpenTofu, "1.5.7"));
+    }
+
+    #[test]
+    fn the_two_are_told_apart() {
+        assert_eq!(
+            read_version("Terraform v1.11.4"),
+            Some((Make::Terraform, "1.11.4"))
+        );
+        assert_eq!(
+            read_version("OpenTofu v1.12.0-rc1"),
+            Some((Make::OpenTofu, "1.12.0-rc1"))
+        );
+        for other in [
+            "on linux_amd64",
+            "+ provider registry.terraform.io/hashicorp/local v2.9.0",
+            "",
+        ] {
+            assert_eq!(read_version(other), None, "{other}");
+        }
     }
 
     #[tokio::test]

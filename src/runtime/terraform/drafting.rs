@@ -47,7 +47,7 @@ pub(super) fn draft(
             } else if let Some(new) = moved.get(&id) {
                 Some(format!("moved to `{new}`"))
             } else if !book.resources.contains_key(&id) {
-                Some("Terraform's state holds nothing of it".to_owned())
+                Some(nothing_held(book, &id))
             } else {
                 None
             };
@@ -66,6 +66,22 @@ pub(super) fn draft(
     drafts
 }
 
+/// Why a resource that goes is only forgotten; with what may be left of it outside.
+fn nothing_held(book: &Book, id: &ResourceId) -> String {
+    let nothing = "Terraform's state holds nothing of it";
+    let Some(flight) = book.in_flight.get(id) else {
+        return nothing.to_owned();
+    };
+    let found = match &flight.id {
+        Some(id) => format!("it made an object with the id `{id}`"),
+        None => "it may have made an object".to_owned(),
+    };
+    format!(
+        "{nothing}, but an earlier run was stopped during its {}: {found}, which is to be deleted by hand",
+        flight.action
+    )
+}
+
 fn of_item(
     item: Item,
     book: &Book,
@@ -81,6 +97,7 @@ fn of_item(
             meta: holding.meta.clone(),
             holding: Some(holding),
             moved_from: None,
+            made: None,
             item,
         });
     };
@@ -111,6 +128,7 @@ fn of_item(
         meta,
         holding: holding.cloned(),
         moved_from: origin,
+        made: book.in_flight.get(&item.id).and_then(|flight| flight.id.clone()),
         item,
     })
 }
@@ -158,7 +176,7 @@ mod tests {
     use super::*;
     use crate::{
         model::spec::{Resource, RuntimeKind},
-        runtime::terraform::{AllowedProvider, address::Address, holding::Holding},
+        runtime::terraform::{AllowedProvider, address::Address, book::InFlight, holding::Holding},
         secrets::{HashKey, Secrets},
     };
     use serde_json::{Map, Value, json};
@@ -244,8 +262,38 @@ mod tests {
     #[test]
     fn what_goes_without_state_is_forgotten() {
         let items = vec![item("n:t:t_x:a", None), item("n:t:t_x:b", None)];
-        let drafts = draft(items, &book(&["n:t:t_x:b"]), &HashMap::new(), &options());
+        let mut book = book(&["n:t:t_x:b"]);
+        let drafts = draft(items.clone(), &book, &HashMap::new(), &options());
         assert_eq!(drafts.forgotten.len(), 1);
         assert_eq!(drafts.subjects[0].id().as_str(), "n:t:t_x:b");
+        let flight = InFlight {
+            action: "create".to_owned(),
+            address: "t_x.a".to_owned(),
+            id: Some("i-1".to_owned()),
+        };
+        book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
+        let drafts = draft(items, &book, &HashMap::new(), &options());
+        assert!(
+            drafts.forgotten[0].1.contains("the id `i-1`"),
+            "{:?}",
+            drafts.forgotten
+        );
+    }
+
+    #[test]
+    fn what_an_interrupted_run_made_is_imported() {
+        let wanted = || vec![item("n:t:t_x:a", Some(json!({"provider": "n/t/1.0.0"})))];
+        // With and without an older object, which the made one has replaced.
+        for mut book in [book(&[]), book(&["n:t:t_x:a"])] {
+            let flight = InFlight {
+                action: "create".to_owned(),
+                address: "t_x.a".to_owned(),
+                id: Some("i-1".to_owned()),
+            };
+            book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
+            let drafts = draft(wanted(), &book, &HashMap::new(), &options());
+            assert_eq!(drafts.subjects[0].import_id(), Some("i-1"));
+            assert!(drafts.subjects[0].held().is_none());
+        }
     }
 }

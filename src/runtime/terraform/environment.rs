@@ -74,10 +74,15 @@ pub(super) fn compose(
         ("TF_INPUT", "0".into()),
         ("CHECKPOINT_DISABLE", "1".into()),
     ] {
-        env.retain(|(other, _)| other != name);
-        env.push((name.into(), value));
+        set(&mut env, name, value);
     }
     env
+}
+
+/// Sets a variable, whatever it was before.
+pub(super) fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
+    env.retain(|(other, _)| other != name);
+    env.push((name.into(), value.into()));
 }
 
 #[cfg(test)]

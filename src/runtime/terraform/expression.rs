@@ -11,23 +11,37 @@ use super::{
     address::{Address, PLACEHOLDER, is_identifier},
     error::TerraformError,
 };
-use crate::model::{ResourceId, value};
+use crate::model::{
+    ResourceId,
+    reference::{MARK, Reference, Targets},
+    value,
+};
 
-/// What a reference starts with; its form is that of `spec::references`.
-const MARK: &str = "$kusion_path.";
+/// The resources that references may name: those of the same module.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    addresses: HashMap<ResourceId, Address>,
+    targets: Targets,
+}
+
+impl Inside {
+    pub(super) fn new(addresses: HashMap<ResourceId, Address>) -> Self {
+        let targets = addresses.keys().collect();
+        Self { addresses, targets }
+    }
+
+    /// The address of a resource of the module.
+    pub(super) fn address(&self, id: &ResourceId) -> Option<&Address> {
+        self.addresses.get(id)
+    }
+}
 
 /// Turns the values of one resource into Terraform's JSON syntax.
 pub(super) struct Translator<'a> {
     /// Whose values these are.
     pub(super) id: &'a ResourceId,
-    /// The resources that references may name: those of the same module.
-    pub(super) addresses: &'a HashMap<ResourceId, Address>,
-}
-
-/// One piece of a string.
-enum Piece<'t> {
-    Text(&'t str),
-    Expression(String),
+    /// The module it stands in.
+    pub(super) inside: &'a Inside,
 }
 
 impl Translator<'_> {
@@ -63,105 +77,35 @@ impl Translator<'_> {
         if !text.contains(MARK) {
             return Ok(literal(text));
         }
+        let no_target = |_| TerraformError::NoTarget {
+            id: self.id.clone(),
+            text: text.to_owned(),
+        };
         let mut template = String::new();
-        for piece in self.pieces(text)? {
-            match piece {
-                Piece::Text(text) => template.push_str(&literal(text)),
-                Piece::Expression(expression) => template.push_str(&format!("${{{expression}}}")),
-            }
+        let mut at = 0;
+        for reference in self.inside.targets.scan(text).map_err(no_target)? {
+            template.push_str(&literal(&text[at..reference.place.start]));
+            template.push_str(&format!("${{{}}}", self.traversal(&reference)));
+            at = reference.place.end;
         }
+        template.push_str(&literal(&text[at..]));
         Ok(template)
     }
 
-    fn pieces<'t>(&self, text: &'t str) -> Result<Vec<Piece<'t>>, TerraformError> {
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some(start) = rest.find(MARK) {
-            if start > 0 {
-                pieces.push(Piece::Text(&rest[..start]));
-            }
-            let reference = &rest[start + MARK.len()..];
-            let target = self
-                .addresses
-                .iter()
-                .filter(|(id, _)| {
-                    reference
-                        .strip_prefix(id.as_str())
-                        .is_some_and(|tail| tail.starts_with(['.', ':', '[']))
-                })
-                .max_by_key(|(id, _)| id.as_str().len());
-            let Some((id, address)) = target else {
-                return Err(TerraformError::NoTarget {
-                    id: self.id.clone(),
-                    text: text.to_owned(),
-                });
-            };
-            let (expression, tail) = traversal(address, &reference[id.as_str().len()..]);
-            pieces.push(Piece::Expression(expression));
-            rest = tail;
+    /// A reference as an expression.
+    fn traversal(&self, reference: &Reference) -> String {
+        let mut expression = self.inside.addresses[&reference.target].to_string();
+        for key in &reference.path {
+            push_step(&mut expression, key);
         }
-        if !rest.is_empty() {
-            pieces.push(Piece::Text(rest));
-        }
-        Ok(pieces)
-    }
-
-    /// The resources of the module that the values refer to.
-    pub(super) fn targets(&self, given: &Value, found: &mut Vec<ResourceId>) {
-        match given {
-            Value::String(text) if text.contains(MARK) => {
-                for (start, _) in text.match_indices(MARK) {
-                    let reference = &text[start + MARK.len()..];
-                    let longest = self
-                        .addresses
-                        .keys()
-                        .filter(|id| reference.starts_with(id.as_str()))
-                        .max_by_key(|id| id.as_str().len());
-                    found.extend(longest.cloned());
-                }
-            }
-            Value::Array(items) => items.iter().for_each(|item| self.targets(item, found)),
-            Value::Object(map) => map.values().for_each(|member| self.targets(member, found)),
-            _ => {}
-        }
+        expression
     }
 }
 
-/// `.key`, `:key`, `[0]` and `["key"]` for as long as they follow each other, as a traversal from the address.
-fn traversal<'t>(address: &Address, mut path: &'t str) -> (String, &'t str) {
-    let mut expression = address.to_string();
-    let mut first = true;
-    loop {
-        let dotted = path
-            .strip_prefix('.')
-            .or_else(|| if first { path.strip_prefix(':') } else { None });
-        if let Some(tail) = dotted {
-            let length = tail
-                .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'))
-                .unwrap_or(tail.len());
-            if length == 0 {
-                return (expression, path);
-            }
-            push_step(&mut expression, &tail[..length]);
-            path = &tail[length..];
-        } else if let Some((key, tail)) = path.strip_prefix("[\"").and_then(|tail| tail.split_once("\"]")) {
-            expression.push_str(&format!("[{}]", quoted(key)));
-            path = tail;
-        } else if let Some((index, tail)) = path.strip_prefix('[').and_then(|tail| tail.split_once(']'))
-            && !index.is_empty()
-            && index.bytes().all(|b| b.is_ascii_digit())
-        {
-            expression.push_str(&format!("[{index}]"));
-            path = tail;
-        } else {
-            return (expression, path);
-        }
-        first = false;
-    }
-}
-
+/// A number is an index, or the key of a map: Terraform turns one into the other. One with zeros before it is a key.
 fn push_step(expression: &mut String, key: &str) {
-    if key.bytes().all(|b| b.is_ascii_digit()) {
+    let number = key.bytes().all(|b| b.is_ascii_digit()) && !key.starts_with('0');
+    if key == "0" || (number && !key.is_empty()) {
         expression.push_str(&format!("[{key}]"));
     } else if is_identifier(key) {
         expression.push_str(&format!(".{key}"));
@@ -219,7 +163,7 @@ mod tests {
         }
         Translator {
             id: &id,
-            addresses: &addresses,
+            inside: &Inside::new(addresses),
         }
         .value(&given)
     }

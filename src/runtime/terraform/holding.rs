@@ -43,6 +43,12 @@ impl Holding {
         current(&self.entry)?.get("attributes")?.as_object()
     }
 
+    /// Whether one of the attributes of its current object is this id.
+    pub(super) fn shows(&self, id: &str) -> bool {
+        let attributes = self.attributes().into_iter().flat_map(Map::values);
+        attributes.into_iter().any(|value| value == id)
+    }
+
     fn instances(&self) -> impl Iterator<Item = &Value> {
         self.entry
             .get("instances")
@@ -167,6 +173,9 @@ mod tests {
             1,
             "the deposed object is not the current one"
         );
+        let mut named = holding();
+        named.entry["instances"][1]["attributes"]["id"] = json!("i-1");
+        assert!(named.shows("i-1") && !named.shows("i-2"));
     }
 
     #[test]

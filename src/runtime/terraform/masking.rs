@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::saved_plan::{at, below, members};
+use super::saved_plan::{self, at, below, members};
 use crate::{model::value, secrets::Secrets};
 
 /// The object for references of others: `$unknown` where only the provider knows. Nothing is masked.
@@ -103,6 +103,59 @@ pub(super) fn attributes(
         .iter()
         .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
         .collect()
+}
+
+/// A value that is sensitive before or after is marked on both sides.
+pub(super) fn hide_alike(
+    before: &mut Value,
+    after: &mut Value,
+    planned: &saved_plan::Change,
+    secrets: &Secrets,
+) {
+    let nothing = Value::Null;
+    for (key, _) in members(&planned.before_sensitive).chain(members(&planned.after_sensitive)) {
+        let sides: [(&mut Value, &Value); 2] = [(before, &planned.before), (after, &planned.after)];
+        let other = |mask: &Value| below(mask, key).clone();
+        let either = [&planned.before_sensitive, &planned.after_sensitive]
+            .map(other)
+            .into_iter()
+            .find(|mask| *mask == Value::Bool(true));
+        let Some(mask) = either else { continue };
+        for (side, clear) in sides {
+            if let (Some(member), Some(clear)) = (side.get_mut(key), clear.get(key))
+                && !value::is_unknown(member)
+            {
+                *member = shown(clear, &nothing, &mask, secrets);
+            }
+        }
+    }
+}
+
+/// A provider's configuration with what is named like a credential marked.
+pub(super) fn hide_credentials(meta: &Value, secrets: &Secrets) -> Value {
+    let secret = |key: &str| {
+        let key = key.to_lowercase();
+        ["secret", "password", "token", "key", "credential", "private"]
+            .iter()
+            .any(|word| key.contains(word))
+    };
+    match meta {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| {
+                let hidden = match value {
+                    Value::Object(_) | Value::Array(_) => hide_credentials(value, secrets),
+                    Value::Null => Value::Null,
+                    leaf if secret(key) => mark(leaf, secrets),
+                    leaf => leaf.clone(),
+                };
+                (key.clone(), hidden)
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(|item| hide_credentials(item, secrets)).collect(),
+        leaf => leaf.clone(),
+    }
 }
 
 fn holds_true(mask: &Value) -> bool {

@@ -165,4 +165,53 @@ mod tests {
         assert_eq!(text, "bad [31m password *** now");
         assert!(plain(&secrets, &"word ".repeat(5000)).chars().count() < LONGEST + 10);
     }
+
+    /// In the words of the providers of AWS, Google Cloud and Azure.
+    #[test]
+    fn what_providers_refuse_names_the_resource_and_the_remedy() {
+        let id: ResourceId = "hashicorp:aws:aws_db_instance:orders".parse().unwrap();
+        let secrets = Secrets::new(HashKey::derived("k"));
+        for (summary, detail, remedy) in [
+            (
+                "validating provider credentials",
+                "retrieving caller identity from STS: operation error STS: GetCallerIdentity, https response error StatusCode: 403, api error ExpiredToken: The security token included in the request is expired",
+                "give Terraform valid credentials",
+            ),
+            (
+                "creating RDS DB Instance (orders)",
+                "operation error RDS: CreateDBInstance, StatusCode: 400, api error InstanceQuotaExceeded: Instance quota exceeded",
+                "raise the quota",
+            ),
+            (
+                "Error creating instance: googleapi: Error 403: Quota 'CPUS' exceeded.  Limit: 24.0 in region europe-west1., quotaExceeded",
+                "",
+                "raise the quota",
+            ),
+            (
+                "waiting for RDS DB Instance (orders) create",
+                "timeout while waiting for state to become 'available' (last state: 'creating', timeout: 40m0s)",
+                "`timeouts` attribute",
+            ),
+            (
+                "A resource with the ID \"/subscriptions/x\" already exists - to be managed via Terraform this resource needs to be imported",
+                "",
+                "kusionstack.io/import-id",
+            ),
+            (
+                "Post \"https://rds.eu-west-1.amazonaws.com/\": dial tcp: lookup rds.eu-west-1.amazonaws.com: no such host",
+                "",
+                "reaches the service",
+            ),
+        ] {
+            let diagnostic = json!({"severity": "error", "summary": summary, "detail": detail, "address": "aws_db_instance.orders"});
+            let diagnostic: Diagnostic = serde_json::from_value(diagnostic).unwrap();
+            let failure = crate::error::Failure::from(diagnostic.of(&id, &secrets));
+            assert!(failure.message.contains("aws_db_instance:orders"), "{failure}");
+            assert!(
+                failure.hints[0].contains(remedy),
+                "{summary}: {:?}",
+                failure.hints
+            );
+        }
+    }
 }

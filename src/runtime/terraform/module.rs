@@ -8,7 +8,7 @@ use super::{
     address::{Address, PLACEHOLDER},
     binary::Binary,
     error::TerraformError,
-    expression::{Translator, literal},
+    expression::{Inside, Translator, literal},
     holding,
     providers::ProviderRef,
     subject::Subject,
@@ -135,6 +135,7 @@ pub(super) fn build(
         .filter(|s| s.item.desired.is_some())
         .map(|s| (s.id().clone(), s.address.clone()))
         .collect();
+    let wanted = Inside::new(wanted);
     let mut resources: Map<String, Value> = Map::new();
     let mut imports = Vec::new();
     let mut failed = Vec::new();
@@ -194,14 +195,14 @@ fn place(resources: &mut Map<String, Value>, address: &Address, body: Value) {
 fn body(
     subject: &Subject,
     names: &Names,
-    wanted: &HashMap<ResourceId, Address>,
+    wanted: &Inside,
 ) -> Result<Option<Map<String, Value>>, TerraformError> {
     let Some(desired) = &subject.item.desired else {
         return Ok(None);
     };
     let translator = Translator {
         id: subject.id(),
-        addresses: wanted,
+        inside: wanted,
     };
     let mut attributes = desired.attributes.clone();
     let lifecycle = attributes.shift_remove("lifecycle");
@@ -213,7 +214,7 @@ fn body(
         .depends_on
         .iter()
         .filter(|id| *id != subject.id())
-        .filter_map(|id| wanted.get(id))
+        .filter_map(|id| wanted.address(id))
         .map(|address| json!(address.to_string()))
         .collect();
     if !after.is_empty() {
@@ -230,8 +231,7 @@ fn state(subjects: &[Subject], names: &Names, binary: &Binary) -> Value {
     let entries = subjects
         .iter()
         .filter_map(|s| {
-            s.holding
-                .as_ref()
+            s.held()
                 .map(|h| h.entry_for(&s.address, &names.in_state(s, binary), &known))
         })
         .collect();
@@ -295,6 +295,7 @@ mod tests {
             meta,
             holding: None,
             moved_from: None,
+            made: None,
         }
     }
 

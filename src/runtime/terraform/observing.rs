@@ -1,16 +1,14 @@
 //! Looks at what stands outside: a refresh-only plan of what the state holds. Nothing is written.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::OsString,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Terraform,
     address::Addresses,
     book::Book,
+    dry_run::{self, DryRun},
     error::TerraformError,
-    messages::{Message, plain},
+    messages::plain,
     module,
     saved_plan::SavedPlan,
     subject::Subject,
@@ -52,6 +50,7 @@ pub(super) async fn observe(
             meta: holding.meta.clone(),
             holding: Some(holding.clone()),
             moved_from: None,
+            made: None,
         });
     }
     let mut live = HashMap::new();
@@ -88,44 +87,18 @@ async fn refresh(
     let toolbox = runtime.toolbox().await?;
     let installed = toolbox.install(providers, options).await?;
     let module = module::build(subjects, &toolbox.binary).map_err(|mut failed| failed.remove(0).1)?;
-    let workspace = toolbox.workspace(&installed, &module)?;
-    let _turn = toolbox.processes.acquire().await;
-    let mut out = OsString::from("-out=");
-    out.push(workspace.plan.path());
-    let mut args: Vec<OsString> = [
-        "-refresh-only",
-        "-json",
-        "-input=false",
-        "-lock=false",
-        "-no-color",
-    ]
-    .map(OsString::from)
-    .to_vec();
-    args.push(format!("-parallelism={}", options.parallelism).into());
-    args.push(out);
-    let output = workspace.start("plan", args)?.finish(options.deadline).await?;
-    if output.code != Some(0) {
-        let errors = output
-            .lines
-            .iter()
-            .filter_map(|line| Message::read(line)?.diagnostic);
-        let first = errors.into_iter().find(|d| d.is_error());
-        let subject = first.as_ref().and_then(|d| {
-            subjects
-                .iter()
-                .find(|s| d.about() == Some(s.address.to_string().as_str()))
-        });
-        return Err(match (first, subject) {
-            (Some(diagnostic), Some(subject)) => diagnostic.of(subject.id(), &options.secrets),
-            (Some(diagnostic), None) => TerraformError::Failed(diagnostic.text(&options.secrets)),
-            (None, _) => TerraformError::Failed(plain(&options.secrets, &output.stderr)),
-        });
-    }
-    let args = [OsString::from("-json"), workspace.plan.path().into_os_string()];
-    let shown = workspace.start("show", args)?.finish(options.deadline).await?;
-    if shown.code != Some(0) {
-        let why = plain(&options.secrets, &shown.stderr);
-        return Err(TerraformError::Answer { step: "show", why });
-    }
-    SavedPlan::read(&shown.lines.concat())
+    let refusal = match dry_run::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
+        DryRun::Saved(saved) => return Ok(saved.plan),
+        DryRun::Refused(refusal) => refusal,
+    };
+    let Some(diagnostic) = refusal.errors.first() else {
+        return Err(TerraformError::Failed(plain(&options.secrets, &refusal.stderr)));
+    };
+    let subject = subjects
+        .iter()
+        .find(|s| diagnostic.about() == Some(s.address.to_string().as_str()));
+    Err(match subject {
+        Some(subject) => diagnostic.of(subject.id(), &options.secrets),
+        None => TerraformError::Failed(diagnostic.text(&options.secrets)),
+    })
 }

@@ -14,7 +14,7 @@ pub struct TerraformOptions {
     pub providers: Vec<AllowedProvider>,
     /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
     pub mirror: Option<PathBuf>,
-    /// Where downloaded providers are kept; shared by runs side by side. `None` downloads them for each run.
+    /// Where downloaded and unpacked providers are kept; shared by runs side by side. `None` keeps none.
     pub plugin_cache: Option<PathBuf>,
     /// Where work folders are made (mode 0700, removed afterwards); `None` is the system's folder for temporary files.
     pub scratch: Option<PathBuf>,

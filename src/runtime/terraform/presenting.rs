@@ -124,16 +124,21 @@ impl Segment<'_> {
         if left_over && action == Action::Unchanged {
             action = Action::Update;
         }
+        // To a reviewer it is the creation that they agreed to, brought to its end.
+        let shown = match &subject.made {
+            Some(_) if action == Action::Adopt => Action::Create,
+            _ => action,
+        };
         let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
         let prior = item.prior.as_ref().map(|prior| &prior.attributes);
         let changes = change.map_or_else(Vec::new, |change| {
-            self.changes(action, change, drift, recorded.as_ref(), prior)
+            self.changes(shown, change, drift, recorded.as_ref(), prior)
         });
         let mut public = ResourcePlan::new(
             self.stack,
             item.id.clone(),
             RuntimeKind::Terraform,
-            action,
+            shown,
             changes,
         );
         public.validated = Validation::Server;
@@ -190,7 +195,7 @@ impl Segment<'_> {
         let mut before = show(&change.before, &nothing, &change.before_sensitive);
         let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
         // Sensitive on one side is sensitive on both.
-        hide_alike(&mut before, &mut after, change, self.secrets);
+        masking::hide_alike(&mut before, &mut after, change, self.secrets);
         match action {
             Action::Create => whole(None, Some(after)),
             Action::Delete => whole(Some(before), None),
@@ -223,7 +228,7 @@ impl Segment<'_> {
         };
         let mut extensions = extensions.clone();
         if let Some(meta) = extensions.get_mut("providerMeta") {
-            *meta = hide_credentials(meta, self.secrets);
+            *meta = masking::hide_credentials(meta, self.secrets);
         }
         Recorded {
             id: subject.id().clone(),
@@ -247,20 +252,7 @@ impl Segment<'_> {
         if let Some(old) = &subject.moved_from {
             notes.push(format!("its state moves here from `{old}`"));
         }
-        if let Some(flight) = self.book.in_flight.get(subject.id()) {
-            let plain = |text: &str| super::messages::plain(self.secrets, text);
-            let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
-            let known = match &id {
-                Some(id) => format!("it was made with the id `{id}`"),
-                None => "it may exist".to_owned(),
-            };
-            notes.push(format!(
-                "an earlier run was stopped during its {action}: {known}; to take it over, set `kusionstack.io/import-id` in \
-                 its extensions to its id at the provider (`terraform import {} {}`)",
-                subject.address,
-                id.as_deref().unwrap_or("ID")
-            ));
-        }
+        notes.extend(self.left_in_flight(subject));
         if drift.is_some_and(|d| d.change.after.is_null()) {
             notes.push("it was deleted outside".to_owned());
         }
@@ -279,6 +271,30 @@ impl Segment<'_> {
     }
 }
 
+impl Segment<'_> {
+    /// What an earlier run left of a resource when it was stopped.
+    fn left_in_flight(&self, subject: &Subject) -> Option<String> {
+        let flight = self.book.in_flight.get(subject.id())?;
+        let plain = |text: &str| super::messages::plain(self.secrets, text);
+        let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
+        if let (Some(_), Some(id)) = (&subject.made, &id) {
+            return Some(format!(
+                "an earlier run made it with the id `{id}` and was stopped: it is taken over, not made again"
+            ));
+        }
+        let known = match &id {
+            Some(id) => format!("it was made with the id `{id}`"),
+            None => "it may exist".to_owned(),
+        };
+        Some(format!(
+            "an earlier run was stopped during its {action}: {known}; to take it over, set `kusionstack.io/import-id` in \
+             its extensions to its id at the provider (`terraform import {} {}`)",
+            subject.address,
+            id.as_deref().unwrap_or("ID")
+        ))
+    }
+}
+
 fn is_touched(change: &ResourceChange) -> bool {
     use super::saved_plan::Verb;
     change.change.importing.is_some()
@@ -287,56 +303,6 @@ fn is_touched(change: &ResourceChange) -> bool {
             .actions
             .iter()
             .any(|verb| !matches!(verb, Verb::NoOp))
-}
-
-/// A value that is sensitive before or after is marked on both sides.
-fn hide_alike(before: &mut Value, after: &mut Value, planned: &super::saved_plan::Change, secrets: &Secrets) {
-    let nothing = Value::Null;
-    for (key, _) in super::saved_plan::members(&planned.before_sensitive)
-        .chain(super::saved_plan::members(&planned.after_sensitive))
-    {
-        let sides: [(&mut Value, &Value); 2] = [(before, &planned.before), (after, &planned.after)];
-        let other = |mask: &Value| super::saved_plan::below(mask, key).clone();
-        let either = [&planned.before_sensitive, &planned.after_sensitive]
-            .map(other)
-            .into_iter()
-            .find(|mask| *mask == Value::Bool(true));
-        let Some(mask) = either else { continue };
-        for (shown, clear) in sides {
-            if let (Some(member), Some(clear)) = (shown.get_mut(key), clear.get(key))
-                && !crate::model::value::is_unknown(member)
-            {
-                *member = masking::shown(clear, &nothing, &mask, secrets);
-            }
-        }
-    }
-}
-
-/// A provider's configuration with what is named like a credential marked.
-fn hide_credentials(meta: &Value, secrets: &Secrets) -> Value {
-    let secret = |key: &str| {
-        let key = key.to_lowercase();
-        ["secret", "password", "token", "key", "credential", "private"]
-            .iter()
-            .any(|word| key.contains(word))
-    };
-    match meta {
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| {
-                let hidden = match value {
-                    Value::Object(_) | Value::Array(_) => hide_credentials(value, secrets),
-                    Value::Null => Value::Null,
-                    leaf if secret(key) => masking::mark(leaf, secrets),
-                    leaf => leaf.clone(),
-                };
-                (key.clone(), hidden)
-            })
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(items) => items.iter().map(|item| hide_credentials(item, secrets)).collect(),
-        leaf => leaf.clone(),
-    }
 }
 
 /// The subjects by address.

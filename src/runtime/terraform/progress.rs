@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     book::InFlight,
+    holding::Holding,
     messages::{Diagnostic, Message},
     presenting::{self, Ready},
 };
@@ -117,29 +118,41 @@ impl Progress {
         self.diagnostics.first()
     }
 
-    /// What is under way now, and what was made but is not in the state yet (`held`): OpenTofu writes its state every 20
-    /// seconds only.
-    pub(super) fn in_flight(
+    /// What is under way now, and what was made but is not in the state yet: OpenTofu writes its state every 20 seconds
+    /// only, and an object that an earlier run made is not in it before it is imported.
+    pub(super) fn in_flight<'b>(
         &self,
         ready: &[Ready],
-        held: impl Fn(&ResourceId) -> bool,
+        held: impl Fn(&ResourceId) -> Option<&'b Holding>,
     ) -> BTreeMap<ResourceId, InFlight> {
+        let flight = |r: &Ready, standing: &Standing| {
+            let makes = matches!(r.action, Action::Create | Action::Replace);
+            // Made, perhaps without an id that was told.
+            let made = match &r.subject.made {
+                _ if makes && standing.complete.is_some() => Some(standing.id.as_deref()),
+                Some(id) => Some(Some(id.as_str())),
+                None => None,
+            };
+            let made = made.filter(|id| match (held(r.subject.id()), id) {
+                (None, _) => true,
+                (Some(held), Some(id)) => !held.shows(id),
+                (Some(_), None) => false,
+            });
+            let action = match (&standing.doing, made) {
+                (Some(doing), _) => doing.clone(),
+                (None, Some(_)) => "create".to_owned(),
+                (None, None) => return None,
+            };
+            Some(InFlight {
+                action,
+                address: r.subject.address.to_string(),
+                id: made.flatten().map(str::to_owned),
+            })
+        };
         ready
             .iter()
             .zip(&self.standings)
-            .filter_map(|(r, standing)| {
-                let made = r.action == Action::Create && standing.complete.is_some() && !held(r.subject.id());
-                let flight = InFlight {
-                    action: match &standing.doing {
-                        Some(doing) => doing.clone(),
-                        None if made => "create".to_owned(),
-                        None => return None,
-                    },
-                    address: r.subject.address.to_string(),
-                    id: standing.id.clone().filter(|_| made),
-                };
-                Some((r.subject.id().clone(), flight))
-            })
+            .filter_map(|(r, standing)| Some((r.subject.id().clone(), flight(r, standing)?)))
             .collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Providers: which one a resource names, which may run, and how Terraform is told.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
@@ -173,26 +173,6 @@ pub(super) fn read_lock_file(text: &str) -> BTreeMap<String, Vec<String>> {
         }
     }
     found
-}
-
-/// Terraform's CLI configuration: where packages come from, and nothing else of the user's.
-pub(super) fn cli_configuration(mirror: Option<&Path>, plugin_cache: Option<&Path>) -> String {
-    let quoted = |path: &Path| Value::String(path.to_string_lossy().replace("${", "$${")).to_string();
-    let mut text = "disable_checkpoint = true\n".to_owned();
-    match (mirror, plugin_cache) {
-        (Some(mirror), _) => {
-            let _ = write!(
-                text,
-                "provider_installation {{\n  filesystem_mirror {{\n    path = {}\n  }}\n}}\n",
-                quoted(mirror)
-            );
-        }
-        (None, Some(cache)) => {
-            let _ = writeln!(text, "plugin_cache_dir = {}", quoted(cache));
-        }
-        (None, None) => {}
-    }
-    text
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub(super) struct Subject {
     pub(super) holding: Option<Holding>,
     /// The id it had before, if its state moves.
     pub(super) moved_from: Option<ResourceId>,
+    /// The id at the provider of the object that an interrupted run made and that the state does not hold.
+    pub(super) made: Option<String>,
 }
 
 impl Subject {
@@ -51,13 +53,29 @@ impl Subject {
         &self.item.id
     }
 
+    /// What is to be held of it, as Terraform's state has it now.
+    pub(super) fn holding_of(&self, entry: &Value) -> Holding {
+        Holding {
+            address: self.address.clone(),
+            provider: (self.provider.source.clone(), self.provider.version.clone()),
+            meta: self.meta.clone(),
+            entry: entry.clone(),
+        }
+    }
+
+    /// What a module's state says of it: nothing of an object that a made one has replaced.
+    pub(super) fn held(&self) -> Option<&Holding> {
+        self.holding.as_ref().filter(|_| self.made.is_none())
+    }
+
     /// The id of the object to take over, if there is one and it is not ours already.
     pub(super) fn import_id(&self) -> Option<&str> {
         let desired = self.item.desired.as_ref()?;
-        if self.holding.is_some() {
+        if self.held().is_some() {
             return None;
         }
-        desired.extensions.get(IMPORT_ID).and_then(Value::as_str)
+        let given = || desired.extensions.get(IMPORT_ID).and_then(Value::as_str);
+        self.made.as_deref().or_else(given)
     }
 }
 

@@ -9,7 +9,6 @@ use std::{
     sync::Arc,
 };
 
-use nix::fcntl::{Flock, FlockArg};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -22,6 +21,7 @@ use super::{
     messages::plain,
     module::{self, Module},
     options::TerraformOptions,
+    packages::{self, Origin, Packages},
     providers::{self, ProviderRef},
 };
 
@@ -72,9 +72,8 @@ impl Toolbox {
             None => builder.tempdir(),
         }
         .map_err(|e| files(&e))?;
-        let configuration =
-            providers::cli_configuration(options.mirror.as_deref(), options.plugin_cache.as_deref());
-        std::fs::write(home.path().join("terraform.rc"), configuration).map_err(|e| files(&e))?;
+        std::fs::write(home.path().join("terraform.rc"), packages::BASE_CONFIGURATION)
+            .map_err(|e| files(&e))?;
         let env = environment::compose(std::env::vars_os(), &options.environment, home.path());
         let binary = Binary::find(options.binary.as_deref(), &env).await?;
         Ok(Self {
@@ -132,21 +131,35 @@ impl Toolbox {
         if wanted.values().all(|hashes| !hashes.is_empty()) {
             args.push("-lockfile=readonly");
         }
-        let cache = options
-            .plugin_cache
-            .as_deref()
-            .filter(|_| options.mirror.is_none());
-        let _alone = match cache {
-            Some(cache) => Some(lock_cache(cache.to_owned()).await?),
-            None => None,
+        let packages = options.plugin_cache.as_deref().map(Packages::new);
+        let sources = match &packages {
+            Some(packages) => packages.sources(wanted.keys(), &self.binary),
+            None => Vec::new(),
         };
-        let output = Invocation::start(&self.binary.path, "init", args, dir, &self.env)?
-            .finish(options.deadline)
-            .await?;
-        if output.code == Some(0) {
-            return Ok(());
+        let kept = packages.as_ref().map(|p| (p.folder(), sources.as_slice()));
+        let run = async |kept| {
+            let mirror = options.mirror.as_deref();
+            write("terraform.rc", &Origin { mirror, kept }.configuration())?;
+            let mut env = self.env.clone();
+            environment::set(&mut env, "TF_CLI_CONFIG_FILE", dir.join("terraform.rc"));
+            Invocation::start(&self.binary.path, "init", &args, dir, &env)?
+                .finish(options.deadline)
+                .await
+        };
+        let mut output = run(kept).await?;
+        if output.code != Some(0) && !sources.is_empty() {
+            // What is kept may be damaged, or known by the hash of its archive alone.
+            output = run(None).await?;
         }
-        Err(refused(&output, wanted, options))
+        if output.code != Some(0) {
+            return Err(refused(&output, wanted, options));
+        }
+        if let Some(packages) = &packages
+            && let Err(error) = packages.keep(&dir.join(".terraform"), wanted.keys(), &self.binary)
+        {
+            tracing::warn!(%error, folder = %packages.folder().display(), "providers could not be kept for the next run");
+        }
+        Ok(())
     }
 
     /// Puts a module in place.
@@ -193,19 +206,6 @@ impl Workspace {
 }
 
 const LOCK_FILE: &str = ".terraform.lock.hcl";
-
-/// Terraform's plugin cache must not be written by two at once.
-async fn lock_cache(cache: PathBuf) -> Result<Flock<std::fs::File>, TerraformError> {
-    let lock = move || -> io::Result<Flock<std::fs::File>> {
-        std::fs::create_dir_all(&cache)?;
-        let file = std::fs::File::create(cache.join(".konverge.lock"))?;
-        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
-    };
-    tokio::task::spawn_blocking(lock)
-        .await
-        .map_err(|error| TerraformError::Files(error.to_string()))?
-        .map_err(|e| files(&e))
-}
 
 /// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
 fn refused(output: &Output, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::BuiltIn;
-use crate::spec::references::MARK;
+use crate::model::reference::MARK;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

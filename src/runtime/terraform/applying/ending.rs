@@ -1,0 +1,161 @@
+//! How each resource ended, and what is told of it.
+
+use serde_json::{Map, Value};
+
+use super::Application;
+use crate::{
+    error::Failure,
+    model::{plan::Action, value},
+    runtime::{
+        Applied,
+        terraform::{error::TerraformError, holding::Holding, messages::plain},
+    },
+};
+
+impl Application<'_> {
+    /// After Terraform ended: the last write, and an end for everybody.
+    pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) -> Result<(), Failure> {
+        if self.lost.is_none()
+            && let Err(failure) = self.write().await
+        {
+            self.lost = Some(failure);
+        }
+        for index in 0..self.prepared.ready.len() {
+            if self.ended.contains(&index) {
+                continue;
+            }
+            let state = self.held(index).await;
+            let ready = &self.prepared.ready[index];
+            let well = self.progress.complete(index).is_some()
+                || (code == Some(0) && self.progress.doing(index).is_none());
+            if well {
+                let applied = self.applied(index, state.as_ref());
+                self.end(index, Ok(applied)).await?;
+                continue;
+            }
+            // Whatever may be there is remembered, half made or not.
+            let may_exist = state.is_some() || self.progress.doing(index).is_some();
+            if may_exist
+                && self.progress.begun(index)
+                && self.lost.is_none()
+                && let Some(recorded) = &ready.recorded
+            {
+                let recorded = recorded.clone();
+                let id = ready.subject.id().clone();
+                if let Err(failure) = self.sink.written(&id, recorded).await {
+                    self.lost = Some(failure);
+                }
+            }
+            let error = self.error_of(index, stderr);
+            self.end(index, Err(error.into())).await?;
+        }
+        Ok(())
+    }
+
+    fn error_of(&self, index: usize, stderr: &str) -> TerraformError {
+        let secrets = &self.runtime.options.secrets;
+        let subject = &self.prepared.ready[index].subject;
+        let id = subject.id().clone();
+        let address = subject.address.to_string();
+        if let Some(diagnostic) = self.progress.error_of(&address) {
+            return diagnostic.of(&id, secrets);
+        }
+        if let Some(action) = self.progress.doing(index) {
+            let action = match action {
+                "create" => "created",
+                "delete" => "deleted",
+                _ => "changed",
+            };
+            return TerraformError::InFlight { id, address, action };
+        }
+        if self.interrupted.is_some() {
+            return TerraformError::Interrupted { id };
+        }
+        let why = match self.progress.first_error() {
+            Some(diagnostic) => format!("something before it failed: {}", diagnostic.text(secrets)),
+            None => match plain(secrets, stderr) {
+                text if text.is_empty() => "Terraform ended before its turn".to_owned(),
+                text => format!("Terraform ended before its turn: {text}"),
+            },
+        };
+        TerraformError::NotTried { id, why }
+    }
+
+    pub(super) fn applied(&self, index: usize, state: Option<&Holding>) -> Applied {
+        let ready = &self.prepared.ready[index];
+        let live = ready
+            .expected
+            .as_ref()
+            .map(|expected| fill(expected, state.and_then(Holding::attributes)));
+        Applied {
+            id: ready.subject.id().clone(),
+            recorded: ready.recorded.clone().filter(|_| ready.action != Action::Forget),
+            live,
+        }
+    }
+
+    /// Tells the sink, once.
+    pub(super) async fn end(
+        &mut self,
+        index: usize,
+        result: Result<Applied, Failure>,
+    ) -> Result<(), Failure> {
+        let id = self.prepared.ready[index].subject.id();
+        if !self.ended.insert(index) || !self.asked.contains(id) {
+            return Ok(());
+        }
+        self.sink.ended(id, result).await
+    }
+}
+
+/// The planned object with what was not known then, from the state.
+fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
+    let (Value::Object(expected), Some(attributes)) = (expected, attributes) else {
+        return expected.clone();
+    };
+    let known = |key: &String, planned: Option<&Value>, actual: &Value| match planned {
+        Some(planned) if !value::holds_unknown(planned) => (key.clone(), planned.clone()),
+        _ => (key.clone(), untyped(actual)),
+    };
+    attributes
+        .iter()
+        .map(|(key, actual)| known(key, expected.get(key), actual))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// A state writes an attribute whose schema leaves its type open as `{"type": …, "value": …}`.
+fn untyped(attribute: &Value) -> Value {
+    let is_type = |kind: &Value| match kind {
+        Value::String(name) => ["string", "number", "bool", "dynamic"].contains(&name.as_str()),
+        Value::Array(parts) => {
+            let first = parts.first().and_then(Value::as_str);
+            matches!(first, Some("list" | "set" | "map" | "object" | "tuple")) && parts.len() >= 2
+        }
+        _ => false,
+    };
+    match attribute {
+        Value::Object(map) if map.len() == 2 && map.get("type").is_some_and(is_type) => {
+            map.get("value").unwrap_or(attribute).clone()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_not_known_comes_from_the_state() {
+        let expected = json!({"input": {"a": 1}, "output": {"$unknown": true}, "id": {"$unknown": true}, "odd": {"$unknown": true}});
+        let state = json!({"input": {"type": ["object", {"a": "number"}], "value": {"a": 1}},
+            "output": {"type": ["object", {"a": "number"}], "value": {"a": 1}}, "id": "x", "odd": {"type": "t3.micro", "value": 2}});
+        assert_eq!(
+            fill(&expected, state.as_object()),
+            json!({"input": {"a": 1}, "output": {"a": 1}, "id": "x", "odd": {"type": "t3.micro", "value": 2}})
+        );
+        assert_eq!(fill(&expected, None), expected);
+    }
+}

@@ -1,0 +1,161 @@
+//! Where packages of providers come from, and those that are kept between runs, shared by runs side by side.
+//!
+//! Terraform's own plugin cache is written in place, under the feet of whoever runs a provider from it. Here a package
+//! comes to its place whole, by one rename, and is never touched again; Terraform reads the folder as a mirror.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{binary::Binary, providers::ProviderRef};
+
+/// The folder of the packages, laid out as a filesystem mirror with unpacked packages.
+pub(super) struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// Where they are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The sources of those providers whose packages are here.
+    pub(super) fn sources<'p>(
+        &self,
+        wanted: impl IntoIterator<Item = &'p ProviderRef>,
+        binary: &Binary,
+    ) -> Vec<String> {
+        let here = |provider: &&ProviderRef| self.place(provider, binary).is_dir();
+        let wanted = wanted.into_iter().filter(here);
+        wanted
+            .map(|provider| binary.source_of(&provider.source))
+            .collect()
+    }
+
+    /// Keeps the packages that `init` put into a data folder. Links into a mirror are none.
+    pub(super) fn keep<'p>(
+        &self,
+        data: &Path,
+        wanted: impl IntoIterator<Item = &'p ProviderRef>,
+        binary: &Binary,
+    ) -> io::Result<()> {
+        for provider in wanted {
+            let place = self.place(provider, binary);
+            if place.exists() {
+                continue;
+            }
+            fs::create_dir_all(&self.folder)?;
+            let new = tempfile::Builder::new()
+                .prefix(".new-")
+                .tempdir_in(&self.folder)?;
+            let installed = data.join("providers").join(binary.source_of(&provider.source));
+            if !copy(&installed.join(&provider.version), new.path())? {
+                continue;
+            }
+            fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
+            // Another run may have been faster: its package is as good.
+            if let Err(error) = fs::rename(new.path(), &place)
+                && !place.is_dir()
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, provider: &ProviderRef, binary: &Binary) -> PathBuf {
+        self.folder
+            .join(binary.source_of(&provider.source))
+            .join(&provider.version)
+    }
+}
+
+/// Lays the files of a folder into another one, as further names of the same files where that can be; whether there are
+/// any.
+fn copy(from: &Path, to: &Path) -> io::Result<bool> {
+    let mut any = false;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            fs::create_dir(&target)?;
+            any |= copy(&source, &target)?;
+        } else if kind.is_file() {
+            fs::hard_link(&source, &target).or_else(|_| fs::copy(&source, &target).map(drop))?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// Where `init` takes packages from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// A filesystem mirror; `None` is the registries.
+    pub(super) mirror: Option<&'a Path>,
+    /// A folder laid out like one, with the sources that are taken from there.
+    pub(super) kept: Option<(&'a Path, &'a [String])>,
+}
+
+impl Origin<'_> {
+    /// As Terraform's CLI configuration says it; nothing of the user's own is in it.
+    pub(super) fn configuration(&self) -> String {
+        let quoted = |text: &str| Value::String(text.replace("${", "$${")).to_string();
+        let place = |path: &Path| format!("    path = {}\n", quoted(&path.to_string_lossy()));
+        let (mut first, mut excluded) = (String::new(), String::new());
+        if let Some((folder, sources)) = self.kept
+            && !sources.is_empty()
+        {
+            let sources: Vec<_> = sources.iter().map(|source| quoted(source)).collect();
+            let sources = sources.join(", ");
+            first = format!(
+                "  filesystem_mirror {{\n{}    include = [{sources}]\n  }}\n",
+                place(folder)
+            );
+            excluded = format!("    exclude = [{sources}]\n");
+        }
+        let rest = match self.mirror {
+            Some(mirror) => format!("  filesystem_mirror {{\n{}{excluded}  }}\n", place(mirror)),
+            None => format!("  direct {{\n{excluded}  }}\n"),
+        };
+        format!("{BASE_CONFIGURATION}provider_installation {{\n{first}{rest}}}\n")
+    }
+}
+
+/// The CLI configuration of whatever installs nothing.
+pub(super) const BASE_CONFIGURATION: &str = "disable_checkpoint = true\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_not_asked_for_elsewhere() {
+        let sources = ["registry.terraform.io/hashicorp/local".to_owned()];
+        let kept = Some((Path::new("/cache/a\"${b}"), &sources[..]));
+        let text = Origin { mirror: None, kept }.configuration();
+        assert!(text.contains(r#"path = "/cache/a\"$${b}""#), "{text}");
+        assert!(
+            text.contains("direct {\n    exclude = [\"registry.terraform.io/hashicorp/local\"]"),
+            "{text}"
+        );
+        let mirror = Some(Path::new("/mirror"));
+        let text = Origin {
+            mirror,
+            kept: Some((Path::new("/cache"), &[])),
+        }
+        .configuration();
+        assert!(!text.contains("/cache") && !text.contains("direct"), "{text}");
+    }
+}
