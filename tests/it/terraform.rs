@@ -4,12 +4,14 @@
 
 mod failures;
 mod interruption;
-mod killed;
+mod leaks;
 mod life;
 mod mixed;
-
+mod packages;
+mod place;
 mod rig;
 mod sensitive;
+mod two_seconds;
 
 /// Runs a scenario with both executables.
 macro_rules! with_both {
@@ -42,11 +44,25 @@ with_both! {
     a_failure_in_the_middle_keeps_what_was_made: super::failures::a_failure_in_the_middle;
     what_may_not_run_is_refused_before_init: super::failures::what_may_not_run;
     a_package_with_another_hash_is_refused: super::failures::a_package_with_another_hash;
+    a_too_old_executable_is_refused: super::failures::an_executable_that_is_too_old;
+    a_wrong_configuration_of_a_provider_is_said: super::failures::a_provider_that_is_configured_wrongly;
+    a_service_that_does_not_answer_is_left: super::failures::a_service_that_does_not_answer;
+    packages_are_shared_by_runs_side_by_side: super::packages::shared_by_runs_side_by_side;
+    a_damaged_package_is_fetched_again: super::packages::a_damaged_package;
     a_preview_writes_nothing: super::failures::a_preview_writes_nothing;
     a_lost_lease_stops_terraform: super::interruption::a_lost_lease_stops_terraform;
     an_interrupted_apply_ends_what_it_began: super::interruption::an_interrupted_apply;
     a_killed_apply_names_what_was_in_flight: super::interruption::a_killed_apply;
+    what_is_complete_is_in_the_store_in_two_seconds: super::two_seconds::of_a_killed_run;
+    an_interrupted_run_keeps_what_ended: super::two_seconds::of_an_interrupted_run;
+    what_an_interrupted_run_made_is_imported: super::interruption::what_was_made_is_imported;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
+    secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_terraform_the_rest_of_a_stack_is_planned() {
+    mixed::without_terraform().await;
 }

@@ -146,6 +146,54 @@ async fn only_failure(rig: &Rig, resource: konverge::model::spec::Resource) -> F
     rig.try_plan(&[resource]).await.remove(0).remove(0).unwrap_err()
 }
 
+pub async fn an_executable_that_is_too_old(_: PathBuf) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::TempDir::new().unwrap();
+    let old = folder.path().join("terraform");
+    std::fs::write(&old, "#!/bin/sh\necho 'Terraform v1.4.7'\n").unwrap();
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let failure = only_failure(&Rig::new(old.clone()), data("x", json!({}))).await;
+    for word in ["1.4.7", "1.5 or newer", old.to_str().unwrap()] {
+        assert!(failure.message.contains(word), "{word}: {failure}");
+    }
+    assert!(failure.hints[0].contains("terraform.binary"), "{failure:?}");
+}
+
+pub async fn a_provider_that_is_configured_wrongly(binary: PathBuf) {
+    let rig = Rig::new(binary);
+    let mut wrong = rig.file("wrong", json!("x"));
+    wrong
+        .extensions
+        .insert("providerMeta".to_owned(), json!({"no_such_setting": "x"}));
+    let failure = only_failure(&rig, wrong).await;
+    assert!(
+        failure.message.contains("local_file:wrong") && failure.message.contains("no_such_setting"),
+        "{failure}"
+    );
+    assert!(failure.hints[0].contains("documentation"), "{failure:?}");
+}
+
+pub async fn a_service_that_does_not_answer(binary: PathBuf) {
+    let mut rig = Rig::with(binary, |options| {
+        options.deadline = std::time::Duration::from_secs(20)
+    });
+    let wanted = [rig.file("hangs", json!("x"))];
+    rig.apply(&wanted).await;
+    // The provider reads the file to refresh it, and waits for whoever writes into the pipe.
+    std::fs::remove_file(rig.path("hangs")).unwrap();
+    super::interruption::pipe(&rig.path("hangs"));
+    let [one] = wanted;
+    let failure = only_failure(&rig, one).await;
+    assert!(
+        failure
+            .message
+            .contains("`terraform plan` did not end within 20 s"),
+        "{failure}"
+    );
+    assert!(failure.hints[0].contains("service answers"), "{failure:?}");
+    assert_eq!(rig.recorded.len(), 1, "nothing is forgotten");
+}
+
 pub async fn a_package_with_another_hash(binary: PathBuf) {
     let with =
         |hashes: Vec<String>| Rig::with(binary.clone(), |options| options.providers[0].hashes = hashes);

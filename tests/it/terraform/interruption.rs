@@ -4,25 +4,29 @@
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use konverge::{
     error::ErrorKind,
     model::plan::Action,
-    runtime::{Runtime, terraform::Make},
+    runtime::{
+        Runtime,
+        terraform::{Make, STATE},
+    },
+    state::Sealer,
 };
 use serde_json::json;
 
-use super::rig::{Event, Rig, Sink};
+use super::rig::{Event, Rig, Sink, StateSeal, data};
 
-fn pipe(path: &Path) {
+pub fn pipe(path: &Path) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
 }
 
 /// Lets the provider write; gives what it wrote.
-async fn read_pipe(path: PathBuf) -> String {
+pub async fn read_pipe(path: PathBuf) -> String {
     let read = move || {
         let mut text = String::new();
         std::fs::File::open(path)
@@ -160,4 +164,59 @@ pub async fn a_lost_lease_stops_terraform(binary: PathBuf) {
     };
     let (result, ()) = tokio::join!(apply, others);
     assert_eq!(result.unwrap_err().kind, ErrorKind::LeaseHeld);
+}
+
+/// As OpenTofu leaves it when it is killed: a resource was reported complete, with an id, and no state has it.
+pub async fn what_was_made_is_imported(binary: PathBuf) {
+    let key = Sealer::generate();
+    let mut rig = Rig::with(binary, |options| {
+        options.key = Some(Arc::new(StateSeal(key.clone())));
+    });
+    let wanted = [
+        data("imported", json!({"input": "x"})),
+        rig.file("not", json!("y")),
+    ];
+    let sink = rig.apply(&wanted).await;
+    let made = sink.end_of("imported").unwrap().unwrap().live.unwrap()["id"].clone();
+    let mut book = key.open_value(&rig.scope.data[STATE]).unwrap();
+    for resource in &wanted {
+        let held = book["resources"]
+            .as_object_mut()
+            .unwrap()
+            .shift_remove(resource.id.as_str());
+        let id = held.unwrap()["entry"]["instances"][0]["attributes"]["id"].clone();
+        book["in_flight"][resource.id.as_str()] = json!({"action": "create", "address": "a.b", "id": id});
+    }
+    rig.scope
+        .data
+        .insert(STATE.to_owned(), key.seal_value(&book).unwrap());
+
+    let plan = rig.plan(&wanted).await.remove(0);
+    let (imported, not) = (&plan[0].public, &plan[1].public);
+    assert_eq!(
+        (imported.action, not.action),
+        (Action::Create, Action::Create),
+        "the creation that was agreed to, brought to its end"
+    );
+    assert!(
+        imported.notes[0].contains("taken over, not made again"),
+        "{:?}",
+        imported.notes
+    );
+    assert!(
+        not.notes[0].contains("kusionstack.io/import-id"),
+        "its provider imports nothing: {:?}",
+        not.notes
+    );
+    let sink = rig.apply(&wanted).await;
+    let live = sink.end_of("imported").unwrap().unwrap().live.unwrap();
+    assert_eq!(live["id"], made, "it is the same object");
+    let book = key.open_value(&rig.scope.data[STATE]).unwrap();
+    assert_eq!(book.get("in_flight"), None);
+    assert!(
+        rig.actions(&wanted)
+            .await
+            .values()
+            .all(|a| *a == Action::Unchanged)
+    );
 }

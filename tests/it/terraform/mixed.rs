@@ -4,6 +4,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -23,11 +24,12 @@ use konverge::{
         terraform::Terraform,
     },
     secrets::{HashKey, Secrets},
+    state::Sealer,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Rig, data};
+use super::rig::{Rig, StateSeal, data};
 use crate::support::cluster::Cluster;
 
 /// The password that no output may hold.
@@ -71,6 +73,9 @@ fn merge(state: &mut StackState, journal: Notebook) {
 }
 
 struct Mixed {
+    binary: PathBuf,
+    /// Of Terraform's state; the same in every run.
+    key: Sealer,
     runtimes: Runtimes,
     state: StackState,
     namespace: String,
@@ -79,7 +84,7 @@ struct Mixed {
     outside: tempfile::TempDir,
     outputs: Mutex<String>,
     /// Removed when the test ends.
-    _scratch: tempfile::TempDir,
+    scratch: tempfile::TempDir,
 }
 
 /// What differs between one wish and the next.
@@ -99,50 +104,58 @@ const FIRST: Wish = Wish {
 
 impl Mixed {
     async fn new(binary: PathBuf) -> Self {
-        let Rig {
-            runtime,
-            outside,
-            scratch,
-            ..
-        } = Rig::new(binary);
         let cluster = Cluster::shared();
-        let secrets = Secrets::new(HashKey::derived("test"));
+        let mut stack = Self {
+            binary,
+            key: Sealer::generate(),
+            runtimes: Runtimes::new(),
+            state: StackState::empty("shop/mixed".parse().unwrap(), RepoPath::root()),
+            namespace: cluster.namespace("mixed").await,
+            secrets: Secrets::new(HashKey::derived("test")),
+            client: cluster.client().await,
+            outside: tempfile::TempDir::new().unwrap(),
+            outputs: Mutex::default(),
+            scratch: tempfile::TempDir::new().unwrap(),
+        };
+        stack.start_anew().await;
+        stack
+    }
+
+    /// Runtimes that know nothing of what was before, as a new process has them.
+    async fn start_anew(&mut self) {
+        let Rig { runtime, scratch, .. } = Rig::with(self.binary.clone(), |options| {
+            options.key = Some(Arc::new(StateSeal(self.key.clone())));
+        });
+        self.scratch = scratch;
         let access = ClusterAccess {
             name: "test".parse().unwrap(),
             credentials: Credentials::Kubeconfig {
-                path: Some(cluster.kubeconfig()),
+                path: Some(Cluster::shared().kubeconfig()),
                 context: None,
             },
             requests: None,
         };
-        let kubernetes = Kubernetes::connect(vec![access], Options::default(), secrets.clone()).await;
+        let kubernetes = Kubernetes::connect(vec![access], Options::default(), self.secrets.clone()).await;
         let terraform: Arc<Terraform> = Arc::new(runtime);
-        Self {
-            runtimes: Runtimes::new().with(Arc::new(kubernetes)).with(terraform),
-            state: StackState::empty("shop/mixed".parse().unwrap(), RepoPath::root()),
-            namespace: cluster.namespace("mixed").await,
-            secrets,
-            client: cluster.client().await,
-            outside,
-            outputs: Mutex::default(),
-            _scratch: scratch,
+        self.runtimes = Runtimes::new().with(Arc::new(kubernetes)).with(terraform);
+    }
+
+    fn map_of(&self, name: &str, data: Value) -> Resource {
+        let ns = &self.namespace;
+        let metadata = json!({"name": name, "namespace": ns});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        Resource {
+            id: format!("v1:ConfigMap:{ns}:{name}").parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: object.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: serde_json::Map::new(),
         }
     }
 
     fn spec(&self, wish: &Wish) -> Spec {
         let ns = &self.namespace;
-        let map = |name: &str, data: Value| {
-            Resource {
-            id: format!("v1:ConfigMap:{ns}:{name}").parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": data})
-                .as_object()
-                .unwrap()
-                .clone(),
-            depends_on: Vec::new(),
-            extensions: serde_json::Map::new(),
-        }
-        };
+        let map = |name: &str, data: Value| self.map_of(name, data);
         let database = "$kusion_path.terraform:builtin:terraform_data:database";
         let report = "$kusion_path.hashicorp:local:local_file:report";
         let app = format!("$kusion_path.v1:ConfigMap:{ns}:app");
@@ -173,6 +186,12 @@ impl Mixed {
     }
 
     async fn plan(&self, spec: &Spec) -> EnginePlan {
+        let plan = self.try_plan(spec).await;
+        assert!(plan.failures.is_empty(), "{:?}", plan.failures);
+        plan
+    }
+
+    async fn try_plan(&self, spec: &Spec) -> EnginePlan {
         let plan = engine::plan(PlanRequest {
             stack: self.state.stack.clone(),
             folder: RepoPath::root(),
@@ -186,13 +205,23 @@ impl Mixed {
         .await
         .unwrap();
         self.note(&serde_json::to_string(&plan.public).unwrap());
-        assert!(plan.failures.is_empty(), "{:?}", plan.failures);
         plan
     }
 
     async fn carry_out(&mut self, plan: EnginePlan) -> StackOutcome {
+        let outcome = self.carry_out_until(plan, |_| false).await;
+        outcome.expect("nobody ends it")
+    }
+
+    /// Carries a plan out until its process dies, which it does when the journal is as far as that; what was journalled
+    /// by then is kept.
+    async fn carry_out_until(
+        &mut self,
+        plan: EnginePlan,
+        is_far_enough: impl Fn(&[JournalEntry]) -> bool,
+    ) -> Option<StackOutcome> {
         let journal = Notebook::default();
-        let outcome = engine::apply(ApplyRequest {
+        let applied = engine::apply(ApplyRequest {
             plan,
             review: &NoReview,
             journal: &journal,
@@ -200,8 +229,16 @@ impl Mixed {
             cancel: CancellationToken::new(),
             parallelism: 8,
             allow_empty: true,
-        })
-        .await;
+        });
+        let killed = async {
+            while !is_far_enough(&journal.0.lock().unwrap()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = applied => Some(outcome),
+            () = killed => None,
+        };
         self.note(&serde_json::to_string(&outcome).unwrap());
         self.note(&serde_json::to_string(&*journal.0.lock().unwrap()).unwrap());
         merge(&mut self.state, journal);
@@ -259,6 +296,26 @@ fn action_of(plan: &EnginePlan, name: &str) -> Action {
         .iter()
         .find(|r| r.id.as_str().ends_with(&format!(":{name}")));
     found.map_or(Action::Unchanged, |r| r.action)
+}
+
+/// Without Terraform its resources say why, and the others are planned all the same.
+pub async fn without_terraform() {
+    let stack = Mixed::new("/nonexistent/terraform".into()).await;
+    let mut spec = stack.spec(&FIRST);
+    spec.resources
+        .push(stack.map_of("alone", json!({"needs": "nothing"})));
+    let plan = stack.try_plan(&spec).await;
+    for name in ["database", "password"] {
+        let mut failures = plan.failures.iter();
+        let (_, failure) = failures
+            .find(|(id, _)| id.as_str().ends_with(&format!(":{name}")))
+            .unwrap();
+        assert!(
+            failure.hints[0].contains("install Terraform"),
+            "{name}: {failure:?}"
+        );
+    }
+    assert_eq!(action_of(&plan, "alone"), Action::Create);
 }
 
 pub async fn lives_through_the_engine(binary: PathBuf) {
@@ -325,6 +382,39 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     let outcome = stack.apply(&mended).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     stack.assert_agreed("10.0.0.9").await;
+
+    // Killed while the provider works on the file, and resumed by a run that knows the journal alone.
+    let pipe = stack.outside.path().join("pipe");
+    super::interruption::pipe(&pipe);
+    let moved = Wish {
+        address: "10.0.0.10",
+        file: "pipe",
+        ..mended
+    };
+    let plan = stack.plan(&stack.spec(&moved)).await;
+    let key = stack.key.clone();
+    let in_flight = |entries: &[JournalEntry]| {
+        let mut books = entries.iter().filter_map(|entry| match entry {
+            JournalEntry::Runtime { value, .. } => Some(key.open_value(value).unwrap()),
+            _ => None,
+        });
+        let book = books.next_back().unwrap_or_default();
+        book["in_flight"]["hashicorp:local:local_file:report"]["action"] == "create"
+    };
+    let outcome = stack.carry_out_until(plan, in_flight).await;
+    assert!(outcome.is_none(), "the file is not made: {outcome:?}");
+    super::place::end_left_over(stack.scratch.path());
+    std::fs::remove_file(&pipe).unwrap();
+    stack.start_anew().await;
+    let resumed = Wish {
+        file: "report",
+        ..moved
+    };
+    let outcome = stack.apply(&resumed).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    stack.assert_agreed("10.0.0.10").await;
+    let again = stack.plan(&stack.spec(&resumed)).await;
+    assert_eq!(again.public.summary.unchanged, 5, "{:?}", again.public);
 
     // Destroyed.
     let nothing = Spec::default();

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::rig::{Event, Rig, Sink, data, resource};
 
 /// Long and odd enough to be found.
-const SECRET: &str = "correct-horse\"battery\\staple";
-const NEXT: &str = "another-horse-another-staple";
+pub const SECRET: &str = "correct-horse\"battery\\staple";
+pub const NEXT: &str = "another-horse-another-staple";
 
 fn secret_file(rig: &Rig, content: &str) -> konverge::model::spec::Resource {
     resource(
@@ -22,7 +22,7 @@ fn secret_file(rig: &Rig, content: &str) -> konverge::model::spec::Resource {
     )
 }
 
-fn assert_clean(what: &str, text: &str) {
+pub fn assert_clean(what: &str, text: &str) {
     use base64::Engine as _;
     for secret in [SECRET, NEXT] {
         let quoted = Value::String(secret.to_owned()).to_string();
