@@ -118,7 +118,18 @@ pub struct WorkflowRunEvent {
     pub head_repository: String,
     /// Whether that is another repository.
     pub from_fork: bool,
+    /// Started by Dependabot, whose runs may write as little as a fork's.
+    pub dependabot: bool,
 }
+
+impl WorkflowRunEvent {
+    /// Whether the run was of what comes from outside, so that it could tell nobody.
+    pub fn from_outside(&self) -> bool {
+        self.from_fork || self.dependabot
+    }
+}
+
+const DEPENDABOT: &str = "dependabot[bot]";
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 
@@ -163,6 +174,7 @@ impl Event {
                 head_branch: payload["workflow_run"]["head_branch"].as_str().unwrap_or_default().to_owned(),
                 head_repository: p.text("/workflow_run/head_repository/full_name").unwrap_or_default(),
                 from_fork: p.text("/workflow_run/head_repository/full_name").ok() != Some(runner.repository.clone()),
+                dependabot: p.text("/workflow_run/actor/login").is_ok_and(|actor| actor == DEPENDABOT),
             })),
             "repository_dispatch" => Ok(Self::RepositoryDispatch {
                 action: p.text("/action")?,
@@ -194,12 +206,12 @@ impl Event {
     /// The refusal.
     pub fn refuse_fork_checkout(&self, checked_out: &CommitId) -> Result<(), GithubError> {
         match self {
-            Self::WorkflowRun(run) if run.from_fork && run.head == *checked_out => Err(GithubError::Runner {
+            Self::WorkflowRun(run) if run.from_outside() && run.head == *checked_out => Err(GithubError::Runner {
                 message: format!(
-                    "the working tree holds {}, a fork's commit, in a job with this repository's secrets",
+                    "the working tree holds {}, a fork's commit or Dependabot's, in a job with this repository's secrets",
                     run.head.short()
                 ),
-                hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches the fork's commit by itself, as data".to_owned(),
+                hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches that commit by itself, as data".to_owned(),
             }),
             _ => Ok(()),
         }
@@ -227,7 +239,9 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
         merge_commit: trial.then(|| runner.sha.clone()),
         // A head whose repository is gone was in a fork.
         from_fork: home != Some(&base_repository),
-        dependabot: runner.actor == "dependabot[bot]",
+        // Somebody who starts the run again gives it no more rights than it had.
+        dependabot: runner.actor == DEPENDABOT
+            || p.text("/sender/login").is_ok_and(|login| login == DEPENDABOT),
         merged: p
             .0
             .pointer("/pull_request/merged")

@@ -231,7 +231,7 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
 
     // The job that may write reads the fork's commits as data, and never stands on them.
     story.stage.env = vec![("GITHUB_TOKEN", "ghs_privileged".to_owned())];
-    let payload = payloads::workflow_run(&head, "mallory/konfig");
+    let payload = payloads::workflow_run(&head, "mallory/konfig", "mallory");
     let captured = {
         story.stage.monorepo.checkout(&head);
         let folder = story.stage.monorepo.path().to_owned();
@@ -239,9 +239,38 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
             .stage
             .ci_in(&folder, "workflow_run", &payload, &tip, "refs/heads/main")
     };
-    story.assert_refused(&captured, "a fork's commit");
+    story.assert_refused(&captured, "a fork's commit or Dependabot's");
     let posted = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     story.golden("workflow-run-fork", &posted);
+    // A run that could tell by itself has told.
+    let payload = payloads::workflow_run(&head, "acme/konfig", "dev");
+    let own = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
+    story.assert_silent(&own);
+}
+
+/// Dependabot's branches lie in this repository, and its runs may write as little as a fork's.
+#[tokio::test(flavor = "multi_thread")]
+async fn dependabots_pull_request_gets_the_status_that_is_required() {
+    let mut story = Story::with_stacks("told-bot").await;
+    let head = story.propose("bump", |repository| {
+        write(repository, "told-bot", "web/dev", "debug");
+    });
+    let (mut payload, trial) = story.stage.opened(9, "bump", "opened", "acme/konfig");
+    payload["sender"]["login"] = json!("dependabot[bot]");
+    let tip = story.stage.monorepo.rev("main");
+    story.stage.github.world(|world| {
+        world.commit_pulls.insert(head.clone(), vec![9]);
+    });
+    let read_only = story.stage.preview(9, &payload, &trial);
+    read_only.outcome.check(0);
+    assert_eq!(
+        story.stage.github.requests().len(),
+        story.heard,
+        "it may not write"
+    );
+    let payload = payloads::workflow_run(&head, "acme/konfig", "dependabot[bot]");
+    let posted = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
+    story.golden("workflow-run-dependabot", &posted);
 }
 
 /// As `actions/checkout` leaves it: the trial merge alone, without the commits that it joins.

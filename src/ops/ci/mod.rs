@@ -3,7 +3,7 @@
 //! | event | what happens |
 //! |---|---|
 //! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record |
-//! | `workflow_run` of a fork's pull request | [`preview`] of its Specs, by this repository's own job |
+//! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
 //! | `push` to the default branch | [`merge`]: apply what was reviewed |
 //! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
@@ -111,7 +111,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
         Event::WorkflowRun(event) => {
             let head = job.repository.resolve("HEAD")?;
             Event::WorkflowRun(event.clone()).refuse_fork_checkout(&head)?;
-            preview::fork(&job, &event).await
+            preview::outside(&job, &event).await
         }
         Event::Push(event) => merge::push(&job, &event).await,
         Event::WorkflowDispatch {

@@ -116,25 +116,26 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
     show(job, &subject, &Feedback::new(job)).await
 }
 
-/// A fork's pull request, from the job that may write: its commits are fetched as data and compiled in the sandbox.
-pub(super) async fn fork(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, Failure> {
-    if event.event != "pull_request" || !event.from_fork {
+/// A pull request of a fork or of Dependabot, from the job that may write: its commits are fetched as data and compiled
+/// in the sandbox.
+pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, Failure> {
+    if event.event != "pull_request" || !event.from_outside() {
         job.run
             .notes
-            .note("the workflow run is not of a fork's pull request: nothing to do");
+            .note("the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do");
         return Ok(Ended::WELL);
     }
     let client = job.client.as_ref().ok_or_else(|| {
         Failure::new(
             ErrorKind::Github,
-            "a fork's preview is posted with a token, and there is none",
+            "a preview of what comes from outside is posted with a token, and there is none",
         )
         .hint("set the input `github-token`")
     })?;
     let pulls = client.pull_requests_of_commit(&event.head).await?;
     let Some(pull) = pulls
         .into_iter()
-        .find(|pull| pull.open && pull.from_fork && pull.head == event.head)
+        .find(|pull| pull.open && pull.from_fork == event.from_fork && pull.head == event.head)
     else {
         job.run
             .notes

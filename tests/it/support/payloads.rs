@@ -60,13 +60,14 @@ pub fn merge_group(number: u64, base: &str, head: &str) -> Value {
     payload
 }
 
-/// `workflow_run`: a workflow of the fork `from` has ended for its commit `head`.
-pub fn workflow_run(head: &str, from: &str) -> Value {
+/// `workflow_run`: a workflow that `actor` started has ended for the commit `head` of the repository `from`.
+pub fn workflow_run(head: &str, from: &str, actor: &str) -> Value {
     let mut payload = example("workflow_run", |one| one["action"] == "completed");
     let run = &mut payload["workflow_run"];
     run["event"] = json!("pull_request");
     run["conclusion"] = json!("success");
     run["head_sha"] = json!(head);
+    run["actor"]["login"] = json!(actor);
     run["head_repository"]["full_name"] = json!(from);
     // So it is with forks: actions/runner#3444.
     run["pull_requests"] = json!([]);
