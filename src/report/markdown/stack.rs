@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{bodies, detail::LADDER, page::Page};
+use super::{
+    bodies,
+    detail::{Detail, LADDER},
+    page::Page,
+};
 use crate::{
     model::{
         marker::Marker,
@@ -43,10 +47,21 @@ fn resources(page: &mut Page, resources: &[ResourcePlan]) -> usize {
     for resource in resources {
         let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
             .into_iter()
-            .any(|detail| page.try_push(&bodies::resource_block(resource, detail)));
+            .any(|detail| page.try_push(&whole(resource, detail)));
         omitted += usize::from(!fitted);
     }
     omitted
+}
+
+/// A resource with what was different before: by itself there is nothing else to read of it.
+fn whole(resource: &ResourcePlan, detail: &Detail) -> String {
+    let mut text = bodies::resource_block(resource, detail);
+    let drift = diff::drift(resource, detail.context);
+    if detail.diffs && !drift.is_empty() {
+        let block = escape::fenced("diff", &drift.join("\n"));
+        text.push_str(&format!("Already different on the cluster:\n\n{block}\n"));
+    }
+    text
 }
 
 /// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget` bytes.

@@ -118,8 +118,9 @@ fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     out
 }
 
-/// `0.4 s` and `12 s` are `N s`.
+/// `0.4 s` and `12 s` are `N s`; moments and ages are left out.
 fn without_times(text: &str) -> String {
+    let text = text.replace("| 1 min |", "| less than a minute |");
     let mut parts: Vec<String> = text.split(' ').map(str::to_owned).collect();
     for at in 1..parts.len() {
         let seconds = parts[at] == "s" || parts[at].starts_with("s\n") || parts[at].starts_with("s<");
@@ -127,6 +128,12 @@ fn without_times(text: &str) -> String {
             !parts[at - 1].is_empty() && parts[at - 1].chars().all(|c| c.is_ascii_digit() || c == '.');
         if seconds && number {
             parts[at - 1] = "N".to_owned();
+        }
+        if parts[at].starts_with("UTC") && at > 1 {
+            let digits = |c: char| if c.is_ascii_digit() { 'N' } else { c };
+            for moment in &mut parts[at - 2..at] {
+                *moment = moment.chars().map(digits).collect();
+            }
         }
     }
     parts.join(" ")
