@@ -118,7 +118,7 @@ fn outside(setting: &str, path: &str) -> Result<PathBuf, Failure> {
     }
     Err(Failure::new(
         ErrorKind::Config,
-        format!("`{setting}` is `{path}`, which lies in the repository"),
+        format!("`{setting}` is `{path}`, which is no absolute path"),
     )
     .hint("what is run never comes from the repository: put it elsewhere and give the absolute path"))
 }
@@ -171,4 +171,25 @@ fn access(
         credentials,
         requests,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_run_lies_outside_the_repository() {
+        assert_eq!(
+            outside("terraform.mirror", "/opt/m").unwrap(),
+            PathBuf::from("/opt/m")
+        );
+        for inside in ["tools/terraform", "./terraform", "../mirror"] {
+            let refusal = outside("terraform.binary", inside).unwrap_err();
+            assert!(
+                refusal.message.contains(inside) && refusal.message.contains("terraform.binary"),
+                "{refusal}"
+            );
+        }
+    }
 }

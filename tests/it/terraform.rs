@@ -44,6 +44,7 @@ with_both! {
     a_failure_in_the_middle_keeps_what_was_made: super::failures::a_failure_in_the_middle;
     what_may_not_run_is_refused_before_init: super::failures::what_may_not_run;
     a_package_with_another_hash_is_refused: super::failures::a_package_with_another_hash;
+    an_import_that_fails_takes_no_other_down: super::failures::an_import_that_fails;
     a_too_old_executable_is_refused: super::failures::an_executable_that_is_too_old;
     a_wrong_configuration_of_a_provider_is_said: super::failures::a_provider_that_is_configured_wrongly;
     a_service_that_does_not_answer_is_left: super::failures::a_service_that_does_not_answer;

@@ -146,6 +146,29 @@ async fn only_failure(rig: &Rig, resource: konverge::model::spec::Resource) -> F
     rig.try_plan(&[resource]).await.remove(0).remove(0).unwrap_err()
 }
 
+pub async fn an_import_that_fails(binary: PathBuf) {
+    let rig = Rig::new(binary);
+    let import = |mut resource: konverge::model::spec::Resource, id: &str| {
+        let extensions = &mut resource.extensions;
+        extensions.insert("kusionstack.io/import-id".to_owned(), json!(id));
+        resource
+    };
+    // This provider imports nothing, and its error names no resource.
+    let wanted = [
+        rig.file("good", json!("good")),
+        import(rig.file("not", json!("x")), "some-id"),
+        import(data("adopted", json!({"input": "x"})), "other-id"),
+    ];
+    let answers = rig.try_plan(&wanted).await.remove(0);
+    let failure = answers[1].as_ref().unwrap_err();
+    assert!(
+        failure.message.contains("local_file:not") && failure.message.contains("does not support import"),
+        "{failure}"
+    );
+    assert_eq!(answers[0].as_ref().unwrap().public.action, Action::Create);
+    assert_eq!(answers[2].as_ref().unwrap().public.action, Action::Adopt);
+}
+
 pub async fn an_executable_that_is_too_old(_: PathBuf) {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::TempDir::new().unwrap();
