@@ -1,6 +1,7 @@
 //! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
 //! mean is `state/`'s.
 
+mod federation;
 mod folder;
 mod http;
 mod memory;

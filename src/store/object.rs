@@ -14,7 +14,12 @@ use object_store::{
     path::Path,
 };
 
-use super::{Created, Key, Store, StoreError, StoreOptions, open::Place, profile};
+use super::{
+    Created, Key, Store, StoreError, StoreOptions,
+    federation::{ExternalAccount, Federation},
+    open::Place,
+    profile,
+};
 use crate::{
     error::chain,
     retry::{Policy, Verdict},
@@ -79,9 +84,12 @@ pub(super) fn s3(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
 
 /// Google Cloud Storage.
 pub(super) fn gs(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+    const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
+    let account = environment.get(FILE).and_then(|file| ExternalAccount::read(file));
     let mut builder = GoogleCloudStorageBuilder::new();
-    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with("GOOGLE_")) {
+    let ours = |name: &str| name.starts_with("GOOGLE_") && (name != FILE || account.is_none());
+    for (name, value) in environment.iter().filter(|(name, _)| ours(name)) {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
             builder = builder.with_config(key, value);
         }
@@ -90,6 +98,14 @@ pub(super) fn gs(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
         .with_bucket_name(&place.host)
         .with_retry(no_retries())
         .with_client_options(client(place)?);
+    if let Some(account) = account {
+        let client = reqwest::Client::builder()
+            .timeout(REQUEST_DEADLINE)
+            .connect_timeout(CONNECT_DEADLINE)
+            .build()
+            .map_err(|error| place.error(chain(&error)))?;
+        builder = builder.with_credentials(Arc::new(Federation::new(account, client)));
+    }
     if let Some(endpoint) = &place.options.endpoint {
         builder = builder.with_base_url(endpoint);
     }
