@@ -16,11 +16,12 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 FROM ${TERRAFORM_IMAGE} AS terraform
 
 FROM ${BASE_IMAGE} AS konverge
-# Python hosts the KCL core and nothing else of it is needed. What the package manager leaves behind differs from build
-# to build; without it the same inputs give the same image.
+# Python hosts the KCL core. What the package manager leaves behind differs from build to build; without it the same
+# inputs give the same image. Perl, beyond Debian's own base, is git's for commands that nothing here calls.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates git python3-minimal libpython3-stdlib \
  && find / -xdev -name __pycache__ -prune -exec rm -rf {} + \
+ && rm -rf /usr/share/perl /usr/share/perl5 /usr/lib/*-linux-gnu/perl \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /var/log/* /usr/share/doc/* /usr/share/man/*
 ARG TERRAFORM_BINARY=/bin/terraform
 COPY --from=terraform ${TERRAFORM_BINARY} /usr/local/bin/

@@ -15,6 +15,9 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export CARGO_INCREMENTAL ?= 0
 endif
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+MACHINE := $(shell uname -m)-unknown-linux-gnu
+RELEASED := $(TARGET)/$(MACHINE)/release/konverge
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -32,11 +35,12 @@ parts: ## install the real parts that the tests run on
 test: parts example ## all tests on the real parts, with short seeds
 	eval "$$(scripts/parts env)" && $(CARGO) test --locked --no-fail-fast
 
-test-all: parts example build ## also what is slower: image, other stores, OpenTofu, a browser, long seeds
+test-all: parts example release ## also what is slower: release, image, other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
-	scripts/image
+	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
+	$(AS_ROOT) scripts/quick-start
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"
@@ -62,11 +66,11 @@ site: ## the docs as a site in target/site; fails on a link or an anchor that le
 	scripts/parts install site
 	"$$(scripts/parts path site)" build --strict
 
-image: build ## the container image, built and tried without a container engine
-	scripts/image
+image: release ## the container image, built and tried without a container engine
+	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 
 release: ## what a release holds for this machine's processor, checked for glibc 2.28, in target/dist
-	scripts/release "$$(uname -m)-unknown-linux-gnu"
+	scripts/release "$(MACHINE)"
 
 docs: ## the API's documentation, with every link checked
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --lib
