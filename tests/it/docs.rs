@@ -211,14 +211,31 @@ fn configurations_that_are_shown_are_valid() {
     assert!(seen >= 2, "{seen} blocks");
 }
 
+/// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline.
+#[test]
+fn blocks_that_are_shown_are_of_a_known_kind() {
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
+            let documents = konverge::yaml::documents(&block);
+            let documents = documents.unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
+            let known = |document: &serde_json::Value| {
+                document["version"] == 1
+                    || document["jobs"].is_object()
+                    || document["kind"].is_string()
+                    || document["stages"].is_array()
+            };
+            assert!(documents.iter().all(known), "{}: of no known kind:\n{block}", page.display());
+        }
+    }
+}
+
 #[test]
 fn commands_that_are_shown_are_known() {
     let mut seen = 0;
     for page in pages() {
-        for block in blocks(&fs::read_to_string(&page).unwrap(), "sh") {
-            let commands = block
-                .lines()
-                .map(|line| line.split('#').next().unwrap_or_default().trim());
+        let text = fs::read_to_string(&page).unwrap();
+        for block in ["sh", "yaml", "groovy"].map(|language| blocks(&text, language)).concat() {
+            let commands = block.lines().map(command);
             for line in commands.filter(|line| line.starts_with("konverge ")) {
                 seen += 1;
                 let words = words(line);
@@ -314,6 +331,15 @@ fn man_pages_are_made() {
         .collect();
     assert!(names.len() > 30, "{names:?}");
     assert!(!names.iter().any(|name| name.contains("__")), "{names:?}");
+}
+
+/// A line of a shell, of a pipeline's list or of a Jenkinsfile as the command that it holds, without where its output
+/// goes.
+fn command(line: &str) -> &str {
+    let line = line.split(['#', '>']).next().unwrap_or_default();
+    let line = line.split("||").next().unwrap_or_default().trim();
+    let line = line.strip_prefix("- ").unwrap_or(line);
+    line.strip_prefix("sh '").map_or(line, |line| line.trim_end_matches('\''))
 }
 
 /// Words of a command line, with double quotes.
