@@ -224,7 +224,11 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["kind"].is_string()
                     || document["stages"].is_array()
             };
-            assert!(documents.iter().all(known), "{}: of no known kind:\n{block}", page.display());
+            assert!(
+                documents.iter().all(known),
+                "{}: of no known kind:\n{block}",
+                page.display()
+            );
         }
     }
 }
@@ -234,7 +238,10 @@ fn commands_that_are_shown_are_known() {
     let mut seen = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
-        for block in ["sh", "yaml", "groovy"].map(|language| blocks(&text, language)).concat() {
+        for block in ["sh", "yaml", "groovy"]
+            .map(|language| blocks(&text, language))
+            .concat()
+        {
             let commands = block.lines().map(command);
             for line in commands.filter(|line| line.starts_with("konverge ")) {
                 seen += 1;
@@ -339,7 +346,8 @@ fn command(line: &str) -> &str {
     let line = line.split(['#', '>']).next().unwrap_or_default();
     let line = line.split("||").next().unwrap_or_default().trim();
     let line = line.strip_prefix("- ").unwrap_or(line);
-    line.strip_prefix("sh '").map_or(line, |line| line.trim_end_matches('\''))
+    line.strip_prefix("sh '")
+        .map_or(line, |line| line.trim_end_matches('\''))
 }
 
 /// Words of a command line, with double quotes.

@@ -70,7 +70,9 @@ fn workflows_and_actions_are_sound() {
     assert!(files.len() >= ours + 4, "{files:?}");
     let read = actionlint(&files);
     assert!(read.code == Some(0), "{}\n{}", read.stdout, read.stderr);
-    files.extend(["action.yml", "action/setup/action.yml", ".github/dependabot.yml"].map(|file| root().join(file)));
+    files.extend(
+        ["action.yml", "action/setup/action.yml", ".github/dependabot.yml"].map(|file| root().join(file)),
+    );
     let judged = zizmor(&files);
     assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
 }
