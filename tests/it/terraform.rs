@@ -59,6 +59,7 @@ with_both! {
     what_an_interrupted_run_made_is_imported: super::interruption::what_was_made_is_imported;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
     secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;
+    a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
 }

@@ -76,6 +76,13 @@ pub async fn nothing_leaves(binary: PathBuf) {
                 .expect(0),
         );
         files_are_clean(&place);
+        for shown in [
+            &["state", "show", "shop/prod"][..],
+            &["state", "history", "shop/prod"],
+        ] {
+            let outcome = with_logging(place.command(shown), &log).run().expect(0);
+            said_nothing("the state", &outcome);
+        }
         assert_eq!(std::fs::read_to_string(place.path("secret")).unwrap(), content);
         // The provider fails: its words, and ours.
         std::fs::write(place.path("blocker"), "").unwrap();
@@ -99,6 +106,27 @@ pub async fn nothing_leaves(binary: PathBuf) {
     );
     let left: Vec<_> = std::fs::read_dir(place.temporary.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Terraform ends as it does when it panics: with words on its standard error that hold whatever it worked on.
+pub async fn a_crash_tells_no_value(binary: PathBuf) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::TempDir::new().unwrap();
+    let crashing = folder.path().join("terraform");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = apply ] || exec {} \"$@\"\nprintf '%s\\n' 'panic: index out of range' '{}' >&2\nexit 11\n",
+        binary.display(),
+        super::sensitive::SECRET
+    );
+    std::fs::write(&crashing, script).unwrap();
+    std::fs::set_permissions(&crashing, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let place = Place::new(&crashing);
+    place.want(&[place.local("local_sensitive_file", "secret", super::sensitive::SECRET, &[])]);
+    let outcome = place.run("apply").arg("--yes").run().expect(1);
+    let all = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(all.contains("panic: index out of range"), "{all}");
+    said_nothing("a crash", &outcome);
+    files_are_clean(&place);
 }
 
 async fn until(mut is_so: impl FnMut() -> bool) {

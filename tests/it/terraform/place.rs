@@ -93,7 +93,12 @@ impl Place {
 
     /// A run on the Spec.
     pub fn run(&self, command: &str) -> Konverge {
-        Konverge::new([command, "--spec", "spec.json", "--stack", "shop/prod"])
+        self.command(&[command, "--spec", "spec.json", "--stack", "shop/prod"])
+    }
+
+    /// A run with these arguments.
+    pub fn command(&self, arguments: &[&str]) -> Konverge {
+        Konverge::new(arguments)
             .dir(self.repository.path())
             .env(IDENTITY_VARIABLE, self.key.identity().unwrap())
             .env("TMPDIR", self.temporary.path())
