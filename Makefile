@@ -38,6 +38,7 @@ test: parts example ## all tests on the real parts, with short seeds
 test-all: parts example release ## also what is slower: release, image, other stores, OpenTofu, a browser, long seeds
 	scripts/parts install all
 	eval "$$(scripts/parts env)" && PROPTEST_CASES=$${PROPTEST_CASES:-4096} \
+	  KONVERGE_MODEL_SEEDS=$${KONVERGE_MODEL_SEEDS:-5000} \
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 	$(AS_ROOT) scripts/quick-start

@@ -59,6 +59,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         pull_requests: Vec::new(),
         restore: false,
         allow_empty: args.allow_empty,
+        note: None,
     };
     let report = ops::apply::run(&session.planning, &session.targets, &options).await?;
     context.print(&match args.output {

@@ -64,6 +64,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         pull_requests: Vec::new(),
         restore: false,
         allow_empty: true,
+        note: None,
     };
     let report = ops::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Environment variables whose values are never printed.
-const SECRET_VARIABLES: [&str; 18] = [
+const SECRET_VARIABLES: [&str; 20] = [
     "GITHUB_TOKEN",
     "GH_TOKEN",
     "INPUT_GITHUB-TOKEN",
@@ -25,6 +25,8 @@ const SECRET_VARIABLES: [&str; 18] = [
     "OSS_ACCESS_KEY_SECRET",
     "OSS_SESSION_TOKEN",
     "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+    "ALIBABA_CLOUD_SECURITY_TOKEN",
     "PGPASSWORD",
     "MYSQL_PWD",
     "KONVERGE_HTTP_TOKEN",

@@ -1,7 +1,7 @@
 //! GitHub: what the runner says, what the API is told and asked. Knows nothing of what stands in a plan.
 //!
 //! - [`Runner`] and [`Event`]: which run this is and what started it
-//! - [`Client`]: the comment, statuses, check runs, pull requests, issues, deployments
+//! - [`Client`]: the comment, statuses, check runs, pull requests, issues, deployments, other runs
 //! - [`workflow`]: outputs, annotations, text that the runner must not obey
 
 mod checks;
@@ -15,6 +15,7 @@ mod limits;
 mod parting;
 mod pulls;
 mod runner;
+mod runs;
 mod statuses;
 pub mod workflow;
 
@@ -27,4 +28,5 @@ pub use event::{Event, PullRequestEvent, PushEvent, WorkflowRunEvent};
 pub use issues::{Issue, IssueChange};
 pub use pulls::{Approval, Permission, PullRequest};
 pub use runner::Runner;
+pub use runs::RunPage;
 pub use statuses::{APPLY, PREVIEW, StatusState};

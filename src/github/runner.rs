@@ -150,7 +150,8 @@ impl Runner {
     }
 }
 
-fn is_name(part: &str) -> bool {
+/// Whether this is the name of an owner or a repository, and nothing that would change a path.
+pub(super) fn is_name(part: &str) -> bool {
     !part.is_empty()
         && part != "."
         && part != ".."

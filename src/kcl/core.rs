@@ -43,15 +43,19 @@ pub(super) struct Probe {
 }
 
 impl Core {
-    /// Finds the core of a version: the interpreter that `KONVERGE_KCL` names, else what
-    /// [`install`](super::install()) put under the data folder.
+    /// Finds the core of a version: the interpreter that `KONVERGE_KCL` names if it holds that one, else what
+    /// [`install`](super::install()) put under the data folder, where versions lie side by side.
     ///
     /// # Errors
-    /// There is none (the hint says how to get it), or `KONVERGE_KCL` holds another version.
+    /// There is none (the hint says how to get it); of a `KONVERGE_KCL` with another version its error says so.
     pub async fn find(version: &str) -> Result<Self, KclError> {
-        match std::env::var_os(INTERPRETER).filter(|value| !value.is_empty()) {
-            Some(interpreter) => Self::of_interpreter(Path::new(&interpreter), version).await,
-            None => Self::installed(&data_folder()?, version).await,
+        let installed = || async { Self::installed(&data_folder()?, version).await };
+        let Some(interpreter) = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty()) else {
+            return installed().await;
+        };
+        match Self::of_interpreter(Path::new(&interpreter), version).await {
+            Err(other @ KclError::WrongVersion { .. }) => installed().await.map_err(|_| other),
+            found => found,
         }
     }
 

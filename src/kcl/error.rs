@@ -123,7 +123,7 @@ impl From<KclError> for Failure {
                 "unset KONVERGE_KCL to use an installed core, or name an interpreter whose environment holds `kcl-lib`",
             ),
             KclError::WrongVersion { wanted, .. } => failure.hint(format!(
-                "unset KONVERGE_KCL and run `konverge kcl install {wanted}`, or set `kcl.version` in konverge.yaml"
+                "run `konverge kcl install {wanted}`: versions lie side by side, and the one that is wanted is found"
             )),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::Start(why) if why.contains(super::wall::MISSING) => failure

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, order::Order};
+use super::{Planned, Planning, Target, order::Order, waiting::Waiting};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
     error::{ErrorKind, Failure},
@@ -19,7 +19,7 @@ use crate::{
         receipt::{Grounds, Receipt},
         state::{JournalEntry, StackState},
     },
-    state::{Holder, Lease, LeaseOptions, LeaseWatch, WaitVerdict},
+    state::{Lease, LeaseOptions},
 };
 
 /// Who agrees to a stack's plan before anything of it is touched.
@@ -45,6 +45,8 @@ pub struct ApplyOptions {
     pub restore: bool,
     /// A stack whose Spec has become empty may be deleted whole. Removed stacks always may: their review says so.
     pub allow_empty: bool,
+    /// A few words that stand beside the serial in the history.
+    pub note: Option<String>,
 }
 
 /// Applies the targets. Stacks that do not depend on each other go side by side.
@@ -179,7 +181,7 @@ async fn attempt(
         term: config.term.duration(),
         wait: config.wait.duration(),
         folder: target.folder.clone(),
-        watch: Some(Arc::new(Waiting::on(planning, target))),
+        watch: Some(Arc::new(Waiting::of(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
     let lease = memory.states.acquire(&target.id, lease_options).await?;
@@ -273,51 +275,10 @@ async fn under_lease(
                 result: outcome.result,
                 grounds: outcome.grounds.clone(),
             };
-            Some(lease.conclude(state, used, receipt).await?)
+            Some(lease.conclude(state, used, receipt, options.note.clone()).await?)
         }
     };
     Ok(outcome)
-}
-
-/// Says who is waited for, at once and then twice a minute, and stops waiting when the run is asked to stop.
-struct Waiting {
-    stack: StackId,
-    notes: Arc<dyn super::Notes>,
-    cancel: tokio_util::sync::CancellationToken,
-    said: std::sync::Mutex<Option<std::time::Duration>>,
-}
-
-impl Waiting {
-    fn on(planning: &Planning, target: &Target) -> Self {
-        Self {
-            stack: target.id.clone(),
-            notes: Arc::clone(&planning.run.notes),
-            cancel: planning.run.cancel.clone(),
-            said: std::sync::Mutex::new(None),
-        }
-    }
-}
-
-#[async_trait]
-impl LeaseWatch for Waiting {
-    async fn waiting(&self, holder: &Holder, waited: std::time::Duration) -> WaitVerdict {
-        if self.cancel.is_cancelled() {
-            return WaitVerdict::GiveUp;
-        }
-        let mut said = self.said.lock().expect("no panic while the lock is held");
-        if said.is_none_or(|said| waited.saturating_sub(said).as_secs() >= 30) {
-            *said = Some(waited);
-            self.notes.note(&format!(
-                "{}: waiting for {} ({}), lease {}, {} s so far",
-                self.stack,
-                holder.writer.run,
-                holder.writer.actor,
-                holder.id,
-                waited.as_secs()
-            ));
-        }
-        WaitVerdict::KeepWaiting
-    }
 }
 
 /// The state as it becomes, and the journal of the lease.

@@ -27,6 +27,7 @@ mod shared_cache;
 pub mod state;
 mod states;
 mod target;
+mod waiting;
 mod workspace;
 
 pub use planning::{Planned, Planning, Wanted};

@@ -66,7 +66,14 @@ impl Run {
         Ok(base.join("konverge"))
     }
 
-    /// Where this run can be looked at: the job's URL in GitHub Actions, else who and where.
+    /// The token for GitHub, if one is at hand.
+    pub fn github_token(&self) -> Option<&str> {
+        ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
+            .iter()
+            .find_map(|name| self.var(name))
+    }
+
+    /// Where this run can be looked at: its page in GitHub Actions, of this very attempt, else who and where.
     pub fn url(&self) -> String {
         match (
             self.var("GITHUB_SERVER_URL"),
@@ -74,7 +81,11 @@ impl Run {
             self.var("GITHUB_RUN_ID"),
         ) {
             (Some(server), Some(repository), Some(run)) => {
-                format!("{server}/{repository}/actions/runs/{run}")
+                let page = format!("{server}/{repository}/actions/runs/{run}");
+                match self.var("GITHUB_RUN_ATTEMPT") {
+                    Some(attempt) => format!("{page}/attempts/{attempt}"),
+                    None => page,
+                }
             }
             _ => format!(
                 "{}@{} (process {})",

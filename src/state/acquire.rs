@@ -123,7 +123,14 @@ impl States {
             // What an answer shows was so when it was asked for, however late it comes.
             let asked = self.clock.monotonic();
             let reading = self.read_for_lease(stack, &options).await?;
-            let claim = match self.standing(stack, &reading, asked, &mut watch).await? {
+            let standing = match self.standing(stack, &reading, asked, &mut watch).await {
+                // Whose it was can not be read; that its holder has stopped is waited for like after an unlock.
+                Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
+                    Standing::Ended
+                }
+                standing => standing?,
+            };
+            let claim = match standing {
                 Standing::Free => Claim::Free,
                 Standing::Ended => Claim::Ended,
                 Standing::Held(holder) => match self.wait_for(stack, &holder, &mut watch, &options).await? {

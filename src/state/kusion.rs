@@ -21,6 +21,9 @@ pub struct KusionState {
     pub resources: Vec<Recorded>,
 }
 
+/// The file in a folder of releases that says which one is the newest.
+pub const RELEASES: &str = ".metadata.yml";
+
 /// The file is not what Kusion writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a state or release of Kusion: {0}")]
@@ -61,6 +64,18 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
         workspace: word("workspace").map(str::to_owned),
         resources,
     })
+}
+
+/// The name of the newest release's file, from the [`RELEASES`] file beside it.
+///
+/// # Errors
+/// It is no such file, or there is no release yet.
+pub fn newest_release(metadata: &str) -> Result<String, NotKusion> {
+    let value: Value = crate::yaml::from_str(metadata).map_err(|error| NotKusion(error.to_string()))?;
+    match value.get("latestRevision").and_then(Value::as_u64) {
+        Some(revision) if revision > 0 => Ok(format!("{revision}.yaml")),
+        _ => Err(NotKusion("it names no `latestRevision`".to_owned())),
+    }
 }
 
 fn resource(value: &Value) -> Result<Recorded, NotKusion> {
@@ -132,6 +147,15 @@ mod tests {
             (state.workspace.as_deref(), state.revision, state.resources.len()),
             (Some("prod"), 3, 1)
         );
+    }
+
+    #[test]
+    fn the_newest_release_by_its_metadata() {
+        let metadata = "latestRevision: 3\nreleaseMetaDatas:\n- revision: 3\n  stack: prod\n";
+        assert_eq!(newest_release(metadata).unwrap(), "3.yaml");
+        for bad in ["", "latestRevision: 0\n", "latestRevision: ../1\n", "[3]"] {
+            assert!(newest_release(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

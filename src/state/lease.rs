@@ -54,6 +54,8 @@ struct Standing {
     confirmed: Duration,
     /// The next place in the row of renewals.
     next: u64,
+    /// Why the last renewal failed, if it did.
+    trouble: Option<String>,
     /// Why it is lost.
     lost: Option<String>,
     /// Given back.
@@ -76,6 +78,7 @@ impl Lease {
             standing: Mutex::new(Standing {
                 confirmed: grant.asked,
                 next: grant.renewals,
+                trouble: None,
                 lost: None,
                 ended: false,
             }),
@@ -134,7 +137,7 @@ impl Lease {
         self.write(Reason::Apply, state, reviews, Beside::default()).await
     }
 
-    /// As [`Lease::commit`], with the receipt of the apply beside the state.
+    /// As [`Lease::commit`], with the receipt of the apply and a few words for the history beside the state.
     ///
     /// # Errors
     /// As [`Lease::commit`].
@@ -143,10 +146,11 @@ impl Lease {
         state: StackState,
         reviews: &[u64],
         receipt: Receipt,
+        note: Option<String>,
     ) -> Result<u64, StateError> {
         let beside = Beside {
             receipt: Some(receipt),
-            note: None,
+            note,
         };
         self.write(Reason::Apply, state, reviews, beside).await
     }
@@ -326,7 +330,7 @@ impl Inner {
     }
 
     fn check(&self) -> Result<(), StateError> {
-        let quiet = {
+        let (quiet, trouble) = {
             let standing = self.standing();
             if let Some(why) = &standing.lost {
                 return Err(StateError::Lost {
@@ -340,11 +344,13 @@ impl Inner {
                     why: "it was given back".to_owned(),
                 });
             }
-            self.states.clock.monotonic().saturating_sub(standing.confirmed)
+            let quiet = self.states.clock.monotonic().saturating_sub(standing.confirmed);
+            (quiet, standing.trouble.clone())
         };
         // A third of the term is left for a write that is under way when another may take over.
         if quiet >= self.grant.term * 2 / 3 {
-            return Err(self.lose(&format!("it could not be renewed for {} s", quiet.as_secs())));
+            let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+            return Err(self.lose(&format!("it could not be renewed for {} s{why}", quiet.as_secs())));
         }
         Ok(())
     }
@@ -359,6 +365,7 @@ impl Inner {
                 Err(StateError::Lost { .. }) => return,
                 Err(error) => {
                     tracing::warn!(stack = %self.grant.stack, %error, "the lease could not be renewed yet");
+                    self.standing().trouble = Some(error.to_string());
                     pause = self.grant.term / 12;
                 }
             }
@@ -375,6 +382,7 @@ impl Inner {
                 Put::Ours => {
                     let mut standing = self.standing();
                     standing.confirmed = asked;
+                    standing.trouble = None;
                     standing.next = place + 1;
                     return Ok(());
                 }
@@ -392,8 +400,9 @@ impl Inner {
     }
 
     async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
-        self.check()?;
         let mut journal = self.journal.lock().await;
+        // Whoever had the journal before may have spent the term on a store that does not answer.
+        self.check()?;
         let mut urgent = false;
         for entry in entries {
             urgent |= matches!(entry, JournalEntry::Intent { .. } | JournalEntry::Runtime { .. });
@@ -402,7 +411,11 @@ impl Inner {
             journal.waiting.push(entry);
         }
         if urgent || journal.waiting.len() >= RESULTS_TOGETHER {
-            self.flush(&mut journal).await?;
+            let flushed = self.flush(&mut journal).await;
+            if let Err(StateError::Store(error)) = &flushed {
+                self.standing().trouble = Some(error.to_string());
+            }
+            flushed?;
         }
         self.check()
     }

@@ -12,7 +12,10 @@ use super::{
     rows::{self, Rows},
     states::Reading,
 };
-use crate::model::{StackId, state::StackState};
+use crate::{
+    model::{StackId, state::StackState},
+    store::Key,
+};
 
 /// A lease that was just taken.
 pub(super) struct Grant {
@@ -184,10 +187,7 @@ impl States {
         if let Some(last) = listed {
             let key = rows::lease(stack, epoch, last);
             if let Some(bytes) = self.store.get(&key).await?
-                && !matches!(
-                    self.envelopes.read("lease", &key, &bytes)?,
-                    (_, LeaseDocument::Held { .. })
-                )
+                && self.is_end(&key, &bytes)?
             {
                 return Ok(RowEnd::Before);
             }
@@ -196,8 +196,7 @@ impl States {
         for renewal in listed.map_or(0, |last| last + 1).. {
             let key = rows::lease(stack, epoch, renewal);
             if let Put::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
-                let (_, there): (_, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
-                if !matches!(there, LeaseDocument::Held { .. }) {
+                if self.is_end(&key, &bytes)? {
                     return Ok(RowEnd::Before);
                 }
                 continue;
@@ -205,6 +204,15 @@ impl States {
             return Ok(RowEnd::After(renewal.checked_sub(1)));
         }
         unreachable!("a row has a free place")
+    }
+
+    /// Whether a place in a row of renewals is its end. One that can not be read is none: the end is put after it.
+    fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        match self.envelopes.read("lease", key, bytes) {
+            Ok((_, LeaseDocument::Held { .. })) | Err(StateError::Damaged { .. }) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates the state's next serial, with the dead holder's journal merged in. Whether it was ours.

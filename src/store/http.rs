@@ -32,14 +32,7 @@ pub(super) fn http(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
     if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
         return Err(place.error("credentials come from the environment: KONVERGE_HTTP_TOKEN, or KONVERGE_HTTP_USER and KONVERGE_HTTP_PASSWORD".to_owned()));
     }
-    let variable = |name: &str| {
-        place
-            .options
-            .environment
-            .get(name)
-            .filter(|value| !value.is_empty())
-            .cloned()
-    };
+    let variable = |name: &str| place.variable(name).map(str::to_owned);
     Ok(Arc::new(Http {
         requests: Requests::new(place)?,
         base: place.url.clone(),

@@ -4,6 +4,7 @@
 mod federation;
 mod folder;
 mod http;
+pub mod kusion;
 mod memory;
 mod object;
 mod open;
@@ -169,11 +170,14 @@ impl From<StoreError> for Failure {
             ),
             StoreError::Unavailable { why, .. } => {
                 // Where no credentials are given, the client asks the machine's own address for its role.
-                let failure = match why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
-                    true => failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)"),
-                    false => failure,
+                let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
+                    failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
+                } else if why.contains("certificate") {
+                    failure.hint("an authority of one's own: name the file of its certificates, `state.options.ca_file` in konverge.yaml")
+                } else {
+                    failure
                 };
-                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong bucket or endpoint looks like this too")
+                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
             }
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",

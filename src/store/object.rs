@@ -185,7 +185,9 @@ impl Object {
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
                 StoreError::Denied { url, key, why }
             }
-            _ if is_denied(error) => StoreError::Denied { url, key, why },
+            _ if is_denied(error) || is_bad_credential(&why) => StoreError::Denied { url, key, why },
+            // A key that is missing is an answer; what is missing when one is made is the bucket.
+            Error::NotFound { .. } => StoreError::Config { url, why },
             _ => StoreError::Unavailable { url, key, why },
         }
     }
@@ -206,10 +208,25 @@ fn is_denied(error: &Error) -> bool {
     false
 }
 
+/// S3 answers a plain 400 to credentials that have run out or are none:
+/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>, and so does the token service.
+fn is_bad_credential(why: &str) -> bool {
+    [
+        "ExpiredToken",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "InvalidIdentityToken",
+    ]
+    .iter()
+    .any(|code| why.contains(code))
+}
+
 /// What is worth another try: everything that is not an answer about the key or about us.
 fn verdict(error: &Error) -> Verdict {
     match error {
-        Error::Generic { store, .. } if *store != "LocalFileSystem" => Verdict::Retry,
+        Error::Generic { store, .. } if *store != "LocalFileSystem" && !is_bad_credential(&chain(error)) => {
+            Verdict::Retry
+        }
         _ => Verdict::GiveUp,
     }
 }

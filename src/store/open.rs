@@ -46,13 +46,18 @@ impl StoreOptions {
     /// Sets an option by the name that it has in `state.options` and in a URL's query.
     ///
     /// # Errors
-    /// The names that are known, if it is none of them.
+    /// The names that are known, if it is none of them; a yes or no that is neither `true` nor `false`.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let yes_or_no = || {
+            value
+                .parse::<bool>()
+                .map_err(|_| format!("`{name}` is `true` or `false`, not `{}`", value.escape_debug()))
+        };
         match name {
             "endpoint" => self.endpoint = Some(value.to_owned()),
             "region" => self.region = Some(value.to_owned()),
-            "path_style" => self.path_style = Some(value == "true"),
-            "allow_http" => self.allow_http = value == "true",
+            "path_style" => self.path_style = Some(yes_or_no()?),
+            "allow_http" => self.allow_http = yes_or_no()?,
             "ca_file" => self.ca_file = Some(value.to_owned()),
             other => {
                 return Err(format!(
@@ -185,6 +190,17 @@ impl Place {
         )))
     }
 
+    /// A variable of the environment that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let value = self.options.environment.get(name)?;
+        Some(value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The user that the URL names.
+    pub fn user(&self) -> Option<&str> {
+        Some(self.url.username()).filter(|user| !user.is_empty())
+    }
+
     /// Whether the URL's own host is this machine.
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
@@ -246,6 +262,10 @@ mod tests {
                 .await
                 .contains("known are endpoint")
         );
+        for value in ["yes", "1", "True", ""] {
+            let slip = refusal(&format!("s3://bucket?allow_http={value}")).await;
+            assert!(slip.contains("`allow_http` is `true` or `false`"), "{slip}");
+        }
         assert!(refusal("s3:///x").await.contains("no bucket"));
         assert!(refusal("file://relative/x").await.contains("three slashes"));
     }

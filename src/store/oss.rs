@@ -38,10 +38,8 @@ struct Unsigned<'a> {
 /// Opens it.
 pub(super) fn oss(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
     let variable = |names: [&str; 2]| {
-        let environment = &place.options.environment;
-        names
-            .iter()
-            .find_map(|name| environment.get(*name).filter(|value| !value.is_empty()).cloned())
+        let mut set = names.iter().filter_map(|name| place.variable(name));
+        set.next().map(str::to_owned)
     };
     let missing = |what: &str| place.error(format!("{what} is missing from the environment"));
     let region = place

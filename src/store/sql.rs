@@ -18,7 +18,7 @@ use crate::{
 };
 
 const CONNECTIONS: u32 = 8;
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Sql {
     url: String,
@@ -43,63 +43,16 @@ pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreEr
             "it names no database, as in {scheme}://user@host/database/prefix"
         )));
     }
-    let variable = |name: &str| {
-        place
-            .options
-            .environment
-            .get(name)
-            .filter(|value| !value.is_empty())
-    };
-    let user = Some(place.url.username()).filter(|user| !user.is_empty());
-    let loopback = place.is_loopback();
     let pool = if scheme == "postgres" {
-        let mut options = PgConnectOptions::new_without_pgpass()
-            .host(&place.host)
-            .port(place.url.port().unwrap_or(5432))
-            .database(database)
-            .application_name("konverge")
-            // Nothing may go over a network unverified.
-            .ssl_mode(if loopback {
-                PgSslMode::Prefer
-            } else {
-                PgSslMode::VerifyFull
-            });
-        if let Some(user) = user.or(variable("PGUSER").map(String::as_str)) {
-            options = options.username(user);
-        }
-        if let Some(password) = variable("PGPASSWORD") {
-            options = options.password(password);
-        }
-        if let Some(file) = &place.options.ca_file {
-            options = options.ssl_root_cert(file);
-        }
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(DEADLINE);
-        Pool::Postgres(pool.connect_lazy_with(options))
+        Pool::Postgres(pool.connect_lazy_with(postgres_options(place, database)))
     } else {
-        let mut options = MySqlConnectOptions::new()
-            .host(&place.host)
-            .port(place.url.port().unwrap_or(3306))
-            .database(database)
-            .ssl_mode(if loopback {
-                MySqlSslMode::Preferred
-            } else {
-                MySqlSslMode::VerifyIdentity
-            });
-        if let Some(user) = user.or(variable("USER").map(String::as_str)) {
-            options = options.username(user);
-        }
-        if let Some(password) = variable("MYSQL_PWD") {
-            options = options.password(password);
-        }
-        if let Some(file) = &place.options.ca_file {
-            options = options.ssl_ca(file);
-        }
         let pool = MySqlPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(DEADLINE);
-        Pool::MySql(pool.connect_lazy_with(options))
+        Pool::MySql(pool.connect_lazy_with(mysql_options(place, database)))
     };
     Ok(Arc::new(Sql {
         url: place.shown.clone(),
@@ -107,6 +60,63 @@ pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreEr
         pool,
         retry: place.options.retry,
     }))
+}
+
+/// How a server of PostgreSQL is connected to. Nothing may go over a network unverified.
+fn postgres_options(place: &Place, database: &str) -> PgConnectOptions {
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&place.host)
+        .port(place.url.port().unwrap_or(5432))
+        .database(database)
+        .application_name("konverge")
+        .ssl_mode(match place.is_loopback() {
+            true => PgSslMode::Prefer,
+            false => PgSslMode::VerifyFull,
+        });
+    if let Some(user) = place.user().or(place.variable("PGUSER")) {
+        options = options.username(user);
+    }
+    if let Some(password) = place.variable("PGPASSWORD") {
+        options = options.password(password);
+    }
+    if let Some(file) = &place.options.ca_file {
+        options = options.ssl_root_cert(file);
+    }
+    options
+}
+
+/// How a server of MySQL or MariaDB is connected to. Nothing may go over a network unverified.
+pub(super) fn mysql_options(place: &Place, database: &str) -> MySqlConnectOptions {
+    let mut options = MySqlConnectOptions::new()
+        .host(&place.host)
+        .port(place.url.port().unwrap_or(3306))
+        .database(database)
+        .ssl_mode(match place.is_loopback() {
+            true => MySqlSslMode::Preferred,
+            false => MySqlSslMode::VerifyIdentity,
+        });
+    if let Some(user) = place.user().or(place.variable("USER")) {
+        options = options.username(user);
+    }
+    if let Some(password) = place.variable("MYSQL_PWD") {
+        options = options.password(password);
+    }
+    if let Some(file) = &place.options.ca_file {
+        options = options.ssl_ca(file);
+    }
+    options
+}
+
+/// What a server refused. SQLSTATE: class 28 is authorisation, 42501 a missing privilege; MySQL says 42000 for the latter.
+pub(super) fn refused(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
+    let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
+    let denied =
+        code(error).is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));
+    if denied {
+        StoreError::Denied { url, key, why }
+    } else {
+        StoreError::Unavailable { url, key, why }
+    }
 }
 
 impl Sql {
@@ -120,15 +130,7 @@ impl Sql {
     }
 
     fn error(&self, key: &Key, error: &sqlx::Error) -> StoreError {
-        let (url, key, why) = (self.url.clone(), key.to_string(), chain(error));
-        // SQLSTATE: class 28 is authorisation, 42501 a missing privilege; MySQL says 42000 for the latter.
-        let denied = code(error)
-            .is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));
-        if denied {
-            StoreError::Denied { url, key, why }
-        } else {
-            StoreError::Unavailable { url, key, why }
-        }
+        refused(&self.url, key.as_str(), error)
     }
 
     async fn attempt<T, F, Fut>(&self, operation: F) -> Result<T, sqlx::Error>

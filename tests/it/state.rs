@@ -403,3 +403,116 @@ async fn an_unreadable_document_is_written_over_after_its_leases_term() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn old_serials_leases_and_journals_are_cleaned_up() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let states = states(Arc::clone(&store), "1").with_retention(3);
+    for round in 0..8 {
+        let lease = states.acquire(&stack(), short()).await.unwrap();
+        lease
+            .journal(vec![
+                intent("a"),
+                JournalEntry::Done {
+                    recorded: recorded("a"),
+                },
+            ])
+            .await
+            .unwrap();
+        lease.commit(with(&["a"], &round.to_string()), &[]).await.unwrap();
+    }
+    let history = states.history(&stack()).await.unwrap();
+    let serials: Vec<_> = history.iter().map(|line| line.serial).collect();
+    assert_eq!(serials, [8, 7, 6]);
+    let kept = store.list(&Key::of(&["stacks", "shop/prod"])).await.unwrap();
+    assert!(kept.len() <= 3 + 2, "{kept:?}");
+    let gone = states.load_serial(&stack(), 5).await.unwrap_err();
+    assert!(gone.to_string().contains("state history"), "{gone}");
+}
+
+#[tokio::test]
+async fn what_an_apply_writes_grows_with_its_resources_and_no_faster() {
+    let counted = Arc::new(Counted::new(Arc::new(Memory::default())));
+    let states = states(Arc::clone(&counted) as Arc<dyn Store>, "1");
+    let mut bytes = Vec::new();
+    for resources in [100, 200, 400, 800] {
+        let names: Vec<_> = (0..resources).map(|n| format!("r{n:04}")).collect();
+        let done = |name: &String| JournalEntry::Done {
+            recorded: recorded(name),
+        };
+        counted.reset();
+        let lease = states.acquire(&stack(), short()).await.unwrap();
+        lease
+            .journal(names.iter().map(|name| intent(name)).collect())
+            .await
+            .unwrap();
+        for name in &names {
+            lease.journal(vec![done(name)]).await.unwrap();
+        }
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        lease.commit(with(&names, "x"), &[]).await.unwrap();
+        bytes.push(counted.count().created_bytes as f64 / f64::from(resources));
+    }
+    // Bytes a resource do not grow.
+    assert!(bytes[3] <= bytes[0] * 1.05, "{bytes:?}");
+}
+
+#[tokio::test]
+async fn a_lease_that_can_not_be_read_is_ended_by_pushing_over_it() {
+    Timeline::simulate(|timeline| async move {
+        let store = Arc::new(Memory::default());
+        let states = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_clock(timeline.clone());
+        let lease = states.acquire(&stack(), short()).await.unwrap();
+        lease.commit(with(&["a"], "one"), &[]).await.unwrap();
+        let held = states.acquire(&stack(), short()).await.unwrap();
+        let place = Key::of(&["stacks", "shop/prod", "lease", "0000000002", "0000000000"]);
+        store.overwrite(&place, bytes::Bytes::from_static(b"garbage"));
+        assert!(matches!(
+            states.acquire(&stack(), short()).await,
+            Err(StateError::Damaged { .. })
+        ));
+        let options = LeaseOptions {
+            over_damaged: true,
+            ..short()
+        };
+        let started = timeline.now();
+        let lease = states.acquire(&stack(), options).await.unwrap();
+        // Its holder, if it lives, had the time to stop by itself, and its next write collides.
+        assert!(timeline.now() - started >= Duration::from_secs(20));
+        assert!(matches!(
+            held.commit(with(&[], "x"), &[]).await,
+            Err(StateError::Lost { .. })
+        ));
+        lease.commit(with(&["a"], "two"), &[]).await.unwrap();
+        states.acquire(&stack(), short()).await.unwrap();
+    })
+    .await;
+}
+
+/// Documents as the first version of the format wrote them, byte for byte: every later Konverge reads them.
+#[tokio::test]
+async fn documents_of_the_first_format_are_read() {
+    let store = Arc::new(Memory::default());
+    let key = |text: &str| Key::from_listing(text);
+    let first = include_str!("../fixtures/state-format-1.txt");
+    for document in first.split("--- ").filter(|document| !document.is_empty()) {
+        let (name, text) = document.split_once('\n').unwrap();
+        store.overwrite(&key(name), bytes::Bytes::from(text.to_owned()));
+    }
+    let states = states(Arc::clone(&store) as Arc<dyn Store>, "1");
+    let loaded = states.load(&stack()).await.unwrap().unwrap();
+    assert_eq!((loaded.serial, loaded.pending), (2, vec![id("b")]));
+    assert_eq!(loaded.applied_reviews.into_iter().collect::<Vec<_>>(), [7]);
+    assert_eq!(loaded.state.commit.as_ref().unwrap().as_str(), "c".repeat(40));
+    assert_eq!(loaded.state.resource(&id("a")), Some(&recorded("a")));
+    let holder = states.holder(&stack()).await.unwrap().unwrap();
+    assert_eq!((holder.epoch, holder.writer.actor.as_str()), (3, "someone"));
+    let known = states.known().await.unwrap();
+    assert_eq!(known.entries[&stack()].serial, 2);
+    assert!(states.existing_hash_key().await.unwrap().is_some());
+    let head: CommitId = "a".repeat(40).parse().unwrap();
+    assert_eq!(
+        states.reviews().latest(12, &head).await.unwrap().unwrap().run,
+        "nine"
+    );
+}

@@ -1,6 +1,9 @@
 //! `konverge state`, as typed: on a folder in the home of the run.
 
-use super::support::process::{Konverge, Outcome};
+use super::support::{
+    process::{Konverge, Outcome},
+    spec_runs::walk,
+};
 use konverge::{
     state::{LeaseOptions, RepositoryId, States, Writer},
     store::{StoreOptions, open},
@@ -77,19 +80,6 @@ fn kusions_state_is_taken_over_without_its_secrets() {
         again.stderr
     );
     home.run(&["doctor"]).expect(0);
-}
-
-fn walk(folder: &Path) -> String {
-    let mut text = String::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            text += &walk(&path);
-        } else {
-            text += &String::from_utf8_lossy(&std::fs::read(&path).unwrap());
-        }
-    }
-    text
 }
 
 #[test]

@@ -20,7 +20,7 @@ use konverge::{
         spec::RuntimeKind,
         state::{JournalEntry, Recorded, StackState},
     },
-    state::{Clock, LeaseOptions, RepositoryId, StateError, States, Writer},
+    state::{Clock, Holder, LeaseOptions, LeaseWatch, RepositoryId, StateError, States, WaitVerdict, Writer},
     store::{Created, Key, Memory, Store, StoreError},
 };
 use std::{
@@ -87,12 +87,33 @@ impl Store for Witness {
     }
 }
 
+/// Says of a run that ended, or was killed, at once that it is over.
+#[derive(Default)]
+struct Github(Mutex<BTreeSet<String>>);
+
+impl Github {
+    fn is_over(&self, run: &str) {
+        self.0.lock().unwrap().insert(run.to_owned());
+    }
+}
+
+#[async_trait::async_trait]
+impl LeaseWatch for Github {
+    async fn waiting(&self, holder: &Holder, _: Duration) -> WaitVerdict {
+        match self.0.lock().unwrap().contains(&holder.writer.run) {
+            true => WaitVerdict::HolderIsOver,
+            false => WaitVerdict::KeepWaiting,
+        }
+    }
+}
+
 struct Simulation {
     seed: u64,
     timeline: Arc<Timeline>,
     store: Arc<Witness>,
     random: Random,
     world: Mutex<World>,
+    github: Arc<Github>,
 }
 
 fn recorded(name: &str) -> Recorded {
@@ -152,9 +173,11 @@ impl Simulation {
         stack: &StackId,
         wanted: &BTreeSet<String>,
     ) -> Result<(), StateError> {
+        let github = Arc::clone(&self.github) as Arc<dyn LeaseWatch>;
         let options = LeaseOptions {
             term: Duration::from_secs(30),
             wait: Duration::from_secs(400),
+            watch: self.random.permille(500).then_some(github),
             ..LeaseOptions::default()
         };
         if self.random.permille(300) {
@@ -340,6 +363,7 @@ async fn simulate(seed: u64) -> (usize, usize, usize) {
             store: Arc::default(),
             random: random.clone(),
             world: Mutex::default(),
+            github: Arc::default(),
         });
         let stacks: Vec<StackId> = ["one/prod", "two/prod"].map(|text| text.parse().unwrap()).into();
         let mut runs = Vec::new();
@@ -364,23 +388,26 @@ async fn simulate(seed: u64) -> (usize, usize, usize) {
                     .filter(|_| random.permille(500))
                     .map(|name| (*name).to_owned())
                     .collect();
-                match simulation.run(&states, &stack, &wanted).await {
+                let ended = simulation.run(&states, &stack, &wanted).await;
+                simulation.github.is_over(&format!("run {number}"));
+                match ended {
                     Ok(()) => {}
                     Err(StateError::Lost { .. }) => simulation.world().lost += 1,
                     Err(StateError::Store(_) | StateError::Held { .. } | StateError::Missing(_)) => {}
                     Err(error) => panic!("seed {seed}: {error}"),
                 }
             });
-            runs.push((task, killed.map(|after| start + after)));
+            runs.push((task, killed.map(|after| (start + after, number))));
         }
         let mut kills: Vec<_> = runs
             .iter()
             .filter_map(|(task, at)| Some(((*at)?, task.abort_handle())))
             .collect();
-        kills.sort_by_key(|(at, _)| *at);
-        for (at, task) in kills {
+        kills.sort_by_key(|((at, _), _)| *at);
+        for ((at, number), task) in kills {
             timeline.until(at).await;
             task.abort();
+            simulation.github.is_over(&format!("run {number}"));
             for stack in &stacks {
                 simulation.check_nothing_forgotten(stack).await;
             }

@@ -9,11 +9,11 @@ mod print;
 use super::{Context, context::printable, which::Infrastructure};
 use crate::{
     error::{ErrorKind, Failure},
-    model::{RepoPath, ResourceId, StackId},
+    model::{RepoPath, ResourceId, StackId, plan::Plan},
     ops::{
         KeyUse, Memory,
-        apply::ended_well,
-        state::{self as ops, Pulled},
+        apply::exit_code,
+        state::{self as ops, Import, Pulled},
     },
     report::{self, terminal::Style},
 };
@@ -122,13 +122,17 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Take over what Kusion recorded: kusion_state.json, or a release file
+    /// Take over what Kusion recorded: kusion_state.json, or the newest release
     Import {
-        /// A file, an object's URL (s3://BUCKET/KEY, gs://, az://, oss://) or an https:// URL
+        /// A file or a folder of releases; an object's URL (s3://BUCKET/KEY, gs://, az://, oss://), or that of a folder of
+        /// releases (ends in /); an https:// URL, or URL format with four %s; mysql://USER@HOST/DATABASE
         from: String,
         /// The stack's identity; default: as the file says
         #[arg(long, value_name = "IDENTITY")]
         stack: Option<StackId>,
+        /// The cluster that Kusion kept it under, in a database or behind a URL format
+        #[arg(long, value_name = "NAME")]
+        cluster: Option<String>,
         /// The stack's folder in the repository
         #[arg(long, value_name = "DIR")]
         folder: Option<String>,
@@ -173,7 +177,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             infrastructure,
         } => {
             let stack = ops::named(&memory, stack).await?;
-            return rollback(&stack, *to, *yes, infrastructure, context).await;
+            return rollback(&stack, *to, *yes, infrastructure, json, context).await;
         }
         Action::Pull { stack, serial } => {
             let stack = ops::named(&memory, stack).await?;
@@ -232,8 +236,19 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                 printable(&holder.writer.run)
             ));
         }
-        Action::Import { from, stack, folder } => {
-            import(&memory, from, stack.as_ref(), folder.as_deref(), context).await?;
+        Action::Import {
+            from,
+            stack,
+            cluster,
+            folder,
+        } => {
+            let wanted = Import {
+                from: from.clone(),
+                stack: stack.clone(),
+                cluster: cluster.clone(),
+                folder: folder.as_deref().map(in_repository).transpose()?,
+            };
+            import(&memory, &wanted, context).await?;
         }
         Action::Doctor { repair } => return print::doctor(&memory, *repair, json, context).await,
     }
@@ -249,6 +264,7 @@ async fn rollback(
     serial: u64,
     yes: bool,
     infrastructure: &Infrastructure,
+    json: bool,
     context: &Context,
 ) -> Result<u8, Failure> {
     let rollback = ops::rollback(&context.run(), stack, serial, infrastructure.given()).await?;
@@ -256,17 +272,23 @@ async fn rollback(
         color: context.colour(),
     };
     if !yes {
-        let plan = crate::model::plan::Plan {
+        let plan = Plan {
             version: 1,
             stacks: vec![rollback.plan.clone()],
         };
-        context.print(&report::terminal::plan(&plan, style));
+        context.print(&match json {
+            true => report::json::document(&plan),
+            false => report::terminal::plan(&plan, style),
+        });
         context.note("nothing was applied; `--yes` does it");
         return Ok(0);
     }
     let report = rollback.apply().await?;
-    context.print(&report::terminal::outcome(&report, style));
-    Ok(u8::from(!ended_well(&report)))
+    context.print(&match json {
+        true => report::json::document(&report),
+        false => report::terminal::outcome(&report, style),
+    });
+    Ok(exit_code(&report, context.cancel.is_cancelled()))
 }
 
 fn read_pulled(file: &std::path::Path) -> Result<Pulled, Failure> {
@@ -279,23 +301,17 @@ fn read_pulled(file: &std::path::Path) -> Result<Pulled, Failure> {
     serde_json::from_str(&text).map_err(|error| wrong(format!("not a pulled state: {error}")))
 }
 
-async fn import(
-    memory: &Memory,
-    from: &str,
-    stack: Option<&StackId>,
-    folder: Option<&str>,
-    context: &Context,
-) -> Result<(), Failure> {
-    let folder = match folder {
-        Some(text) => Some(RepoPath::normalise(text).ok_or_else(|| {
-            Failure::new(
-                ErrorKind::Usage,
-                format!("`{}` is not a folder of the repository", text.escape_debug()),
-            )
-        })?),
-        None => None,
-    };
-    let imported = ops::import(&context.run(), memory, from, stack, folder.as_ref()).await?;
+fn in_repository(folder: &str) -> Result<RepoPath, Failure> {
+    RepoPath::normalise(folder).ok_or_else(|| {
+        Failure::new(
+            ErrorKind::Usage,
+            format!("`{}` is not a folder of the repository", folder.escape_debug()),
+        )
+    })
+}
+
+async fn import(memory: &Memory, wanted: &Import, context: &Context) -> Result<(), Failure> {
+    let imported = ops::import(&context.run(), memory, wanted).await?;
     context.note(&format!(
         "{}: {} resources, serial {}",
         imported.stack, imported.resources, imported.serial

@@ -77,9 +77,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
     let event = runner.event()?;
-    let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
-        .iter()
-        .find_map(|name| run.var(name));
+    let token = run.github_token();
     let client = match token {
         Some(token) => {
             let (api, repository) = (&runner.api_url, &runner.repository);

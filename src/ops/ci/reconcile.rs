@@ -52,6 +52,7 @@ pub(super) async fn run(
         pull_requests: Vec::new(),
         restore: true,
         allow_empty: false,
+        note: None,
     };
     apply::run(planning, &targets, &options).await
 }

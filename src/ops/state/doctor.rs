@@ -46,7 +46,9 @@ pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failu
     }
     let rebuilt = memory.states.rebuild_index().await?;
     for (stack, entry) in &rebuilt.entries {
-        match memory.states.load(stack).await {
+        let loaded = memory.states.load(stack).await;
+        let state_is_readable = loaded.is_ok();
+        match loaded {
             Err(error) => note(stack.as_str(), false, error.to_string()),
             Ok(Some(state)) if !state.pending.is_empty() => note(
                 stack.as_str(),
@@ -58,12 +60,17 @@ pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failu
             ),
             Ok(_) => {}
         }
-        if let Ok(Some(holder)) = memory.states.holder(stack).await {
-            let says = format!(
-                "lease {} is held by {} ({})",
-                holder.id, holder.writer.run, holder.writer.actor
-            );
-            note(stack.as_str(), true, says);
+        match memory.states.holder(stack).await {
+            Ok(Some(holder)) => {
+                let says = format!(
+                    "lease {} is held by {} ({})",
+                    holder.id, holder.writer.run, holder.writer.actor
+                );
+                note(stack.as_str(), true, says);
+            }
+            Ok(None) => {}
+            Err(error) if state_is_readable => note(stack.as_str(), false, error.to_string()),
+            Err(_) => {}
         }
         let unreadable: Vec<_> = match memory.states.history(stack).await {
             Ok(lines) => lines

@@ -15,7 +15,7 @@ fn at_once() -> LeaseOptions {
     }
 }
 
-async fn acquire(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
+pub(super) async fn acquire(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
     Ok(memory.states.acquire(stack, at_once()).await?)
 }
 

@@ -1,17 +1,34 @@
 //! `state import`: taking over what Kusion recorded, from a file or from where Kusion kept it.
 
-use super::Memory;
+use super::{Memory, edit};
 use crate::{
     error::{ErrorKind, Failure},
     model::{RepoPath, ResourceId, StackId, spec::RuntimeKind, state::StackState},
     ops::Run,
     secrets,
     state::{
-        LeaseOptions, Reason,
+        Reason,
         kusion::{self, KusionState},
     },
-    store::{self, Key, StoreOptions},
+    store::{
+        self, Key, StoreError, StoreOptions,
+        kusion::{KusionQuery, in_mysql, over_http},
+    },
 };
+
+/// What is to be taken over.
+#[derive(Debug, Clone, Default)]
+pub struct Import {
+    /// Where Kusion kept it: a file or a folder of releases, an object's URL (`s3://BUCKET/KEY`, `gs://`, `az://`,
+    /// `oss://`) or one of such a folder (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
+    pub from: String,
+    /// The stack's identity, if not as the file says; needed where one place holds many stacks.
+    pub stack: Option<StackId>,
+    /// The cluster that v0.9 kept it under, in a database or behind a URL format.
+    pub cluster: Option<String>,
+    /// The stack's folder in the repository.
+    pub folder: Option<RepoPath>,
+}
 
 /// What was taken over.
 #[derive(Debug, Clone)]
@@ -27,30 +44,24 @@ pub struct Imported {
     pub left_out: Vec<ResourceId>,
 }
 
-/// Takes over a state of Kusion's. `place` is a file, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
-/// `oss://`), or an `https://` URL that answers a GET.
+/// Takes over a state of Kusion's.
 ///
 /// # Errors
-/// The place can not be read or holds no state of Kusion's; the stack has a state already.
-pub async fn import(
-    run: &Run,
-    memory: &Memory,
-    place: &str,
-    identity: Option<&StackId>,
-    folder: Option<&RepoPath>,
-) -> Result<Imported, Failure> {
-    let text = fetch(run, place).await?;
+/// The place can not be read or holds no state of Kusion's; the stack has a state already, or somebody holds its lease.
+pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Imported, Failure> {
+    let shown = import.from.split(['?', '#']).next().unwrap_or_default();
+    let text = fetch(run, import).await?;
     let kusion =
-        kusion::read(&text).map_err(|error| Failure::new(ErrorKind::State, format!("{place}: {error}")))?;
-    let stack = match identity {
+        kusion::read(&text).map_err(|error| Failure::new(ErrorKind::State, format!("{shown}: {error}")))?;
+    let stack = match &import.stack {
         Some(stack) => stack.clone(),
         None => StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
             Failure::new(ErrorKind::State, error.to_string())
                 .hint("name the stack yourself: `--stack IDENTITY`")
         })?,
     };
-    let note = note(&kusion, place);
-    let lease = memory.states.acquire(&stack, LeaseOptions::default()).await?;
+    let note = note(&kusion, shown);
+    let lease = edit::acquire(memory, &stack).await?;
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(
@@ -59,7 +70,7 @@ pub async fn import(
             )),
         );
     }
-    let mut state = StackState::empty(stack.clone(), folder.cloned().unwrap_or_default());
+    let mut state = StackState::empty(stack.clone(), import.folder.clone().unwrap_or_default());
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
         if recorded.runtime == RuntimeKind::Terraform {
@@ -81,51 +92,115 @@ pub async fn import(
 }
 
 fn note(kusion: &KusionState, place: &str) -> String {
-    let bare = place.split(['?', '#']).next().unwrap_or_default();
     match &kusion.workspace {
         Some(workspace) => format!(
-            "Kusion release {} of workspace {workspace}, from {bare}",
+            "Kusion release {} of workspace {workspace}, from {place}",
             kusion.revision
         ),
-        None => format!("Kusion state serial {}, from {bare}", kusion.revision),
+        None => format!("Kusion state serial {}, from {place}", kusion.revision),
     }
 }
 
-async fn fetch(run: &Run, place: &str) -> Result<String, Failure> {
-    let unreadable = |why: String| Failure::new(ErrorKind::State, format!("{place} can not be read: {why}"));
-    let bytes = match place.split_once("://") {
-        None => std::fs::read(run.dir.join(place)).map_err(|error| unreadable(error.to_string()))?,
-        Some(("https", _)) => {
-            let answer = reqwest::get(place)
-                .await
-                .and_then(reqwest::Response::error_for_status);
-            let answer = answer.map_err(|error| unreadable(error.without_url().to_string()))?;
-            answer
-                .bytes()
-                .await
-                .map_err(|error| unreadable(error.without_url().to_string()))?
-                .to_vec()
-        }
-        Some(_) => {
-            let (path, query) = place
-                .split_once('?')
-                .map_or((place, ""), |(path, query)| (path, query));
-            let (parent, name) = path.rsplit_once('/').unwrap_or((path, ""));
-            let url = if query.is_empty() {
-                parent.to_owned()
-            } else {
-                format!("{parent}?{query}")
-            };
-            let options = StoreOptions {
-                environment: run.env.clone(),
-                ..StoreOptions::default()
-            };
-            let store = store::open(&url, &options).await?;
-            let found = store.get(&Key::from_listing(name)).await?;
-            found
-                .ok_or_else(|| unreadable("there is no such object".to_owned()))?
-                .to_vec()
-        }
+/// The text of the newest state at a place.
+async fn fetch(run: &Run, import: &Import) -> Result<String, Failure> {
+    let from = import.from.as_str();
+    let options = StoreOptions {
+        environment: run.env.clone(),
+        ..StoreOptions::default()
     };
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".to_owned()))
+    let found = match from.split_once("://") {
+        None => in_folder(&run.dir.join(from))?,
+        Some(("https" | "http", _)) => {
+            let query = match from.matches("%s").count() {
+                0 => KusionQuery::default(),
+                4 => query(import)?,
+                _ => {
+                    return Err(Failure::new(
+                        ErrorKind::Usage,
+                        "a URL format of Kusion's holds `%s` four times: for tenant, project, stack and cluster",
+                    ));
+                }
+            };
+            let found = over_http(from, &query, &options).await;
+            found.map_err(not_ours)?.map(Vec::from)
+        }
+        Some(("mysql", _)) => {
+            let found = in_mysql(from, &query(import)?, &options).await;
+            found.map_err(not_ours)?.map(Vec::from)
+        }
+        Some(_) => in_store(from, &options).await?,
+    };
+    let shown = from.split(['?', '#']).next().unwrap_or_default();
+    let unreadable = |why: &str| Failure::new(ErrorKind::State, format!("{shown} can not be read: {why}"));
+    let bytes = found.ok_or_else(|| unreadable("there is no state"))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
+}
+
+/// What is wrong with a place of Kusion's is not to be looked for in `konverge.yaml`.
+fn not_ours(error: StoreError) -> Failure {
+    match error {
+        StoreError::Config { .. } => Failure::new(ErrorKind::Config, error.to_string()),
+        other => other.into(),
+    }
+}
+
+/// In a place with many stacks the one that is meant has to be named.
+fn query(import: &Import) -> Result<KusionQuery, Failure> {
+    let stack = import.stack.as_ref().ok_or_else(|| {
+        Failure::new(ErrorKind::Usage, "that place holds the states of many stacks")
+            .hint("name the one to take over: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if it was kept under one")
+    })?;
+    Ok(KusionQuery {
+        tenant: stack.tenant().unwrap_or_default().to_owned(),
+        project: stack.project().to_owned(),
+        stack: stack.name().to_owned(),
+        cluster: import.cluster.clone().unwrap_or_default(),
+    })
+}
+
+/// A file, or the newest release in a folder of them.
+fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, Failure> {
+    let read = |path: &std::path::Path| match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::new(
+            ErrorKind::State,
+            format!("{} can not be read: {error}", path.display()),
+        )),
+    };
+    if !path.is_dir() {
+        return read(path);
+    }
+    match read(&path.join(kusion::RELEASES))? {
+        Some(metadata) => read(&path.join(newest(&metadata)?)),
+        None => Ok(None),
+    }
+}
+
+/// An object, or the newest release below a URL that ends in `/`.
+async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, Failure> {
+    let (path, query) = url
+        .split_once('?')
+        .map_or((url, String::new()), |(path, query)| (path, format!("?{query}")));
+    let (folder, name) = path.rsplit_once('/').unwrap_or((path, ""));
+    let store = store::open(&format!("{folder}{query}"), options)
+        .await
+        .map_err(not_ours)?;
+    let get = |name: String| {
+        let store = &store;
+        async move { store.get(&Key::from_listing(name)).await }
+    };
+    let name = match name {
+        "" => match get(kusion::RELEASES.to_owned()).await? {
+            Some(metadata) => newest(&metadata)?,
+            None => return Ok(None),
+        },
+        name => name.to_owned(),
+    };
+    Ok(get(name).await?.map(Vec::from))
+}
+
+fn newest(metadata: &[u8]) -> Result<String, Failure> {
+    kusion::newest_release(&String::from_utf8_lossy(metadata))
+        .map_err(|error| Failure::new(ErrorKind::State, format!("{}: {error}", kusion::RELEASES)))
 }

@@ -20,7 +20,7 @@ use crate::{
 
 pub use doctor::{Finding, doctor};
 pub use edit::{forget, move_to, push, unlock};
-pub use import::{Imported, import};
+pub use import::{Import, Imported, import};
 pub use rollback::rollback;
 
 /// One line of `state list`.

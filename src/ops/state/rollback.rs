@@ -1,86 +1,131 @@
 //! `state rollback`: the commit that a serial recorded, compiled again by the core that compiled it, and applied as a
 //! plan of its own.
+//!
+//! Where the states lie, which clusters there are and what is allowed is read from the configuration of today; of the
+//! old commit's only how its settings files are to be read, because that decides what it compiles to.
 
 use std::sync::Arc;
 
 use super::show;
 use crate::{
+    config::Config,
     error::{ErrorKind, Failure},
-    model::{StackId, outcome::ApplyReport, plan::StackPlan},
+    git::{GitError, Repository},
+    model::{CommitId, Digest, StackId, outcome::ApplyReport, plan::StackPlan, state::StackState},
     ops::{
-        KeyUse, Planned, Request, Run, Selection, Session,
+        At, KeyUse, Planned, Planning, Run, Target, Wanted, Workspace,
         apply::{self, Agreed, ApplyOptions},
+        build::Compiler,
         clusters::{GivenCluster, Live},
-        session,
+        infrastructure, states,
     },
 };
 
 /// A rollback that was prepared: what would happen, and what does it.
 pub struct Rollback {
-    session: Session,
+    planning: Planning,
+    target: Target,
+    commit: CommitId,
+    serial: u64,
     /// What would happen.
     pub plan: StackPlan,
 }
 
-/// Prepares a rollback to a serial: compiles the recorded commit and holds the Spec against the recorded digest.
+/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core and holds the Spec against the
+/// recorded digest.
 ///
 /// # Errors
-/// The serial recorded no commit or another core; the Spec that comes out is not the one that was applied; whatever keeps
-/// a stack from being planned.
+/// The serial recorded no commit, or one that can not be had; its core is not on this machine; the Spec that comes out
+/// is not the one that was applied; whatever keeps a stack from being planned.
 pub async fn rollback(
     run: &Run,
     stack: &StackId,
     serial: u64,
     given: GivenCluster,
 ) -> Result<Rollback, Failure> {
-    let (memory, _) = super::open(run, KeyUse::Make).await?;
+    let repository = Repository::discover(&run.dir)?;
+    let today = Config::of(repository.worktree()?.as_ref())?;
+    let memory = states::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&memory, stack, Some(serial)).await?.state;
-    let refuse = |text: String| Failure::new(ErrorKind::State, text);
-    let (Some(commit), Some(digest)) = (recorded.commit, recorded.spec_digest) else {
-        return Err(refuse(format!(
-            "serial {serial} of `{stack}` records no commit that was applied whole"
-        ))
-        .hint(format!("`konverge state history {stack}` shows which serials do")));
-    };
-    let request = Request {
-        selection: Selection::Named(vec![stack.to_string()]),
-        rev: Some(commit.to_string()),
-        base: Some(commit.to_string()),
-        live: Live::Required,
+    let (commit, digest) = applied(&recorded, stack, serial)?;
+    repository
+        .ensure(&commit, None)
+        .await
+        .map_err(|error| not_here(&error, &commit, serial))?;
+    let mut config = today;
+    let then = Config::of(repository.revision(&commit)?.as_ref())?;
+    config.kcl.settings = then.kcl.settings;
+    config.kcl.version = recorded.core.clone().or(then.kcl.version);
+    let head = Workspace::open_under(&repository, &At::Commit(commit.clone()), &config)?;
+    let there = head.layout.stack(stack).ok_or_else(|| {
+        Failure::new(
+            ErrorKind::State,
+            format!("stack `{stack}` is not there at commit {}", commit.short()),
+        )
+        .hint(format!("`konverge state history {stack}` shows other serials"))
+    })?;
+    let target = Target::of(there, None);
+    let live = Live::Required;
+    let planning = Planning {
+        run: run.clone(),
+        runtimes: infrastructure::runtimes(run, &config, &given, live, Some(&memory)).await?,
+        wanted: Wanted::Compiled {
+            compiler: Box::new(Compiler::new(run, &config)),
+            head: Box::new(head),
+            base: None,
+        },
+        config,
+        memory: Some(memory),
+        live,
         given,
     };
-    let session = session::open(run, &request, KeyUse::Make).await?;
-    let core = session.planning.core().map(str::to_owned);
-    if recorded.core.is_some() && core != recorded.core {
-        let (then, now) = (recorded.core.unwrap_or_default(), core.unwrap_or_default());
-        return Err(refuse(format!(
-            "serial {serial} was compiled by KCL core {then}, and this run would use {now}"
-        ))
-        .hint(format!(
-            "`konverge kcl install {then}`, and name that version in konverge.yaml or KONVERGE_KCL"
-        )));
-    }
-    let target = session.targets.first().ok_or_else(|| {
-        refuse(format!(
-            "stack `{stack}` is not there at commit {}",
-            commit.short()
-        ))
-    })?;
-    let spec = session.planning.spec(target).await?;
+    let spec = planning.spec(&target).await?;
     if spec.digest() != digest {
-        return Err(refuse(format!(
-            "commit {} compiles to another Spec ({}) than was applied at serial {serial} ({})",
-            commit.short(),
-            spec.digest().short(),
-            digest.short()
-        ))
-        .hint("an input outside the commit has changed: options, remote packages, or the core"));
+        return Err(Failure::new(
+            ErrorKind::State,
+            format!(
+                "commit {} compiles to another Spec ({}) than was applied at serial {serial} ({}): nothing is rolled back",
+                commit.short(),
+                spec.digest().short(),
+                digest.short()
+            ),
+        )
+        .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
-    let plan = match session.planning.plan(target, &spec).await? {
+    let plan = match planning.plan(&target, &spec).await? {
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };
-    Ok(Rollback { session, plan })
+    Ok(Rollback {
+        planning,
+        target,
+        commit,
+        serial,
+        plan,
+    })
+}
+
+/// The commit and the Spec's digest of a serial.
+fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), Failure> {
+    match (&recorded.commit, recorded.spec_digest) {
+        (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
+        _ => Err(Failure::new(
+            ErrorKind::State,
+            format!("serial {serial} of `{stack}` records no commit that was applied whole"),
+        )
+        .hint(format!("`konverge state history {stack}` shows which serials do"))),
+    }
+}
+
+fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> Failure {
+    Failure::new(
+        ErrorKind::Git,
+        format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
+    )
+    .hint(format!(
+        "fetch it from whoever has it: `git fetch REMOTE {commit}`"
+    ))
+    .hint("if the clone is shallow: `git fetch --unshallow`")
 }
 
 impl Rollback {
@@ -91,11 +136,12 @@ impl Rollback {
     pub async fn apply(&self) -> Result<ApplyReport, Failure> {
         let options = ApplyOptions {
             consent: Arc::new(Agreed),
-            commit: self.session.affected.head.clone(),
+            commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),
             restore: false,
             allow_empty: false,
+            note: Some(format!("rolled back to serial {}", self.serial)),
         };
-        apply::run(&self.session.planning, &self.session.targets, &options).await
+        apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await
     }
 }

@@ -31,6 +31,8 @@ pub enum Manners {
 /// A running server; ends with the runtime it was started on.
 pub struct FileServer {
     pub url: String,
+    /// `METHOD /path?query` of every request, in order.
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl FileServer {
@@ -48,8 +50,13 @@ impl FileServer {
             .expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let files = Files::default();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&asked);
         let router = Router::new()
-            .fallback(move |state, method, uri, headers, body| async move {
+            .fallback(move |state, method: Method, uri: Uri, headers, body| async move {
+                seen.lock()
+                    .expect("no panic while the lock is held")
+                    .push(format!("{method} {uri}"));
                 match manners {
                     Manners::Oss => oss(state, method, uri, headers, body),
                     _ => files_over_http(manners, state, method, uri, headers, body),
@@ -58,7 +65,12 @@ impl FileServer {
             .with_state(files)
             .layer(axum::extract::DefaultBodyLimit::disable());
         tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
-        Self { url }
+        Self { url, asked }
+    }
+
+    /// What was asked since the last time.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().expect("no panic while the lock is held"))
     }
 }
 

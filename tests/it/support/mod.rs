@@ -30,6 +30,7 @@ pub mod process;
 pub mod sample;
 pub mod service;
 pub mod small;
+pub mod spec_runs;
 pub mod stack;
 pub mod stage;
 pub mod stores;

@@ -57,6 +57,8 @@ pub struct World {
     pub protected: Vec<String>,
     /// Who let a run go on in its environment.
     pub run_approvals: Vec<Value>,
+    /// Runs of workflows, by id.
+    pub runs: BTreeMap<u64, Value>,
     last: u64,
 }
 
@@ -67,7 +69,7 @@ impl World {
     pub fn new() -> Self {
         let all = ["pull_requests", "issues", "statuses", "checks", "deployments"];
         let mut permissions: BTreeMap<_, _> = all.into_iter().map(|key| (key, "write")).collect();
-        permissions.extend([("contents", "read"), ("metadata", "read")]);
+        permissions.extend([("contents", "read"), ("metadata", "read"), ("actions", "read")]);
         let token = Token {
             login: "github-actions[bot]",
             permissions,
@@ -272,6 +274,10 @@ impl World {
             }
             ("GET", ["actions", "runs", _, "approvals"]) => {
                 (200, self.run_approvals.iter().cloned().collect())
+            }
+            ("GET", ["actions", "runs", run]) => {
+                let found = self.runs.get(&number(run)).cloned();
+                found.map_or_else(not_found, |run| (200, run))
             }
             ("GET", ["deployments"]) => {
                 let wanted = |d: &&Value| {

@@ -1,0 +1,148 @@
+//! While another run holds a stack's lease: who is waited for is said, and GitHub is asked whether that run is over.
+
+use std::{
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::Run;
+use crate::{
+    github::{Client, GithubError, RunPage},
+    model::StackId,
+    retry::Policy,
+    state::{Holder, LeaseWatch, WaitVerdict},
+};
+
+/// The line about who is waited for comes at once and then this often.
+const SAY: Duration = Duration::from_secs(30);
+/// GitHub is asked at once and then this often; most of its answers are *not modified*, which cost nothing.
+const ASK: Duration = Duration::from_secs(15);
+/// Nobody waits longer for GitHub's answer: the lease is looked at meanwhile by nobody else.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Watches the holder of one stack's lease.
+pub(super) struct Waiting {
+    run: Run,
+    stack: StackId,
+    github: OnceLock<Option<Client>>,
+    told: Mutex<Told>,
+}
+
+/// When what happened last, on the clock of the wait.
+#[derive(Default)]
+struct Told {
+    said: Option<Duration>,
+    asked: Option<Duration>,
+    unanswered: bool,
+}
+
+impl Waiting {
+    /// For a run that wants a stack's lease.
+    pub fn of(run: &Run, stack: &StackId) -> Self {
+        Self {
+            run: run.clone(),
+            stack: stack.clone(),
+            github: OnceLock::new(),
+            told: Mutex::default(),
+        }
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().expect("no panic while the lock is held")
+    }
+
+    fn note(&self, text: &str) {
+        self.run.notes.note(&format!("{}: {text}", self.stack));
+    }
+
+    /// Whether GitHub says that the holder's run is over. Not knowing is no reason to take anything over.
+    async fn is_over(&self, holder: &Holder) -> bool {
+        let server = self.run.var("GITHUB_SERVER_URL").unwrap_or("https://github.com");
+        let Some(page) = RunPage::parse(&holder.writer.run, server) else {
+            return false;
+        };
+        let client = match self.github.get_or_init(|| self.client()) {
+            Some(client) => client,
+            None => return false,
+        };
+        match client.is_over(&page).await {
+            Ok(over) => over,
+            Err(error) => {
+                if !std::mem::replace(&mut self.told().unanswered, true) {
+                    self.note(&unanswered(&error, holder));
+                }
+                false
+            }
+        }
+    }
+
+    /// The API as far as this run can reach it; `None` without a token.
+    fn client(&self) -> Option<Client> {
+        let token = self.run.github_token()?;
+        let api = self.run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
+        // Which repository is meant stands in the page of the run.
+        let client = Client::new(api, "", token, self.run.secrets.clone()).ok()?;
+        let once = Policy {
+            attempts: 1,
+            ..Policy::default()
+        };
+        Some(client.with_patience(once).with_deadline(ANSWER))
+    }
+}
+
+fn unanswered(error: &GithubError, holder: &Holder) -> String {
+    let may = match error {
+        GithubError::Forbidden { permission, .. } | GithubError::NotFound { permission, .. } => {
+            format!(" (`permissions: {permission}` lets it ask)")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "GitHub does not say whether that run is over: {error}{may}; its lease expires {} s after its last renewal",
+        holder.term.as_secs()
+    )
+}
+
+/// Whether something is to be done again; if so, it counts as done now.
+fn due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
+    let due = last.is_none_or(|last| now.saturating_sub(last) >= every);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+#[async_trait]
+impl LeaseWatch for Waiting {
+    async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict {
+        if self.run.cancel.is_cancelled() {
+            return WaitVerdict::GiveUp;
+        }
+        let (say, ask) = {
+            let mut told = self.told();
+            (
+                due(&mut told.said, waited, SAY),
+                due(&mut told.asked, waited, ASK),
+            )
+        };
+        if say {
+            self.note(&format!(
+                "waiting for {} ({}), lease {}, {} s so far",
+                holder.writer.run,
+                holder.writer.actor,
+                holder.id,
+                waited.as_secs()
+            ));
+        }
+        if ask && self.is_over(holder).await {
+            self.note(&format!(
+                "{} is over, GitHub says: lease {} is taken over",
+                holder.writer.run, holder.id
+            ));
+            return WaitVerdict::HolderIsOver;
+        }
+        WaitVerdict::KeepWaiting
+    }
+}

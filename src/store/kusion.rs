@@ -1,0 +1,147 @@
+//! Where Kusion kept its states, as far as that is neither a file nor an object: behind its HTTP URL formats, and in a
+//! table of MySQL. Only read.
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sqlx::{MySqlPool, Row, mysql::MySqlPoolOptions};
+use url::Url;
+
+use super::{Key, StoreError, StoreOptions, open::Place, request::Requests, sql};
+use crate::error::chain;
+
+/// Whose state is asked for, in Kusion's words. What is empty is not asked by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KusionQuery {
+    /// The tenant.
+    pub tenant: String,
+    /// The project.
+    pub project: String,
+    /// The stack.
+    pub stack: String,
+    /// The cluster, which v0.9 kept states apart by.
+    pub cluster: String,
+}
+
+/// The answer of Kusion's HTTP backend: `urlPrefix` and `getLatestURLFormat` in one, whose `%s` stand for tenant, project,
+/// stack and cluster in this order. An address without any is asked as it is. `None` if there is no such state.
+///
+/// # Errors
+/// Clear-text HTTP to another machine; an answer that is neither 200 nor 404.
+pub async fn over_http(
+    format: &str,
+    query: &KusionQuery,
+    options: &StoreOptions,
+) -> Result<Option<Bytes>, StoreError> {
+    let names = [&query.tenant, &query.project, &query.stack, &query.cluster];
+    let mut address = String::new();
+    let mut names = names.into_iter();
+    for (n, part) in format.split("%s").enumerate() {
+        if n > 0 {
+            let name = names.next().map_or("", String::as_str);
+            address.extend(
+                url::form_urlencoded::byte_serialize(name.as_bytes()).map(|part| part.replace('+', "%20")),
+            );
+        }
+        address.push_str(part);
+    }
+    // A query belongs to the server here, not to the options of a store.
+    let bare = address.split(['?', '#']).next().unwrap_or_default();
+    let place = Place::parse(bare, options)?;
+    if !place.is_loopback() {
+        place.check_transport(bare)?;
+    }
+    let url = Url::parse(&address).map_err(|error| place.error(format!("not a URL: {error}")))?;
+    // Without credentials, as Kusion asked: those of our own store are no business of this server.
+    let requests = Requests::new(&place)?;
+    let key = Key::from_listing("");
+    let answer = requests.send(&key, |client| client.get(url.clone())).await?;
+    match answer.status {
+        StatusCode::OK => Ok(Some(answer.body)),
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(requests.refused(&key, &answer)),
+    }
+}
+
+/// The newest row of Kusion's table `state` in `mysql://USER@HOST/DATABASE`, as the JSON document that its other
+/// backends keep. `None` if there is no such state.
+///
+/// # Errors
+/// The database can not be asked; states of several clusters fit.
+pub async fn in_mysql(
+    url: &str,
+    query: &KusionQuery,
+    options: &StoreOptions,
+) -> Result<Option<Bytes>, StoreError> {
+    let place = Place::parse(url, options)?;
+    let database = place.prefix.clone();
+    if database.is_empty() || database.contains('/') {
+        return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
+    }
+    let pool = MySqlPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(sql::DEADLINE)
+        .connect_lazy_with(sql::mysql_options(&place, &database));
+    let asked = newest_row(&pool, query, &place).await;
+    pool.close().await;
+    asked
+}
+
+async fn newest_row(
+    pool: &MySqlPool,
+    query: &KusionQuery,
+    place: &Place,
+) -> Result<Option<Bytes>, StoreError> {
+    let failed = |error: sqlx::Error| sql::refused(&place.shown, "state", &error);
+    // Casts, because a column may be of any type that holds text or a number.
+    let clusters: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
+         WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)",
+    )
+    .bind(&query.project)
+    .bind(&query.stack)
+    .bind(&query.tenant)
+    .bind(&query.tenant)
+    .bind(&query.cluster)
+    .bind(&query.cluster)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?;
+    if clusters.len() > 1 {
+        return Err(place.error(format!(
+            "states of several clusters are kept for that stack: {}; name one: `--cluster NAME`",
+            clusters.join(", ").escape_debug()
+        )));
+    }
+    let row = sqlx::query(
+        "SELECT CAST(COALESCE(tenant, '') AS CHAR), CAST(serial AS UNSIGNED), CAST(resources AS CHAR) FROM state
+         WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)
+         ORDER BY serial DESC LIMIT 1",
+    )
+    .bind(&query.project)
+    .bind(&query.stack)
+    .bind(&query.tenant)
+    .bind(&query.tenant)
+    .bind(&query.cluster)
+    .bind(&query.cluster)
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?;
+    let Some(row) = row else { return Ok(None) };
+    let tenant: String = row.try_get(0).map_err(failed)?;
+    let serial: u64 = row.try_get(1).map_err(failed)?;
+    let resources: Option<String> = row.try_get(2).map_err(failed)?;
+    let resources: Value = match resources.as_deref().map(str::trim) {
+        None | Some("") => Value::Null,
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            place.error(format!(
+                "serial {serial}: its resources are no JSON: {}",
+                chain(&error)
+            ))
+        })?,
+    };
+    let document = json!({
+        "tenant": tenant, "project": query.project, "stack": query.stack, "serial": serial, "resources": resources,
+    });
+    Ok(Some(document.to_string().into()))
+}

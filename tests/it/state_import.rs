@@ -1,0 +1,301 @@
+//! `konverge state import` from each place where Kusion kept states: files, object stores, HTTP, MySQL.
+
+use crate::support::{
+    file_server::{FileServer, Manners},
+    gcs::Gcs,
+    minio::Minio,
+    process::{Konverge, Outcome},
+    spec_runs::walk,
+    stores::Sql,
+};
+use axum::{Router, extract::State, http::Uri, response::IntoResponse};
+use bytes::Bytes;
+use konverge::store::{Key, StoreOptions, open};
+use serde_json::{Value, json};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+use tempfile::TempDir;
+
+/// A state of v0.9 as each backend keeps it.
+fn state(serial: u64) -> Value {
+    json!({
+        "id": 1, "tenant": "main", "project": "shop", "stack": "prod", "cluster": "eu", "version": 1,
+        "kusionVersion": "v0.9.0", "serial": serial, "operator": "me", "resources": resources(),
+        "createTime": "2023-01-01T00:00:00Z", "modifiedTime": "2023-01-01T00:00:00Z",
+    })
+}
+
+fn resources() -> Value {
+    json!([
+        {"id": "v1:Namespace:shop", "type": "Kubernetes",
+         "attributes": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}},
+        {"id": "v1:Secret:shop:db", "type": "Kubernetes", "dependsOn": ["v1:Namespace:shop"],
+         "attributes": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "shop"},
+                        "stringData": {"password": "hunter222"}}},
+    ])
+}
+
+/// A release of later versions, one per project and workspace.
+fn release(revision: u64) -> String {
+    let release = json!({
+        "project": "shop", "workspace": "production", "revision": revision, "stack": "prod", "phase": "succeeded",
+        "spec": {"resources": []}, "state": {"resources": resources()},
+    });
+    konverge::yaml::to_string(&release)
+}
+
+const METADATA: &str =
+    "latestRevision: 12\nreleaseMetaDatas:\n- revision: 9\n  stack: prod\n- revision: 12\n  stack: prod\n";
+
+struct Home(TempDir, Vec<(&'static str, String)>);
+
+impl Home {
+    fn new(environment: &[(&'static str, &str)]) -> Self {
+        let environment = environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        Self(tempfile::tempdir().unwrap(), environment.collect())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        let run = Konverge::new(["state"].iter().chain(arguments))
+            .dir(self.path())
+            .env("XDG_STATE_HOME", self.path().join("states"));
+        let env = |run: Konverge, (name, value): &(&str, String)| run.env(name, value);
+        self.1.iter().fold(run, env).run()
+    }
+
+    /// Imports, and looks at what stands there then.
+    fn takes_over(&self, arguments: &[&str], identity: &str, note: &str) {
+        self.run(&[&["import"], arguments].concat()).expect(0);
+        let line = self
+            .run(&["history", identity, "--output", "json"])
+            .expect(0)
+            .json();
+        let document = &line["serials"][0]["document"]["Ok"];
+        assert_eq!(document["reason"], "import");
+        let said = document["note"].as_str().unwrap();
+        assert!(said.starts_with(note), "{said}");
+        let shown = self.run(&["show", identity, "--output", "json"]).expect(0).json();
+        let ids: Vec<_> = shown["state"]["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, ["v1:Namespace:shop", "v1:Secret:shop:db"]);
+        let kept = walk(&self.path().join("states"));
+        assert!(!kept.contains("hunter222"), "a secret was written");
+    }
+}
+
+/// Puts files where Kusion had put them, through the store that is then read from.
+async fn put(url: &str, environment: &[(&str, &str)], files: &[(&str, String)]) {
+    let options = StoreOptions {
+        environment: environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..StoreOptions::default()
+    };
+    let store = open(url, &options).await.unwrap();
+    for (name, text) in files {
+        let key = Key::from_listing(*name);
+        store.create(&key, Bytes::from(text.clone())).await.unwrap();
+    }
+}
+
+/// The layouts of every object store: a state at `[tenant/]project/stack`, releases below a prefix.
+async fn from_objects(scheme: &str, bucket: &str, query: &str, environment: &[(&'static str, &str)]) {
+    let files = [
+        ("main/shop/prod/kusion_state.json", state(7).to_string()),
+        (
+            "kusion/releases/shop/production/.metadata.yml",
+            METADATA.to_owned(),
+        ),
+        ("kusion/releases/shop/production/9.yaml", release(9)),
+        ("kusion/releases/shop/production/12.yaml", release(12)),
+    ];
+    put(&format!("{scheme}://{bucket}{query}"), environment, &files).await;
+    let home = Home::new(environment);
+    let url = format!("{scheme}://{bucket}/main/shop/prod/kusion_state.json{query}");
+    home.takes_over(&[&url], "main/shop/prod", "Kusion state serial 7, from ");
+    let newest = format!("{scheme}://{bucket}/kusion/releases/shop/production/{query}");
+    home.takes_over(
+        &[&newest],
+        "shop/prod",
+        "Kusion release 12 of workspace production",
+    );
+    let older = format!("{scheme}://{bucket}/kusion/releases/shop/production/9.yaml{query}");
+    home.takes_over(
+        &[&older, "--stack", "old/prod"],
+        "old/prod",
+        "Kusion release 9 of",
+    );
+    let missing = format!("{scheme}://{bucket}/main/shop/dev/kusion_state.json{query}");
+    let missing = home.run(&["import", &missing]).expect(1);
+    assert!(missing.stderr.contains("there is no state"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_folder_of_releases() {
+    let home = Home::new(&[]);
+    let folder = home.path().join("releases/shop/production");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, text) in [
+        (".metadata.yml", METADATA.to_owned()),
+        ("9.yaml", release(9)),
+        ("12.yaml", release(12)),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    home.takes_over(&["releases/shop/production"], "shop/prod", "Kusion release 12");
+    std::fs::write(folder.join(".metadata.yml"), "latestRevision: ../../x\n").unwrap();
+    let garbage = home.run(&["import", "releases/shop/production"]).expect(1);
+    assert!(garbage.stderr.contains("latestRevision"), "{}", garbage.stderr);
+    let nothing = home.run(&["import", "releases/none"]).expect(1);
+    assert!(nothing.stderr.contains("there is no state"), "{}", nothing.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_s3() {
+    let minio = Minio::shared();
+    let bucket = minio.bucket("kusion");
+    let query = format!("?endpoint={}&allow_http=true", minio.endpoint());
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+        ("AWS_REGION", Minio::REGION),
+    ];
+    from_objects("s3", &bucket, &query, &environment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_oss() {
+    let server = FileServer::start(Manners::Oss).await;
+    let query = format!("?region=cn-hangzhou&endpoint={}&allow_http=true", server.url);
+    let environment = [
+        ("OSS_ACCESS_KEY_ID", FileServer::KEY_ID),
+        ("OSS_ACCESS_KEY_SECRET", FileServer::KEY_SECRET),
+    ];
+    from_objects("oss", FileServer::BUCKET, &query, &environment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn from_google() {
+    let server = Gcs::start();
+    let bucket = server.bucket("kusion").await;
+    let account = server.service_account();
+    let query = format!("?endpoint={}&allow_http=true", server.endpoint());
+    from_objects("gs", &bucket, &query, &[("GOOGLE_SERVICE_ACCOUNT_KEY", &account)]).await;
+}
+
+/// What was asked for, and with which credentials.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_kusions_url_format() {
+    let asked = Asked::default();
+    let answer = |State(asked): State<Asked>, uri: Uri, headers: axum::http::HeaderMap| async move {
+        asked
+            .lock()
+            .unwrap()
+            .push(format!("{uri} {:?}", headers.get("authorization")));
+        match uri.path() {
+            "/apis/tenants/main/projects/shop/stacks/prod/clusters/eu/states/" => {
+                state(9).to_string().into_response()
+            }
+            "/broken" => axum::http::StatusCode::NO_CONTENT.into_response(),
+            _ => axum::http::StatusCode::NOT_FOUND.into_response(),
+        }
+    };
+    let router = Router::new().fallback(answer).with_state(asked.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+
+    let home = Home::new(&[("KONVERGE_HTTP_TOKEN", "of-another-server")]);
+    let format = format!("{server}/apis/tenants/%s/projects/%s/stacks/%s/clusters/%s/states/");
+    home.takes_over(
+        &[&format, "--stack", "main/shop/prod", "--cluster", "eu"],
+        "main/shop/prod",
+        "Kusion state serial 9",
+    );
+    // Our own store's credentials are no business of Kusion's server.
+    let seen = asked.lock().unwrap().clone();
+    assert!(seen.iter().all(|line| line.ends_with("None")), "{seen:?}");
+    let says = |arguments: &[&str], code: i32, word: &str| {
+        let outcome = home.run(&[&["import"], arguments].concat()).expect(code);
+        assert!(outcome.stderr.contains(word), "{word}: {}", outcome.stderr);
+    };
+    says(&[&format, "--stack", "shop/prod"], 1, "there is no state");
+    says(&[&format], 64, "--stack [TENANT/]PROJECT/STACK");
+    says(
+        &[&format!("{server}/%s/%s"), "--stack", "shop/prod"],
+        64,
+        "four times",
+    );
+    // Only 200 is a state, as Kusion has it.
+    says(&[&format!("{server}/broken")], 1, "204");
+    says(&["http://states.example/x"], 1, "not https");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn from_mysql() {
+    let server = Sql::mariadb();
+    let pool = sqlx::MySqlPool::connect(server.url()).await.unwrap();
+    // The columns that Kusion inserts into; it never made the table itself.
+    let table = "CREATE TABLE state (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, tenant VARCHAR(100), project VARCHAR(100),
+        stack VARCHAR(100), cluster VARCHAR(100), version INT, kusion_version VARCHAR(50), serial BIGINT UNSIGNED,
+        operator VARCHAR(100), resources LONGTEXT, gmt_create DATETIME DEFAULT NOW(), gmt_modified DATETIME DEFAULT NOW())";
+    sqlx::query(table).execute(&pool).await.unwrap();
+    let insert = async |tenant: &str, cluster: &str, serial: u64, resources: &str| {
+        sqlx::query("INSERT INTO state (tenant, project, stack, cluster, version, serial, resources) VALUES (?, 'shop', 'prod', ?, 1, ?, ?)")
+            .bind(tenant)
+            .bind(cluster)
+            .bind(serial)
+            .bind(resources)
+            .execute(&pool)
+            .await
+            .unwrap();
+    };
+    // It only ever adds; the highest serial counts.
+    insert("main", "eu", 1, "[]").await;
+    insert("main", "eu", 3, &resources().to_string()).await;
+    insert("main", "eu", 2, "[]").await;
+    let home = Home::new(&[]);
+    home.takes_over(
+        &[server.url(), "--stack", "main/shop/prod"],
+        "main/shop/prod",
+        "Kusion state serial 3",
+    );
+    insert("main", "us", 8, "[]").await;
+    insert("main", "ap", 5, "not json").await;
+    let says = |arguments: &[&str], code: i32, word: &str| {
+        let outcome = home
+            .run(&[&["import", server.url()], arguments].concat())
+            .expect(code);
+        assert!(outcome.stderr.contains(word), "{word}: {}", outcome.stderr);
+    };
+    says(&["--stack", "shop/prod"], 1, "several clusters");
+    says(
+        &["--stack", "shop/prod", "--cluster", "ap"],
+        1,
+        "serial 5: its resources are no JSON",
+    );
+    home.takes_over(
+        &[server.url(), "--stack", "shop/prod", "--cluster", "eu"],
+        "shop/prod",
+        "Kusion state serial 3",
+    );
+    says(&["--stack", "shop/dev"], 1, "there is no state");
+    says(&[], 64, "--stack");
+}
