@@ -56,6 +56,9 @@ fn same(built: &Value, how: &str) {
     assert_eq!(built.to_string(), wanted().to_string(), "{how}");
 }
 
+/// What it is called, whose reading the repository follows, and the files with their texts.
+type Description = (&'static str, &'static str, Vec<(&'static str, String)>);
+
 #[test]
 fn every_description_gives_the_same_spec() {
     let (kcl, settings) = ("shop/dev/kcl.yaml", "shop/dev/ci-test/settings.yaml");
@@ -64,7 +67,7 @@ fn every_description_gives_the_same_spec() {
             "{MODULE}[profile]\nentries = [{entries}]\narguments = [\"tag=\\\"1\\\"\", \"replicas=2\", \"app=web\"]\n"
         )
     };
-    let described: [(&str, &str, Vec<(&str, String)>); 11] = [
+    let described: [Description; 11] = [
         ("v0.7: both files", "v0.7", vec![(kcl, FILES.into()), (settings, OPTIONS.into())]),
         ("v0.9.0: both files", "v0.9.0", vec![(kcl, FILES.into()), (settings, OPTIONS.into())]),
         ("v0.9.0: kcl.yaml alone", "v0.9.0", vec![(kcl, format!("{FILES}{OPTIONS}"))]),

@@ -37,6 +37,7 @@ mod kubernetes_faults;
 mod kubernetes_fidelity;
 mod kubernetes_traps;
 mod main_job;
+mod migration;
 mod notify;
 mod packages;
 mod parts;
