@@ -1,11 +1,18 @@
 //! An apply in GitHub's history of environments: asked for by konverge.yaml, and never in the apply's way.
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{DeleteParams, ObjectMeta, PostParams},
+};
 use serde_json::{Value, json};
 
-use crate::support::stage::Stage;
+use crate::support::{cluster::Cluster, objects::Objects, stage::Stage};
 
 const ASKED: &str =
-    "apply: {deployments: true}\nstacks:\n- {match: 'apps/*/prod', environment: production}\n";
+    "apply: {deployments: true}\nstacks:\n- {match: 'appops/*/prod', environment: production}\n";
 
 /// Environment, states in their order.
 fn told(stage: &Stage) -> Vec<(String, Vec<String>)> {
@@ -93,6 +100,68 @@ async fn without_the_permission_it_is_a_warning_that_names_it() {
     let warning = "warning: GitHub has no deployment of this apply";
     assert_eq!(stderr.matches(warning).count(), 1, "{stderr}");
     assert!(stderr.contains("deployments: write"), "{stderr}");
+}
+
+/// A write that the server refuses though it took the dry run: the environment's deployment says so, and so does the
+/// receipt; the other's is as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_that_fails_is_a_deployment_that_failed() {
+    let mut stage = Stage::small(ASKED).await;
+    only_dry_runs_of("broken-dev").await;
+    stage.reviewed(7, "broken", |stage| {
+        stage.stack("broken/dev", &[("broken-dev", "one")]);
+        stage.stack("broken/prod", &[("broken-prod", "one")]);
+    });
+    stage.merge(7, "broken").outcome.check(1);
+    let states = |last: &str| vec!["in_progress".to_owned(), last.to_owned()];
+    let expected = [
+        ("broken/dev".to_owned(), states("failure")),
+        ("production".to_owned(), states("success")),
+    ];
+    assert_eq!(told(&stage), expected);
+    assert_eq!(stage.receipt("broken/dev")["result"], "failed");
+    assert_eq!(stage.receipt("broken/prod")["result"], "applied");
+}
+
+/// From when this returns the shared server refuses real writes of ConfigMaps of this name.
+async fn only_dry_runs_of(name: &str) {
+    let cluster = Cluster::shared();
+    let objects = Objects::of(cluster).await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]);
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules},
+            "matchConditions": [{"name": "by-name", "expression": format!("request.name == '{name}'")}],
+            "validations": [{"expression": "request.dryRun", "message": "dry runs only"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    let policies = format!("{group}/validatingadmissionpolicies");
+    let bindings = format!("{group}/validatingadmissionpolicybindings");
+    objects.create_at(&policies, &policy).await;
+    objects.create_at(&bindings, &binding).await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await, "default");
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    };
+    for _ in 0..200 {
+        match maps.create(&PostParams::default(), &map).await {
+            Err(error) if error.to_string().contains("dry runs only") => return,
+            Err(error) => panic!("{error}"),
+            Ok(_) => maps.delete(name, &DeleteParams::default()).await.unwrap(),
+        };
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the policy is not in force after twenty seconds");
 }
 
 /// Each deployment costs three writes: a change of many stacks makes twenty, and says what it left out.

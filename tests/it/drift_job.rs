@@ -83,7 +83,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
 
     // A stack that is no more has no issue either.
     stage.reviewed(8, "gone", |stage| {
-        stage.monorepo.remove("apps/loose");
+        stage.monorepo.remove("appops/loose");
     });
     stage.merge(8, "gone").outcome.check(0);
     stage.schedule().outcome.check(0);

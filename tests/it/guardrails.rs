@@ -20,7 +20,7 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
     let mut stage = Stage::small("policy: {reviewers: [CODEOWNERS], approvals: 1}\n").await;
     stage
         .monorepo
-        .write("CODEOWNERS", "* @nobody\n/apps/owned/ @acme/infra\n")
+        .write("CODEOWNERS", "* @nobody\n/appops/owned/ @acme/infra\n")
         .commit("Owners");
     stage.github.world(|world| {
         world.collaborators.insert("dev".into(), "write");

@@ -103,7 +103,7 @@ async fn nothing_secret_leaves() {
         stage.stack("secrets/dev", &[]);
         stage
             .monorepo
-            .write("apps/secrets/dev/main.k", secret("hunter2-hunter2"));
+            .write("appops/secrets/dev/main.k", secret("hunter2-hunter2"));
     });
     ran.push(previewed);
     ran.push(stage.merge(7, "secrets"));
@@ -111,7 +111,7 @@ async fn nothing_secret_leaves() {
     let stopped = stage.straight_to_main(|stage| {
         stage
             .monorepo
-            .write("apps/secrets/dev/main.k", secret("hunter3-hunter3"));
+            .write("appops/secrets/dev/main.k", secret("hunter3-hunter3"));
     });
     stopped.outcome.check(3);
     ran.push(stopped);

@@ -64,7 +64,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     let mut omitted = 0;
     for (at, stack) in drifted.iter().enumerate() {
         let row = row(stack, round);
-        let head = "| Stack | Differs | Known for | Put back |\n| --- | --- | --- | --- |\n";
+        let head = "\n| Stack | Differs | Known for | Put back |\n| --- | --- | --- | --- |\n";
         let block = if at == 0 { format!("{head}{row}") } else { row };
         omitted += usize::from(!page.try_push(&block));
     }
@@ -132,7 +132,7 @@ fn turns(round: &DriftRound<'_>) -> String {
         _ => String::new(),
     };
     format!(
-        "Looked at {looked} of {} that were applied.{waiting}\n\n",
+        "Looked at {looked} of {} that were applied.{waiting}\n",
         label::plural(round.applied, "stack")
     )
 }

@@ -18,6 +18,7 @@ use super::{
     github::{FakeGithub, World},
     process::{Konverge, Outcome},
     stage::{Ran, Stage},
+    tiny,
 };
 
 const REPOSITORY: &str = "small-stage";
@@ -55,28 +56,13 @@ impl Stage {
 
     /// Writes a stack `project/name` of these ConfigMaps, each with one value, into the working tree.
     pub fn stack(&self, id: &str, maps: &[(&str, &str)]) {
-        let (project, name) = id.split_once('/').unwrap();
-        let folder = format!("apps/{id}");
         let resource = |(map, value): &(&str, &str)| {
             format!(
                 "    {{id = \"v1:ConfigMap:default:{map}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{map}\", namespace = \"default\"}}, data = {{value = \"{value}\"}}}}}}\n"
             )
         };
         let resources: String = maps.iter().map(resource).collect();
-        self.monorepo
-            .write(
-                &format!("apps/{project}/project.yaml"),
-                format!("name: {project}\n"),
-            )
-            .write(&format!("{folder}/stack.yaml"), format!("name: {name}\n"))
-            .write(
-                &format!("{folder}/kcl.yaml"),
-                "kcl_cli_configs:\n  file: [main.k]\n",
-            )
-            .write(
-                &format!("{folder}/main.k"),
-                format!("resources = [\n{resources}]\n"),
-            );
+        tiny::write_program(&self.monorepo, id, &format!("resources = [\n{resources}]\n"));
     }
 
     /// Proposes a change of the working tree, previews it and answers its head.

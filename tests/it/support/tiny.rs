@@ -22,6 +22,14 @@ pub fn write_stack(repository: &Repository, id: &str, namespace: &str, level: &s
 
 /// Writes the stack `project/name` with a namespace and these resources, a list's items in KCL.
 pub fn write_resources(repository: &Repository, id: &str, namespace: &str, resources: &str) {
+    let program = format!(
+        "import base.app\n\nresources = [\n    {{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {{\"name\": \"{namespace}\"}}}}\n{resources}]\n"
+    );
+    write_program(repository, id, &program);
+}
+
+/// Writes the stack `project/name` that is this program.
+pub fn write_program(repository: &Repository, id: &str, program: &str) {
     let (project, name) = id.split_once('/').expect("project/name");
     let folder = format!("appops/{project}/{name}");
     repository
@@ -34,10 +42,5 @@ pub fn write_resources(repository: &Repository, id: &str, namespace: &str, resou
             &format!("{folder}/kcl.yaml"),
             "kcl_cli_configs:\n  files: [main.k]\n",
         )
-        .write(
-            &format!("{folder}/main.k"),
-            format!(
-                "import base.app\n\nresources = [\n    {{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {{\"name\": \"{namespace}\"}}}}\n{resources}]\n"
-            ),
-        );
+        .write(&format!("{folder}/main.k"), program);
 }
