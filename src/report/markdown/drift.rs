@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{page::Page, stack_text};
 use crate::{
+    error::ErrorBody,
     model::{
         StackId,
         outcome::{ApplyReport, StackOutcome, StackResult},
@@ -61,7 +62,15 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
         page.try_push(&alert);
     }
     page.try_push(&turns(round));
+    const LAST: usize = 512;
+    let _ = page.reserve(LAST);
     let mut omitted = 0;
+    for stack in &round.plan.stacks {
+        if let Some(error) = &stack.error {
+            let line = format!("\n- {}: {}\n", escape::code(stack.id.as_str()), reason(error));
+            omitted += usize::from(!page.try_push(&line));
+        }
+    }
     for (at, stack) in drifted.iter().enumerate() {
         let row = row(stack, round);
         let head = "\n| Stack | Differs | Known for | Put back |\n| --- | --- | --- | --- |\n";
@@ -69,14 +78,12 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
         omitted += usize::from(!page.try_push(&block));
     }
     for stack in &drifted {
-        let room = page.room().saturating_sub(1024) / drifted.len();
-        let text = format!(
-            "\n#### {}\n\n{}",
-            escape::code(stack.id.as_str()),
-            stack_text(stack, room)
-        );
+        let heading = format!("\n#### {}\n\n", escape::code(stack.id.as_str()));
+        let room = (page.room() / drifted.len()).saturating_sub(heading.len());
+        let text = heading + &stack_text(stack, room);
         omitted += usize::from(!page.try_push(&text));
     }
+    page.release(LAST);
     if omitted > 0 {
         page.try_push("\nNot everything had room here; the issues and the JSON result have it.\n");
     }
@@ -156,13 +163,14 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
 fn put_back(outcome: &StackOutcome) -> String {
     match (&outcome.error, outcome.result) {
         (_, StackResult::Applied | StackResult::Unchanged) => "yes".to_owned(),
-        (Some(error), _) => {
-            let why: String = error.message.lines().collect::<Vec<_>>().join(" ");
-            let why: String = why.chars().take(300).collect();
-            format!("**no**: {}", escape::cell(&why))
-        }
+        (Some(error), _) => format!("**no**: {}", reason(error)),
         (None, _) => "**no**".to_owned(),
     }
+}
+
+fn reason(error: &ErrorBody) -> String {
+    let why: String = error.message.lines().collect::<Vec<_>>().join(" ");
+    escape::cell(&why.chars().take(300).collect::<String>())
 }
 
 #[cfg(test)]

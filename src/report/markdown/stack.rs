@@ -97,7 +97,7 @@ pub fn unreviewed(
         label::plural(units.len(), "thing")
     );
     let footer = format!(
-        "To agree to exactly this, run the workflow by hand with `approve: {}`, or approve that digest in the environment's review. To undo it, revert the change that brought it, or put the live object back.\n",
+        "To agree to exactly this, run the workflow by hand with `approve: {}`; the reviewers of its environment count too. To undo it, revert the change that brought it, or put the live object back.\n",
         stack.digest
     );
     let unseen = stack.resources.iter().filter_map(|resource| {
