@@ -92,8 +92,20 @@ fn recorded(stage: &Stage) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
-    let mut stage = Stage::with("cancelled", tiny::monorepo(), "").await;
-    let (tip, _) = merged_and_cancelled(&mut stage, 7, "1", |_| {}).await;
+    // Whoever is told besides may be silent too: this one takes the call and never answers.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let notify = "notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
+    let mut stage = Stage::with("cancelled", tiny::monorepo(), notify).await;
+    stage.env = vec![
+        (
+            "HOOK_URL",
+            format!("http://{}/hook", silent.local_addr().unwrap()),
+        ),
+        ("HOOK_KEY", "signing-key".to_owned()),
+    ];
+    let (tip, outcome) = merged_and_cancelled(&mut stage, 7, "1", |_| {}).await;
+    let unheard = "a notification was not delivered: the run was asked to stop";
+    assert!(outcome.stderr.contains(unheard), "{}", outcome.stderr);
     let apply = |stage: &Stage, tip: &str| stage.status(tip, "konverge/apply");
     assert_eq!(apply(&stage, &tip).as_deref(), Some("failure"));
     let (_, comment) = stage.comments().pop().unwrap();
@@ -116,6 +128,7 @@ async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
     );
     assert_eq!(stage.comments().len(), before.len() + 1, "the preview's alone");
 
+    stage.env.clear();
     // Nothing stands in the way of the next one: no lease is left.
     stage.propose("ready", |repository| slow(repository, "3", "{}"));
     stage.pull_request(9, "ready", "opened").outcome.check(0);

@@ -106,38 +106,41 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
             "applying what was reviewed",
         )
         .await;
-    let result = applied(job, tip, &feedback).await;
+    let (notices, result) = match configured(job, head).await {
+        Ok(config) => (
+            Some(Notices::of(job, &config)),
+            caught_up(job, tip, config, &feedback).await,
+        ),
+        Err(failure) => (None, Err(failure)),
+    };
     let (state, description) = match &result {
-        Ok(report) if apply::ended_well(report) => (StatusState::Success, description(report)),
-        Ok(report) => (StatusState::Failure, description(report)),
+        Ok((report, _)) if apply::ended_well(report) => (StatusState::Success, description(report)),
+        Ok((report, _)) => (StatusState::Failure, description(report)),
         Err(failure) => {
             feedback.failed(failure);
             (StatusState::Error, failure.message.clone())
         }
     };
     feedback.status(head, github::APPLY, state, &description).await;
-    let report = result?;
+    // They come last: a receiver that does not answer keeps nothing else waiting.
+    match (&notices, &result) {
+        (Some(notices), Ok((report, consent))) => {
+            let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
+            notices.applied(report, &stopped).await;
+        }
+        (Some(notices), Err(failure)) => notices.not_applied(failure).await,
+        (None, _) => {}
+    }
+    let (report, _) = result?;
     Ok(Ended {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
         text: report::terminal::outcome(&report, report::terminal::Style::default()),
     })
 }
 
-async fn applied(job: &Job, tip: Tip<'_>, feedback: &Feedback<'_>) -> Result<ApplyReport, Failure> {
-    job.repository.ensure(tip.head, job.credentials.as_ref()).await?;
-    let config = Config::of(job.repository.revision(tip.head)?.as_ref())?;
-    let notices = Notices::of(job, &config);
-    match caught_up(job, tip, config, feedback).await {
-        Ok((report, consent)) => {
-            let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
-            notices.applied(&report, &stopped).await;
-            Ok(report)
-        }
-        Err(failure) => {
-            notices.not_applied(&failure).await;
-            Err(failure)
-        }
-    }
+async fn configured(job: &Job, head: &CommitId) -> Result<Config, Failure> {
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    Ok(Config::of(job.repository.revision(head)?.as_ref())?)
 }
 
 async fn caught_up(

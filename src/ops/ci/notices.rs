@@ -1,9 +1,11 @@
 //! Who is told of an apply or of drift, by `notify` of the configuration in force. What is not delivered is a warning.
 
+use std::time::Duration;
+
 use super::Job;
 use crate::{
     config::{Config, Notify, NotifyKind},
-    error::Failure,
+    error::{ErrorKind, Failure},
     model::{
         StackId,
         outcome::{ApplyReport, StackResult},
@@ -81,10 +83,21 @@ impl<'a> Notices<'a> {
             url: Some(self.job.runner.run_url()),
         };
         for notify in those {
-            if let Err(error) = self.deliver(&sender, notify, &message).await {
-                self.job.run.warn(UNDELIVERED, error);
+            let told = tokio::select! {
+                told = self.deliver(&sender, notify, &message) => told.map_err(Failure::from),
+                () = self.no_time_left() => Err(Failure::new(ErrorKind::Interrupted, "the run was asked to stop")),
+            };
+            if let Err(failure) = told {
+                self.job.run.warn(UNDELIVERED, failure);
             }
         }
+    }
+
+    /// Returns when a run that was asked to stop can wait for a receiver no longer; never otherwise.
+    async fn no_time_left(&self) {
+        const LAST_WORDS: Duration = Duration::from_secs(1);
+        self.job.run.cancel.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
     }
 
     async fn deliver(&self, sender: &Sender, notify: &Notify, message: &Message) -> Result<(), NotifyError> {
