@@ -55,7 +55,7 @@ async fn one_an_environment_from_before_the_first_write_to_the_end() {
     assert_eq!(told(&stage), expected);
     let tip = stage.monorepo.rev("main");
     let run = format!(
-        "https://github.com/acme/konfig/actions/runs/{}",
+        "https://github.com/acme/konfig/actions/runs/{}/attempts/1",
         5000 + stage.runs
     );
     stage.github.world(|world| {

@@ -166,9 +166,11 @@ async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_reviewers() {
     let mut stage = Stage::small("policy: {approvals: 2}\n").await;
-    stage
-        .github
-        .world(|world| world.collaborators.insert("dev".into(), "write"));
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.remove("actions");
+    });
     let pushed = stage.straight_to_main(|stage| stage.stack("hurry/dev", &[("hurry-web", "one")]));
     stopped(
         &stage,
