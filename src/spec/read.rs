@@ -428,4 +428,31 @@ mod tests {
             r#"{"a":"1","b":9223372036854775807,"c":1.0,"d":"x\ny"}"#
         );
     }
+
+    proptest::proptest! {
+        /// As `fuzz/fuzz_targets/spec.rs`, with text that is often nearly a Spec.
+        #[test]
+        fn any_text_is_refused_or_reads_back_as_the_same(
+            parts in proptest::collection::vec(proptest::sample::select(vec![
+                "resources:\n", "- ", "  ", "\n", "---\n", "id: a", "id: b", "type: Terraform", "attributes: ", "{x: ", "}", "[", "]",
+                "1.0", "1e400", ".nan", "'1'", "~", "!!str 1", "&a", "*a", "<<: ", "|\n  x\n", "\"\\u0000\"", "0x1F", "yes", ",", "dependsOn: [a]",
+            ]), 0..40),
+        ) {
+            if let Ok(spec) = read_text(&parts.concat(), "f") {
+                let written = yaml::to_string(&serde_json::json!({"resources": spec.resources}));
+                proptest::prop_assert_eq!(read_text(&written, "g").unwrap().digest(), spec.digest(), "{}", written);
+            }
+        }
+
+        #[test]
+        fn values_of_every_kind_read_back_as_the_same(text in "\\PC{0,40}", number in proptest::num::f64::NORMAL, whole: i64) {
+            let attributes = serde_json::json!({"t": text, "n": number, "w": whole, "l": [text, {text.clone(): number}]});
+            let spec = serde_json::json!({"resources": [{"id": "a", "type": "Terraform", "attributes": attributes}]});
+            let Ok(spec) = read(&[spec]) else {
+                return Ok(());
+            };
+            let written = yaml::to_string(&serde_json::json!({"resources": spec.resources}));
+            proptest::prop_assert_eq!(read_text(&written, "g").unwrap().digest(), spec.digest(), "{}", written);
+        }
+    }
 }
