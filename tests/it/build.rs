@@ -195,14 +195,8 @@ fn a_reference_to_a_secret_is_an_error_with_its_path() {
     }
 }
 
-/// As on a kernel that has no Landlock.
 fn on_an_old_kernel(repository: &Repository) -> Konverge {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/it/support/without_landlock.py"
-    );
-    let program = env!("CARGO_BIN_EXE_konverge");
-    Konverge::of(&interpreter(), [script, program, "build", "appops/orders/dev"])
+    Konverge::on_an_old_kernel(["build", "appops/orders/dev"])
         .dir(repository.path())
         .with_kcl()
         .env("KONVERGE_CACHE", "off")

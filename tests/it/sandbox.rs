@@ -6,7 +6,10 @@ use std::path::Path;
 use konverge::kcl::{KclError, Pool, SandboxMode};
 use serde_json::Value;
 
-use crate::support::compiler::{options, path, pool, program, request};
+use crate::support::{
+    compiler::{options, path, pool, program, request},
+    stage::{Stage, storefront},
+};
 
 /// The document, or the error's text.
 async fn attempt(pool: &Pool, text: &str) -> Result<Value, String> {
@@ -273,4 +276,30 @@ async fn a_sandbox_that_stands_has_no_warning() {
         Path::new("/proc/self/environ").exists(),
         "the attempts above want something that exists"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_needs_every_wall_unless_the_protected_branch_says_otherwise() {
+    let mut stage = Stage::set_up("").await;
+    stage.old_kernel = true;
+    let config = stage.monorepo.read("konverge.yaml");
+    let trusting = config.replace("kcl: {", "kcl: {sandbox: best-effort, ");
+    // That the pull request itself says so does not count.
+    stage.propose("add-storefront", |monorepo| {
+        storefront(monorepo);
+        monorepo.write("konverge.yaml", &trusting);
+    });
+    let refused = stage.pull_request(7, "add-storefront", "opened");
+    let body = stage.comments()[0].1.clone();
+    assert!(body.contains("the sandbox can not be put up: Landlock"), "{body}");
+    assert_ne!(refused.outcome.code, Some(0));
+    stage
+        .monorepo
+        .checkout("main")
+        .write("konverge.yaml", &trusting)
+        .commit("Trust what there is");
+    let taken = stage.pull_request(7, "add-storefront", "synchronize");
+    taken.outcome.check(0);
+    let warning = "warning: KCL is compiled without a full sandbox: Landlock";
+    assert!(taken.outcome.stderr.contains(warning), "{}", taken.outcome.stderr);
 }

@@ -22,6 +22,16 @@ impl Konverge {
         Self::of(Path::new(env!("CARGO_BIN_EXE_konverge")), arguments)
     }
 
+    /// With these arguments, as on a kernel that has no Landlock.
+    pub fn on_an_old_kernel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/it/support/without_landlock.py"
+        );
+        let python = super::kcl::interpreter();
+        Self::of(&python, [script, env!("CARGO_BIN_EXE_konverge")]).arg_all(arguments)
+    }
+
     /// Another executable in the same surroundings.
     pub fn of<S: AsRef<OsStr>>(executable: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
         let home = tempfile::Builder::new()

@@ -37,6 +37,7 @@ impl Stage {
             scratch,
             runs: 0,
             env: Vec::new(),
+            old_kernel: false,
         };
         stage.configure(more);
         stage.monorepo.commit("No project yet");

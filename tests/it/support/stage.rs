@@ -28,6 +28,8 @@ pub struct Stage {
     pub runs: u64,
     /// What every run's environment has besides.
     pub env: Vec<(&'static str, String)>,
+    /// Whether the runner's kernel lacks Landlock.
+    pub old_kernel: bool,
 }
 
 /// What a run in GitHub Actions left behind.
@@ -69,6 +71,7 @@ impl Stage {
             scratch,
             runs: 0,
             env: Vec::new(),
+            old_kernel: false,
         }
     }
 
@@ -131,7 +134,12 @@ impl Stage {
 
     /// A command in the monorepo, with the credentials of cluster and bucket.
     pub fn konverge<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Konverge {
-        Konverge::new(arguments)
+        let konverge = if self.old_kernel {
+            Konverge::on_an_old_kernel(arguments)
+        } else {
+            Konverge::new(arguments)
+        };
+        konverge
             .with_kcl()
             .dir(self.monorepo.path())
             .env("KUBECONFIG", self.cluster.kubeconfig())
