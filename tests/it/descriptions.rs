@@ -21,9 +21,6 @@ const OPTIONS: &str =
 const FILES: &str = "kcl_cli_configs:\n  files: [../base/base.k, main.k, ../base/render.k]\n";
 const MODULE: &str = "[package]\nname = \"m\"\n";
 
-/// In words, the order of settings files, and the files.
-type Description = (&'static str, &'static str, Vec<(&'static str, String)>);
-
 /// The resources of a stack that is described by these files.
 fn built(order: &str, files: &[(&str, String)], printed: &str) -> Value {
     let repository = Repository::init();
