@@ -160,7 +160,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// What stands under `error` in JSON output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// See [`ErrorKind`].
     pub kind: ErrorKind,

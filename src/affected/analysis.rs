@@ -1,28 +1,29 @@
 //! [`Analysis`]: one revision, with the input digest of every stack.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{AffectedError, Closure, CoreRules, Index, closure, graph::Graph, inputs::StackInputs, merkle};
+use super::{
+    AffectedError, Closure, CoreRules, Index, closure, data, graph::Graph, inputs::StackInputs, merkle,
+};
 use crate::{
-    konfig::{Layout, Tree},
+    konfig::{Changes, Layout, Tree},
     model::{Digest, RepoPath, source::Source, stack::Stack},
 };
 
-/// A revision whose stacks' inputs are known.
+/// A revision whose stacks' inputs are known. What two revisions have in common they share.
 pub struct Analysis {
     pub(super) tree: Tree,
     pub(super) layout: Arc<Layout>,
     pub(super) rules: CoreRules,
-    pub(super) graph: Graph,
+    pub(super) graph: Arc<Graph>,
     /// Digest of each node.
-    pub(super) nodes: Vec<Digest>,
+    pub(super) nodes: Arc<Vec<Digest>>,
     /// As `layout.stacks`.
-    pub(super) inputs: Vec<StackInputs>,
+    pub(super) inputs: Vec<Arc<StackInputs>>,
     /// As `layout.stacks`: what bears on the stack from `konverge.yaml`.
     pub(super) config: Vec<Option<Digest>>,
     /// As `layout.stacks`.
     pub(super) digests: Vec<Digest>,
-    by_folder: HashMap<RepoPath, usize>,
 }
 
 impl Analysis {
@@ -56,41 +57,100 @@ impl Analysis {
         let inputs: Vec<_> = layout
             .stacks
             .iter()
-            .map(|stack| StackInputs::collect(&tree, &mut graph, stack))
+            .map(|stack| Arc::new(StackInputs::collect(&tree, &mut graph, stack)))
             .collect();
-        graph.complete(&tree, &rules, index)?;
+        graph.complete((0..graph.nodes.len()).collect(), &tree, &rules, index)?;
         let nodes = merkle::digests(&graph);
-        let by_folder = layout
-            .stacks
-            .iter()
-            .enumerate()
-            .map(|(at, stack)| (stack.folder.clone(), at))
-            .collect();
         let mut analysis = Self {
             config: vec![None; inputs.len()],
             digests: Vec::new(),
             tree,
             layout,
             rules,
+            graph: Arc::new(graph),
+            nodes: Arc::new(nodes),
+            inputs,
+        };
+        analysis.digests = (0..analysis.inputs.len()).map(|at| analysis.digest(at)).collect();
+        Ok(analysis)
+    }
+
+    /// As [`Analysis::of_tree`], by way of another revision's: where only contents differ, only what reads them is
+    /// followed anew. The answer is the same.
+    ///
+    /// # Errors
+    /// As [`Analysis::new`].
+    pub fn after(
+        before: &Self,
+        changes: &Changes,
+        tree: Tree,
+        layout: Arc<Layout>,
+        core_version: &str,
+        index: &Index,
+    ) -> Result<Self, AffectedError> {
+        let rules = CoreRules::of(core_version);
+        if rules != before.rules || !changes.contents_only {
+            return Self::of_tree(tree, layout, core_version, index);
+        }
+        let mut graph = Arc::clone(&before.graph);
+        let known: Vec<Option<usize>> = (0..layout.stacks.len())
+            .map(|at| before.knows(&layout, at, changes))
+            .collect();
+        let inputs: Vec<_> = layout
+            .stacks
+            .iter()
+            .zip(&known)
+            .map(|(stack, known)| match known {
+                Some(known) => Arc::clone(&before.inputs[*known]),
+                None => Arc::new(StackInputs::collect(&tree, Arc::make_mut(&mut graph), stack)),
+            })
+            .collect();
+        let mut empty = before.graph.touched(&changes.paths);
+        empty.extend(before.graph.nodes.len()..graph.nodes.len());
+        let mut nodes = Arc::clone(&before.nodes);
+        if !empty.is_empty() {
+            let graph = Arc::make_mut(&mut graph);
+            empty.iter().for_each(|id| graph.forget(*id));
+            graph.complete(empty, &tree, &rules, index)?;
+            nodes = Arc::new(merkle::digests(graph));
+        }
+        let config: Vec<_> = known
+            .iter()
+            .map(|known| known.and_then(|known| before.config[known]))
+            .collect();
+        let mut analysis = Self {
+            tree,
+            layout,
+            rules,
             graph,
             nodes,
             inputs,
-            by_folder,
+            config,
+            digests: Vec::new(),
         };
-        analysis.digest_stacks();
+        let digests = known.iter().enumerate().map(|(at, known)| match known {
+            Some(known) if analysis.compiles_as(at, before) => before.digests[*known],
+            _ => analysis.digest(at),
+        });
+        analysis.digests = digests.collect();
         Ok(analysis)
     }
 
     /// Takes in what `konverge.yaml` says that bears on each stack (its cluster, say); `None` if nothing does.
     #[must_use]
     pub fn with_config(mut self, of: impl Fn(&Stack) -> Option<Digest>) -> Self {
-        self.config = self.layout.stacks.iter().map(of).collect();
-        self.digest_stacks();
+        for at in 0..self.inputs.len() {
+            let config = of(&self.layout.stacks[at]);
+            if config != self.config[at] {
+                self.config[at] = config;
+                self.digests[at] = self.digest(at);
+            }
+        }
         self
     }
 
     /// The layout it was made from.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
@@ -116,18 +176,44 @@ impl Analysis {
     }
 
     pub(super) fn position(&self, stack: &Stack) -> Result<usize, AffectedError> {
-        self.by_folder
-            .get(&stack.folder)
-            .copied()
+        self.lying_in(&stack.folder)
             .ok_or_else(|| AffectedError::UnknownStack(stack.folder.clone()))
     }
 
-    fn digest_stacks(&mut self) {
-        self.digests = self
-            .inputs
-            .iter()
-            .zip(&self.config)
-            .map(|(inputs, config)| inputs.digest(&self.nodes, &self.rules, *config))
-            .collect();
+    fn lying_in(&self, folder: &RepoPath) -> Option<usize> {
+        let stacks = &self.layout.stacks;
+        stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()
+    }
+
+    /// Where a stack of another revision's layout stands in this one, if it is described the same and none of its own
+    /// files differs.
+    fn knows(&self, layout: &Arc<Layout>, at: usize, changes: &Changes) -> Option<usize> {
+        let found = if Arc::ptr_eq(layout, &self.layout) {
+            at
+        } else {
+            let stack = &layout.stacks[at];
+            self.lying_in(&stack.folder)
+                .filter(|found| self.layout.stacks[*found] == *stack)?
+        };
+        let same = !self.inputs[found].hold_any_of(&changes.paths);
+        same.then_some(found)
+    }
+
+    /// Whether a stack's entries, the same ones, come to the same as in another state of the graph.
+    fn compiles_as(&self, at: usize, other: &Self) -> bool {
+        let entries = &self.inputs[at].entries;
+        let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];
+        entries.iter().all(same) && self.shared(at).is_empty()
+    }
+
+    /// What the entries of a stack read by each other's imports.
+    fn shared(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
+        data::shared(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
+    }
+
+    fn digest(&self, at: usize) -> Digest {
+        let shared = self.shared(at);
+        let shared: Vec<_> = shared.iter().map(|(readable, _)| data::digest(&self.tree, readable)).collect();
+        self.inputs[at].digest(&self.nodes, &self.rules, &shared, self.config[at])
     }
 }

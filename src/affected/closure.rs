@@ -1,13 +1,16 @@
 //! [`Closure`]: the files that a compilation may read, to be laid out for the core. What is not in it can not be read,
 //! so a gap shows as an error, never as a stale Spec.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, graph::readable_files, resolve::Place};
-use crate::model::{
-    RepoPath,
-    affected::InputKind,
-    source::{BlobId, FileKind},
+use super::{AffectedError, Analysis, data, resolve::Place};
+use crate::{
+    konfig::Tree,
+    model::{
+        RepoPath,
+        affected::InputKind,
+        source::{BlobId, FileKind},
+    },
 };
 
 /// All that a stack's compilation may read.
@@ -43,22 +46,13 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
         let entry = all.get(path)?;
         (entry.kind == FileKind::Symlink).then(|| (path.clone(), (entry.blob, FileKind::Symlink)))
     };
-    let mut seen: HashSet<_> = inputs.entries.iter().copied().collect();
-    let mut queue = inputs.entries.clone();
-    while let Some(id) = queue.pop() {
+    for id in analysis.graph.reachable(inputs.entries.iter().copied()) {
         let node = &analysis.graph.nodes[id];
         for file in &node.files {
             files.insert(file.path.clone(), (file.blob, FileKind::File));
         }
         files.extend(node.links.iter().filter_map(&link));
-        for (folder, _) in &node.data {
-            let readable = readable_files(tree, folder).into_iter();
-            files.extend(
-                readable
-                    .filter(|(_, _, kind)| *kind != FileKind::Submodule)
-                    .map(|(path, blob, kind)| (path, (blob, kind))),
-            );
-        }
+        files.extend(node.data.iter().flat_map(|(readable, _)| data_files(tree, readable)));
         if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
             // A folder named like a file breaks the load; it must do so in the worker's folder too.
@@ -68,11 +62,6 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
                     .filter(|(name, entry)| entry.is_none() && name.ends_with(".k"))
                     .map(|(name, _)| folder.child(&name)),
             );
-        }
-        for (to, _) in &node.edges {
-            if seen.insert(*to) {
-                queue.push(*to);
-            }
         }
     }
     for (kind, path, _) in &inputs.files {
@@ -87,6 +76,9 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
             _ => {}
         }
     }
+    for (readable, _) in data::shared(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
+        files.extend(data_files(tree, &readable));
+    }
     Ok(Closure {
         files: files
             .into_iter()
@@ -94,4 +86,11 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
             .collect(),
         folders: folders.into_iter().collect(),
     })
+}
+
+fn data_files(tree: &Tree, readable: &RepoPath) -> impl Iterator<Item = (RepoPath, (BlobId, FileKind))> + use<> {
+    let files = data::files(tree, readable).into_iter();
+    files
+        .filter(|(_, _, kind)| *kind != FileKind::Submodule)
+        .map(|(path, blob, kind)| (path, (blob, kind)))
 }

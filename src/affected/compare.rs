@@ -1,6 +1,9 @@
 //! Two revisions compared: a stack is affected if its digests differ.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
 
 use super::{Analysis, reasons::Difference};
 use crate::model::{
@@ -22,7 +25,7 @@ impl Analysis {
             known.entry(&stack.id).or_insert(at);
             lying.insert(&stack.folder, at);
         }
-        let difference = Difference::between(base, self);
+        let difference = LazyCell::new(|| Difference::between(base, self));
         let mut met = HashSet::new();
         let mut stacks = Vec::new();
         for (at, stack) in self.layout.stacks.iter().enumerate() {

@@ -1,22 +1,43 @@
 //! [`Facts`]: all that the analysis needs to know of a file's content, small enough to keep for every file.
 
-use super::{Import, rules::reads_files, scan};
+use super::{
+    Import,
+    literals::Use,
+    rules::reads_files,
+    scan::{Found, survey},
+};
 
 /// What a `.k` file's content says about other files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     /// Its imports: leading dots and path, sorted, each once.
     pub imports: Vec<(u32, String)>,
-    /// What it may read at run time.
+    /// Whether it imports a module that reads files.
+    pub door: Door,
+    /// What it reads if such a module is at hand under its own name.
     pub reads: Reads,
 }
 
-/// Files that a `.k` file may read at run time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether a file imports a module that reads other files at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Door {
+    /// It does not.
+    #[default]
+    Closed,
+    /// It does, under the module's own name.
+    Open,
+    /// It does, under another name: what it is used for is not known.
+    Renamed,
+}
+
+/// Files that a `.k` file reads at run time, by its own text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Reads {
-    /// It imports no module that reads files.
+    /// None.
     #[default]
     Nothing,
+    /// Those that it names, relative to its own folder; sorted.
+    Named(Vec<String>),
     /// Whatever the core lets it read.
     Anything,
 }
@@ -24,82 +45,100 @@ pub enum Reads {
 impl Facts {
     /// Reads them off a content.
     pub fn of(bytes: &[u8]) -> Self {
-        let found = scan(bytes);
-        let reads = if found
-            .iter()
-            .any(|import| import.dots == 0 && reads_files(import.first()))
-        {
-            Reads::Anything
-        } else {
-            Reads::Nothing
-        };
+        let Found { imports: found, uses } = survey(bytes);
+        let doors = found.iter().filter(|import| import.dots == 0 && reads_files(import.first()));
+        let door = doors.map(|import| {
+            if import.used_as() == import.path {
+                Door::Open
+            } else {
+                Door::Renamed
+            }
+        });
+        let door = door.max().unwrap_or_default();
         let mut imports: Vec<_> = found
             .into_iter()
             .map(|Import { dots, path, .. }| (dots, path))
             .collect();
         imports.sort_unstable();
         imports.dedup();
-        Self { imports, reads }
-    }
-
-    /// Appends the binary form: `reads`, then a count, then dots, length and text of each import (little endian).
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.reads == Reads::Anything));
-        out.extend_from_slice(&(self.imports.len() as u32).to_le_bytes());
-        for (dots, path) in &self.imports {
-            out.extend_from_slice(&dots.to_le_bytes());
-            out.extend_from_slice(&(path.len() as u32).to_le_bytes());
-            out.extend_from_slice(path.as_bytes());
+        Self {
+            imports,
+            door,
+            reads: Reads::of(uses),
         }
-    }
-
-    /// Reads the binary form from the front of `bytes`; `None` if it is not one.
-    pub(super) fn read(bytes: &mut &[u8]) -> Option<Self> {
-        let reads = match take(bytes, 1)?[0] {
-            0 => Reads::Nothing,
-            1 => Reads::Anything,
-            _ => return None,
-        };
-        let count = number(bytes)?;
-        let mut imports = Vec::new();
-        for _ in 0..count {
-            let dots = number(bytes)?;
-            let length = number(bytes)?;
-            let path = std::str::from_utf8(take(bytes, length as usize)?).ok()?;
-            imports.push((dots, path.to_owned()));
-        }
-        Some(Self { imports, reads })
     }
 }
 
-pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (front, rest) = bytes.split_at_checked(count)?;
-    *bytes = rest;
-    Some(front)
-}
-
-pub(super) fn number(bytes: &mut &[u8]) -> Option<u32> {
-    take(bytes, 4)?.try_into().ok().map(u32::from_le_bytes)
+impl Reads {
+    fn of(uses: Vec<Use>) -> Self {
+        let mut names = Vec::new();
+        for used in uses {
+            match used {
+                Use::Pure => {}
+                Use::Reads(name) => names.push(name),
+                Use::Unclear => return Self::Anything,
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            Self::Nothing
+        } else {
+            Self::Named(names)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn binary_form_round_trips_and_refuses_truncation() {
+    fn imports_are_sorted_and_each_is_told_once() {
         let facts = Facts::of(b"import b\nimport ..a\nimport file\nimport b");
         assert_eq!(
             facts.imports,
             [(0, "b".to_owned()), (0, "file".to_owned()), (2, "a".to_owned())]
         );
-        assert_eq!(facts.reads, Reads::Anything);
-        let mut bytes = Vec::new();
-        facts.write(&mut bytes);
-        assert_eq!(Facts::read(&mut bytes.as_slice()).unwrap(), facts);
-        for end in 0..bytes.len() {
-            assert_eq!(Facts::read(&mut &bytes[..end]), None, "{end}");
+        assert_eq!((facts.door, facts.reads), (Door::Open, Reads::Nothing));
+    }
+
+    #[test]
+    fn only_a_plain_call_with_a_plain_text_says_what_is_read() {
+        let reads = |text: &str| Facts::of(text.as_bytes()).reads;
+        let named = |names: &[&str]| Reads::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        for (text, expected) in [
+            ("x = file.read(\"a.txt\")", named(&["a.txt"])),
+            ("x = file . read( 'b/a.txt' ) + file.size(\"c\")", named(&["b/a.txt", "c"])),
+            ("x = crypto.filesha256(\n  \"a\"\n)", named(&["a"])),
+            ("x = crypto.sha256(data, \"utf-8\")", Reads::Nothing),
+            ("x = file.exists(\"a\", True)", named(&["a"])),
+            ("x = a.file", Reads::Nothing),
+            ("# file.read(x)\ny = \"file.read(x)\"", Reads::Nothing),
+        ] {
+            assert_eq!(reads(text), expected, "{text}");
         }
+        for text in [
+            "x = file.read(name)",
+            "x = file.read(\"a\" + b)",
+            "x = file.read(\"a\" if b else c)",
+            "x = file.read(\"a\" \"b\")",
+            "x = file.read(\"\\x61\")",
+            "x = file.read(\"${a}\")",
+            "x = file.read(r\"a\")",
+            "x = file.read(\"\"\"a\"\"\")",
+            "x = file.read(filepath=\"a\")",
+            "x = file.read(\"a\" # b\n)",
+            "x = file.glob(\"*.txt\")",
+            "x = file.read",
+            "f = file",
+            "x = $file.read(\"a\")",
+            "x = \"${file.read('a')}\"",
+            "x = crypto.fileunknown(\"a\")",
+        ] {
+            assert_eq!(reads(text), Reads::Anything, "{text}");
+        }
+        assert_eq!(Facts::of(b"import file as f\nimport file").door, Door::Renamed);
+        assert_eq!(Facts::of(b"import a.file").door, Door::Closed);
     }
 }

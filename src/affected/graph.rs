@@ -1,10 +1,10 @@
 //! The import graph of one revision: nodes are what an import loads (a package or a file), edges are imports. Built
 //! once for all stacks, as far as they reach.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
-    Facts, Index, Reads,
+    Door, Facts, Index, Reads, data,
     resolve::{Context, Place, resolve},
     rules::CoreRules,
 };
@@ -20,7 +20,7 @@ use crate::{
 pub(super) type NodeId = usize;
 
 /// A package or file, loaded in a context.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) place: Place,
     pub(super) context: usize,
@@ -30,19 +30,23 @@ pub(super) struct Node {
     pub(super) edges: Vec<(NodeId, usize)>,
     /// Links on the way to its files and to what they import.
     pub(super) links: Vec<RepoPath>,
-    /// Folders whose whole content its files may read, and which file does.
+    /// Files, and folders with all in them, that its files may read at run time, and which file does.
     pub(super) data: Vec<(RepoPath, usize)>,
     /// Its own content, what it imports left out.
     pub(super) local: Digest,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
+    /// Whether it imports a module that reads files, and what it then reads.
+    pub(super) door: Door,
+    pub(super) reads: Reads,
 }
 
 /// The graph.
+#[derive(Clone)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     pub(super) contexts: Vec<Context>,
@@ -64,6 +68,27 @@ impl Graph {
             by_key: HashMap::new(),
             by_context: HashMap::new(),
         }
+    }
+
+    /// A graph from its contexts and nodes.
+    pub(super) fn of_parts(contexts: Vec<Context>, nodes: Vec<Node>) -> Self {
+        let key = |(id, node): (usize, &Node)| ((node.context, node.place.clone()), id);
+        Self {
+            by_key: nodes.iter().enumerate().map(key).collect(),
+            by_context: contexts.iter().cloned().enumerate().map(|(id, c)| (c, id)).collect(),
+            nodes,
+            contexts,
+        }
+    }
+
+    /// Every number in it means something in it.
+    pub(super) fn holds_together(&self) -> bool {
+        self.nodes.iter().all(|node| {
+            let files = node.files.len();
+            node.context < self.contexts.len()
+                && node.edges.iter().all(|(to, by)| *to < self.nodes.len() && *by < files)
+                && node.data.iter().all(|(_, by)| *by < files)
+        })
     }
 
     /// The node of a place, made if it is new; the caller then calls [`Graph::complete`].
@@ -104,20 +129,43 @@ impl Graph {
         self.by_key.get(&(context, place.clone())).copied()
     }
 
-    /// Fills in every node made so far and all that they import, wave by wave: the files of a wave are read together.
+    /// The nodes that hold a changed file, or may read one at run time.
+    pub(super) fn touched(&self, changed: &HashSet<RepoPath>) -> Vec<NodeId> {
+        let reads = |node: &Node| {
+            node.data
+                .iter()
+                .any(|(folder, _)| changed.iter().any(|path| path.is_within(folder)))
+        };
+        (0..self.nodes.len())
+            .filter(|id| {
+                let node = &self.nodes[*id];
+                node.files.iter().any(|file| changed.contains(&file.path)) || reads(node)
+            })
+            .collect()
+    }
+
+    /// Empties a node, to be filled in anew.
+    pub(super) fn forget(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id];
+        node.files.clear();
+        node.edges.clear();
+        node.links.clear();
+        node.data.clear();
+    }
+
+    /// Fills in the nodes given and all new ones that they import, wave by wave: the files of a wave are read together.
     pub(super) fn complete(
         &mut self,
+        empty: Vec<NodeId>,
         tree: &Tree,
         rules: &CoreRules,
         index: &Index,
     ) -> Result<(), SourceError> {
         let mut data = HashMap::new();
-        let mut done = 0;
-        while done < self.nodes.len() {
-            let wave: Vec<_> = (done..self.nodes.len())
-                .map(|id| self.list_files(id, tree))
-                .collect();
-            done = self.nodes.len();
+        let mut next = empty;
+        while !next.is_empty() {
+            let wave: Vec<_> = next.into_iter().map(|id| self.list_files(id, tree)).collect();
+            let done = self.nodes.len();
             let blobs: Vec<BlobId> = wave
                 .iter()
                 .flat_map(|draft| self.nodes[draft.id].files.iter().map(|file| file.blob))
@@ -129,6 +177,7 @@ impl Graph {
                 let own: Vec<&Facts> = facts.by_ref().take(count).map(AsRef::as_ref).collect();
                 self.follow(draft, &own, tree, rules, &mut data);
             }
+            next = (done..self.nodes.len()).collect();
         }
         Ok(())
     }
@@ -140,10 +189,7 @@ impl Graph {
             Place::File(path) => {
                 digest.part(b"file");
                 if let Some((path, entry)) = tree.file(path) {
-                    node.files.push(NodeFile {
-                        path,
-                        blob: entry.blob,
-                    });
+                    node.files.push(NodeFile::new(path, entry.blob));
                 }
             }
             Place::Package(folder) | Place::EntryFolder(folder) => {
@@ -166,10 +212,7 @@ impl Graph {
                         );
                     }
                     match tree.file(&path) {
-                        Some((path, entry)) => node.files.push(NodeFile {
-                            path,
-                            blob: entry.blob,
-                        }),
+                        Some((path, entry)) => node.files.push(NodeFile::new(path, entry.blob)),
                         // A folder named like a file, or a link to nothing, breaks the load.
                         None => {
                             digest.part(b"broken").part(name.as_bytes());
@@ -223,15 +266,12 @@ impl Graph {
                 }
                 self.nodes[id].links.extend(resolution.links);
             }
-            if facts.reads == Reads::Anything {
-                let readable = if rules.reads_own_folder_only {
-                    folder
-                } else {
-                    RepoPath::root()
-                };
+            let file = &mut self.nodes[id].files[index];
+            (file.door, file.reads) = (facts.door, facts.reads.clone());
+            for readable in data::readable(tree, rules, &path, facts.door, &facts.reads) {
                 let sum = *data
                     .entry(readable.clone())
-                    .or_insert_with(|| folder_digest(tree, &readable));
+                    .or_insert_with(|| data::digest(tree, &readable));
                 digest.part(b"data").part(sum.as_bytes());
                 self.nodes[id].data.push((readable, index));
             }
@@ -247,6 +287,17 @@ impl Graph {
         node.local = digest.finish();
     }
 
+    /// All that some nodes reach, themselves included; sorted.
+    pub(super) fn reachable(&self, from: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
+        let mut queue: Vec<NodeId> = from.into_iter().collect();
+        let mut seen: BTreeSet<NodeId> = queue.iter().copied().collect();
+        while let Some(id) = queue.pop() {
+            let new = self.nodes[id].edges.iter().filter(|(to, _)| seen.insert(*to));
+            queue.extend(new.map(|(to, _)| *to));
+        }
+        seen
+    }
+
     /// The contexts and places of all nodes, by id.
     pub(super) fn key(&self, id: NodeId) -> (&Context, &Place) {
         let node = &self.nodes[id];
@@ -254,36 +305,13 @@ impl Graph {
     }
 }
 
-/// Every file that can be read below a folder, links and what they lead to included.
-pub(super) fn readable_files(tree: &Tree, folder: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.clone()];
-    let mut seen = std::collections::HashSet::new();
-    while let Some(folder) = folders.pop() {
-        if !seen.insert(folder.clone()) {
-            continue;
-        }
-        for (path, entry) in tree.below(&folder) {
-            found.push((path.clone(), entry.blob, entry.kind));
-            if entry.kind == FileKind::Symlink
-                && let Some(target) = tree.resolve(path)
-            {
-                match tree.source().files().get(&target.path) {
-                    Some(entry) => found.push((target.path, entry.blob, entry.kind)),
-                    None => folders.push(target.path),
-                }
-            }
+impl NodeFile {
+    fn new(path: RepoPath, blob: BlobId) -> Self {
+        Self {
+            path,
+            blob,
+            door: Door::Closed,
+            reads: Reads::Nothing,
         }
     }
-    found.sort();
-    found.dedup();
-    found
-}
-
-fn folder_digest(tree: &Tree, folder: &RepoPath) -> Digest {
-    let mut digest = DigestBuilder::new("konverge data 1");
-    for (path, blob, _) in readable_files(tree, folder) {
-        digest.part(path.as_str().as_bytes()).part(&blob.0);
-    }
-    digest.finish()
 }

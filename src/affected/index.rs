@@ -1,23 +1,29 @@
 //! [`Index`]: what is known of `.k` files by content. Deleting it costs time, never truth.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use super::Facts;
+use super::{Facts, index_file};
 use crate::model::source::{BlobId, Source, SourceError};
 
 /// Threads that read and scan: as many as CI machines have cores.
 const SCANNERS: usize = 2;
 
+/// So few unknown contents are read anew rather than looked up in a file that was not read yet.
+const FEW: usize = 24;
+
 /// Facts by content; shared by all revisions of a run, kept in a file between runs.
 #[derive(Default)]
 pub struct Index {
     facts: Mutex<HashMap<BlobId, Arc<Facts>>>,
+    /// The file of an earlier run, until it is read.
+    unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
 }
 
@@ -27,16 +33,17 @@ impl Index {
         Self::default()
     }
 
-    /// One that starts with what an earlier run knew.
-    pub(super) fn with(facts: HashMap<BlobId, Arc<Facts>>) -> Self {
+    /// One that knows what an earlier run knew.
+    pub(super) fn of_file(path: PathBuf) -> Self {
         Self {
-            facts: Mutex::new(facts),
-            grown: AtomicBool::new(false),
+            unread: Mutex::new(Some(path)),
+            ..Self::default()
         }
     }
 
     /// How many contents it knows.
     pub fn len(&self) -> usize {
+        self.read_file();
         self.lock().len()
     }
 
@@ -45,7 +52,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// Whether it learned something since it was made or loaded.
+    /// Whether it learned something worth keeping since it was made or loaded.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
     }
@@ -55,26 +62,43 @@ impl Index {
     /// # Errors
     /// An object is missing or damaged.
     pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<Facts>>, SourceError> {
-        let mut unknown: Vec<BlobId> = {
-            let known = self.lock();
-            blobs
-                .iter()
-                .filter(|blob| !known.contains_key(blob))
-                .copied()
-                .collect()
-        };
-        unknown.sort_unstable();
-        unknown.dedup();
+        let mut unknown = self.unknown(blobs);
+        if unknown.len() > FEW {
+            self.read_file();
+            unknown = self.unknown(&unknown);
+        }
         if !unknown.is_empty() {
             let learned = learn(source, &unknown)?;
             self.lock().extend(learned);
-            self.grown.store(true, Ordering::Relaxed);
+            // With the file unread they are too few to write it anew.
+            let read = self.unread().is_none();
+            self.grown.fetch_or(read, Ordering::Relaxed);
         }
         let known = self.lock();
         Ok(blobs
             .iter()
             .map(|blob| Arc::clone(known.get(blob).expect("learned above")))
             .collect())
+    }
+
+    fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        // In the order of their paths: what lies close together in the tree is stored as differences from one another.
+        let known = self.lock();
+        let mut met = HashSet::new();
+        let unknown = blobs.iter().filter(|blob| !known.contains_key(blob) && met.insert(**blob));
+        unknown.copied().collect()
+    }
+
+    fn read_file(&self) {
+        let file = self.unread().take();
+        if let Some(path) = file {
+            let kept = index_file::read(&path);
+            self.lock().extend(kept);
+        }
+    }
+
+    fn unread(&self) -> std::sync::MutexGuard<'_, Option<PathBuf>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything known, sorted by content id.

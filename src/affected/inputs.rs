@@ -1,6 +1,6 @@
 //! A stack's inputs that no import shows: its settings' meaning, its own files, its module and its CRDs.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     graph::{Graph, NodeId},
@@ -78,6 +78,13 @@ impl StackInputs {
         inputs
     }
 
+    /// Whether one of its own files is among some paths; what its entries import is not asked.
+    pub(super) fn hold_any_of(&self, paths: &HashSet<RepoPath>) -> bool {
+        let own = self.files.iter().map(|(_, path, _)| path);
+        let settings = self.settings_files.iter().map(|(path, _)| path);
+        own.chain(settings).any(|path| paths.contains(path))
+    }
+
     fn add(&mut self, tree: &Tree, kind: InputKind, path: &RepoPath) {
         if let Some((_, entry)) = tree.file(path) {
             self.files.push((kind, path.clone(), entry.blob));
@@ -123,8 +130,15 @@ impl StackInputs {
         self.options = options_digest(setup);
     }
 
-    /// The stack's digest from all of this, its entries' digests and what bears on it from outside.
-    pub(super) fn digest(&self, nodes: &[Digest], rules: &CoreRules, config: Option<Digest>) -> Digest {
+    /// The stack's digest from all of this, its entries' digests, what its entries read (`data::shared`) and what bears
+    /// on it from outside.
+    pub(super) fn digest(
+        &self,
+        nodes: &[Digest],
+        rules: &CoreRules,
+        shared: &[Digest],
+        config: Option<Digest>,
+    ) -> Digest {
         let mut digest = DigestBuilder::new("konverge input 1");
         digest.part(rules.version().as_bytes());
         digest
@@ -138,6 +152,9 @@ impl StackInputs {
                 .part(&[*kind as u8])
                 .part(path.as_str().as_bytes())
                 .part(&blob.0);
+        }
+        for data in shared {
+            digest.part(b"data").part(data.as_bytes());
         }
         if let Some(config) = config {
             digest.part(b"config").part(config.as_bytes());

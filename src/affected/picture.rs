@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Analysis, graph::NodeId, resolve::Place};
+use super::{Analysis, data, graph::NodeId, resolve::Place};
 use crate::model::{RepoPath, affected::InputKind};
 
 /// The graph; `"version":1`.
@@ -62,6 +62,11 @@ impl Analysis {
             for entry in &inputs.entries {
                 edges.insert((from.clone(), self.loaded(*entry)));
             }
+            let shared = data::shared(&self.tree, &self.rules, &self.graph, &inputs.entries);
+            for (readable, reader) in shared {
+                let reader = node(&reader, NodeKind::File);
+                edges.insert((reader, node(&readable, NodeKind::Data)));
+            }
             let own = inputs.files.iter().map(|(kind, path, _)| (*kind, path));
             let settings = inputs
                 .settings_files
@@ -71,7 +76,9 @@ impl Analysis {
                 edges.insert((from.clone(), node(path, NodeKind::File)));
             }
         }
-        for (id, loaded) in self.graph.nodes.iter().enumerate() {
+        let entries = self.inputs.iter().flat_map(|inputs| inputs.entries.iter().copied());
+        for id in self.graph.reachable(entries) {
+            let loaded = &self.graph.nodes[id];
             if !matches!(loaded.place, Place::File(_)) {
                 for file in &loaded.files {
                     edges.insert((self.loaded(id), node(&file.path, NodeKind::File)));

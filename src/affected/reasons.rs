@@ -5,11 +5,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{Analysis, graph::NodeId, resolve::Place};
-use crate::model::{
-    Digest, RepoPath,
-    affected::{InputKind, Reason},
-    source::FileTree,
+use super::{Analysis, data, graph::NodeId, resolve::Place};
+use crate::{
+    konfig::Changes,
+    model::{
+        Digest, RepoPath,
+        affected::{InputKind, Reason},
+    },
 };
 
 /// A stack names so many reasons at most, the shortest chains first: a change of everything needs no list of it all.
@@ -20,7 +22,7 @@ pub(super) struct Difference<'a> {
     base: &'a Analysis,
     head: &'a Analysis,
     /// Every path whose entry differs.
-    changed: HashSet<&'a RepoPath>,
+    changed: HashSet<RepoPath>,
     before: Side<'a>,
     after: Side<'a>,
 }
@@ -46,7 +48,7 @@ impl<'a> Difference<'a> {
         Self {
             base,
             head,
-            changed: changed_paths(base.tree.source().files(), head.tree.source().files()),
+            changed: Changes::between(&base.tree, &head.tree).paths,
             before: Side::of(base, head),
             after: Side::of(head, base),
         }
@@ -109,6 +111,16 @@ impl<'a> Difference<'a> {
                 }
             }
         }
+        for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
+            let shared = data::shared(&analysis.tree, &analysis.rules, &analysis.graph, entries);
+            for (readable, reader) in shared {
+                for path in self.changed.iter().filter(|path| path.is_within(&readable)) {
+                    if *path != reader {
+                        add(InputKind::Data, vec![path.clone(), reader.clone(), folder.clone()]);
+                    }
+                }
+            }
+        }
         // A file that is imported as well as an entry is the entry.
         let mut reasons: Vec<Reason> = found
             .into_iter()
@@ -150,7 +162,7 @@ impl<'a> Side<'a> {
             .collect();
         let differs = counterparts
             .iter()
-            .zip(&analysis.nodes)
+            .zip(analysis.nodes.iter())
             .map(|(counterpart, digest)| {
                 counterpart.is_none_or(|counterpart| other.nodes[counterpart] != *digest)
             })
@@ -165,7 +177,7 @@ impl<'a> Side<'a> {
 
     /// Every changed file that an entry reaches, by the shortest way. Only what differs is walked: the cost follows the
     /// change.
-    fn reach(&self, entry: NodeId, changed: &HashSet<&RepoPath>) -> std::sync::Arc<Vec<Found>> {
+    fn reach(&self, entry: NodeId, changed: &HashSet<RepoPath>) -> std::sync::Arc<Vec<Found>> {
         if let Some(known) = self
             .reached
             .lock()
@@ -202,7 +214,7 @@ impl<'a> Side<'a> {
                     chain: chain(&[&file.path]),
                 });
             }
-            for link in node.links.iter().filter(|link| changed.contains(link)) {
+            for link in node.links.iter().filter(|link| changed.contains(*link)) {
                 found.push(Found {
                     kind: InputKind::Import,
                     chain: chain(&[link]),
@@ -234,7 +246,7 @@ impl<'a> Side<'a> {
             for (folder, reader) in &node.data {
                 let reader = &node.files[*reader].path;
                 for path in changed.iter().filter(|path| path.is_within(folder)) {
-                    if !node.files.iter().any(|file| file.path == **path) {
+                    if !node.files.iter().any(|file| file.path == *path) {
                         found.push(Found {
                             kind: InputKind::Data,
                             chain: chain(&[path, reader]),
@@ -264,40 +276,4 @@ fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
             .trim_start_matches('/')
             .split_once('/')
             .is_some_and(|(child, _)| child.ends_with(".k"))
-}
-
-/// Both trees are sorted: one walk along the two.
-fn changed_paths<'a>(base: &'a FileTree, head: &'a FileTree) -> HashSet<&'a RepoPath> {
-    let (mut left, mut right) = (base.iter().peekable(), head.iter().peekable());
-    let mut changed = HashSet::new();
-    loop {
-        match (left.peek(), right.peek()) {
-            (Some((a, was)), Some((b, is))) => match a.cmp(b) {
-                std::cmp::Ordering::Less => {
-                    changed.insert(*a);
-                    left.next();
-                }
-                std::cmp::Ordering::Greater => {
-                    changed.insert(*b);
-                    right.next();
-                }
-                std::cmp::Ordering::Equal => {
-                    if was != is {
-                        changed.insert(*a);
-                    }
-                    left.next();
-                    right.next();
-                }
-            },
-            (Some((a, _)), None) => {
-                changed.insert(*a);
-                left.next();
-            }
-            (None, Some((b, _))) => {
-                changed.insert(*b);
-                right.next();
-            }
-            (None, None) => return changed,
-        }
-    }
 }

@@ -4,6 +4,8 @@
 //! sequence, not a line; it counts at bracket depth 0 only; strings and comments hide whatever they hold. Where a file
 //! is not valid KCL the scanner may find more than the core does, never less.
 
+use super::literals::{self, Use};
+
 /// One import statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Import {
@@ -29,14 +31,30 @@ impl Import {
     }
 }
 
+/// What the scanner finds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Found {
+    /// In order.
+    pub(super) imports: Vec<Import>,
+    /// What the words `file` and `crypto` are used for, whether they are imported or not.
+    pub(super) uses: Vec<Use>,
+}
+
 /// Finds a file's imports, in order. Bytes that are not UTF-8 count as letters.
 pub fn scan(bytes: &[u8]) -> Vec<Import> {
-    // Most files of a monorepo import little: without the word there is nothing to lex for.
-    if !bytes.windows(6).any(|window| window == b"import") {
-        return Vec::new();
+    survey(bytes).imports
+}
+
+/// Finds a file's imports and its uses of the modules that read files.
+pub(super) fn survey(bytes: &[u8]) -> Found {
+    let mut found = Found::default();
+    // Most files of a monorepo import little: without the words there is nothing to lex for.
+    let worth = std::str::from_utf8(bytes)
+        .map_or(true, |text| ["import", "file", "crypto"].iter().any(|word| text.contains(word)));
+    if !worth {
+        return found;
     }
     let mut scanner = Scanner::new(bytes);
-    let mut imports = Vec::new();
     while let Some(byte) = scanner.peek() {
         if matches!(byte, b'\n' | b'\r') {
             scanner.end_line();
@@ -57,7 +75,11 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
         let before = scanner.last;
         scanner.last = byte;
         match byte {
-            b'"' | b'\'' => scanner.string(),
+            b'"' | b'\'' => {
+                let start = scanner.at;
+                scanner.string();
+                found.uses.extend(literals::inside(&bytes[start..scanner.at.min(bytes.len())]));
+            }
             b'(' | b'[' | b'{' => {
                 scanner.depth += 1;
                 scanner.at += 1;
@@ -68,18 +90,23 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
             }
             b'$' => {
                 scanner.at += 1;
-                scanner.word();
+                if literals::is_reader(scanner.word()) {
+                    found.uses.push(Use::Unclear);
+                }
             }
             _ => match scanner.word() {
                 [] => scanner.at += 1,
                 b"import" if scanner.depth == 0 && before != b'.' && scanner.block != Block::Inside => {
-                    imports.extend(scanner.import());
+                    found.imports.extend(scanner.import());
+                }
+                word if before != b'.' && literals::is_reader(word) => {
+                    found.uses.push(literals::used(word, &bytes[scanner.at..]));
                 }
                 _ => {}
             },
         }
     }
-    imports
+    found
 }
 
 /// A place in a file, and what is known of it.

@@ -85,10 +85,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let run = context.run();
     let answer = answer(&run, &question).await?;
     say_problems(&answer, context);
-    let mut costs = Costs::load(&run, &repository_root(&run.dir)?);
-    costs.learn(&answer.costs);
     let affected = &answer.affected;
     if args.output == Output::Matrix || args.shard_file.is_some() {
+        let costs = Costs::load(&run, &repository_root(&run.dir)?);
         let text = json::document(&shares(affected, args.shards, &costs)?);
         if let Some(file) = &args.shard_file {
             std::fs::write(file, &text).map_err(|error| {

@@ -69,12 +69,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     }
     let run = context.run();
     let request = Request {
-        selection: args.stacks.selection(),
+        selection: args.stacks.selection()?,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
         ..Request::default()
     };
-    let Selected { workspace, stacks } = selected::open(&run, &request)?;
+    let Selected { workspace, stacks } = selected::open(&run, &request).await?;
     if stacks.is_empty() {
         context.note("no stack is affected: name one, or use --all");
     }
@@ -87,6 +87,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             Err(failure) => failures.push(failure),
         }
     }
+    compiler.keep_costs();
     // In JSON mode stdout is one document: the Specs, or the error.
     if failures.is_empty() || args.output != Output::Json {
         print(args, context, &built);

@@ -66,12 +66,12 @@ impl Args {
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let run = context.run();
     let request = Request {
-        selection: args.stacks.selection(),
+        selection: args.stacks.selection()?,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
         ..Request::default()
     };
-    let selected = selected::open(&run, &request)?;
+    let selected = selected::open(&run, &request).await?;
     let scope = Scope {
         all: args.stacks.all,
         update: args.update,

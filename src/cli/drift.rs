@@ -41,7 +41,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         return Err(Failure::new(ErrorKind::Usage, "drift is printed as text or json"));
     }
     let request = Request {
-        selection: match args.stacks.selection() {
+        selection: match args.stacks.selection()? {
             Selection::Affected => Selection::All,
             chosen => chosen,
         },

@@ -21,6 +21,7 @@ mod kcl;
 mod preview;
 mod progress;
 mod reference;
+mod report;
 mod run;
 mod state;
 mod which;

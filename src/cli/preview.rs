@@ -4,6 +4,7 @@ use super::{Context, which::Opened};
 use crate::{
     error::Failure,
     model::{
+        affected::Affected,
         marker::{Marker, MarkerKind},
         plan::{Basis, Plan},
     },
@@ -48,14 +49,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     if args.output == Output::Text {
         remark(&preview.plan, &session);
     }
-    context.print(&rendered(
-        &preview.plan,
-        &session,
-        args.output,
-        Style {
-            color: context.colour(),
-        },
-    ));
+    let merging = match session.planning.config.state.url {
+        Some(_) => Merging::Applies,
+        None => Merging::NoStore,
+    };
+    let style = Style {
+        color: context.colour(),
+    };
+    context.print(&rendered(&preview.plan, &session.affected, merging, args.output, style));
     let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
     let changed = preview
         .plan
@@ -82,27 +83,31 @@ fn remark(plan: &Plan, session: &Session) {
     }
 }
 
-fn rendered(plan: &Plan, session: &Session, output: Output, style: Style) -> String {
+/// A plan as text.
+pub(super) fn rendered(
+    plan: &Plan,
+    affected: &Affected,
+    merging: Merging,
+    output: Output,
+    style: Style,
+) -> String {
     let run = RunInfo {
-        head: session.affected.head.clone(),
-        base: session.affected.base.clone(),
+        head: affected.head.clone(),
+        base: affected.base.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RunInfo::default()
     };
     let marker = Marker::new(MarkerKind::Preview, "");
     let input = CommentInput {
         run: &run,
-        affected: &session.affected,
+        affected,
         plan,
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
         links: &std::collections::BTreeMap::new(),
         marker: &marker,
         mode: Mode {
-            merging: match session.planning.config.state.url {
-                Some(_) => Merging::Applies,
-                None => Merging::NoStore,
-            },
+            merging,
             ..Mode::default()
         },
         budget: SUMMARY_BUDGET,

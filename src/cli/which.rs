@@ -7,7 +7,7 @@ use crate::{
     ops::{
         KeyUse, Request, Run, Selection, Session,
         clusters::{GivenCluster, Live},
-        session,
+        session, shards,
     },
 };
 
@@ -31,7 +31,7 @@ impl Opened {
     /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
     pub async fn open(&self, run: &Run, live: Live, key: KeyUse) -> Result<Session, Failure> {
         let request = Request {
-            selection: self.stacks.selection(),
+            selection: self.stacks.selection()?,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
             live,
@@ -53,16 +53,28 @@ pub struct Stacks {
     /// Every stack
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
+    /// The stacks of one job of a matrix, which `affected --shard-file` shared out
+    #[arg(long, value_name = "FILE", requires = "shard", conflicts_with_all = ["names", "all"])]
+    pub shard_file: Option<PathBuf>,
+    /// Which job's: its number, as in `3` or `3/8`
+    #[arg(long, value_name = "N", requires = "shard_file")]
+    pub shard: Option<String>,
 }
 
 impl Stacks {
     /// As the use cases have it.
-    pub fn selection(&self) -> Selection {
-        match (self.all, self.names.is_empty()) {
+    ///
+    /// # Errors
+    /// The file of shares can not be read, or has no such share.
+    pub fn selection(&self) -> Result<Selection, Failure> {
+        if let (Some(file), Some(shard)) = (&self.shard_file, &self.shard) {
+            return shards::share(file, shard).map(Selection::Share);
+        }
+        Ok(match (self.all, self.names.is_empty()) {
             (true, _) => Selection::All,
             (false, true) => Selection::Affected,
             (false, false) => Selection::Named(self.names.clone()),
-        }
+        })
     }
 }
 
@@ -126,7 +138,7 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "base"])]
+    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard_file", "rev", "base"])]
     pub path: Option<PathBuf>,
     /// The identity under which the state of --spec is kept; default: spec/<file name>
     #[arg(long, value_name = "IDENTITY", requires = "path")]

@@ -1,6 +1,6 @@
 //! What `konverge.yaml` says of one stack: its cluster, its order, its rules.
 
-use globset::Glob;
+use globset::GlobMatcher;
 
 use super::{Cluster, Config, StackRule, file::StackPolicy};
 use crate::model::{ClusterName, Digest, digest::DigestBuilder, stack::Stack};
@@ -36,7 +36,7 @@ impl EffectiveStack {
 
     /// Whether another stack comes before this one.
     pub fn comes_after(&self, other: &Stack) -> bool {
-        self.after.iter().any(|pattern| glob_matches(pattern, other))
+        self.after.iter().any(|pattern| matches(matcher(pattern).as_ref(), other))
     }
 }
 
@@ -56,24 +56,13 @@ pub enum ClusterChoice {
 impl Config {
     /// The rules in force for a stack: for each key the last rule that matches and has the key.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
-        let mut effective = EffectiveStack::default();
-        let matching = self.stacks.iter().filter(|rule| matches(rule, stack));
-        for rule in matching {
-            let StackRule {
-                pattern: _,
-                cluster,
-                after,
-                policy,
-                environment,
-                ignore,
-            } = rule.clone();
-            effective.cluster = cluster.or(effective.cluster);
-            effective.after = after.unwrap_or(effective.after);
-            effective.policy = policy.unwrap_or(effective.policy);
-            effective.environment = environment.or(effective.environment);
-            effective.ignore = ignore.unwrap_or(effective.ignore);
-        }
-        effective
+        self.rules().for_stack(stack)
+    }
+
+    /// The rules with their globs compiled, for asking about many stacks.
+    pub fn rules(&self) -> Rules<'_> {
+        let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
+        Rules(compiled.collect())
     }
 
     /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
@@ -96,17 +85,42 @@ impl Config {
     }
 }
 
-/// Whether a glob matches a stack's folder or identity. `*` stays inside one component, `**` crosses.
-fn glob_matches(pattern: &str, stack: &Stack) -> bool {
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
-    let Ok(matcher) = glob.map(|glob: Glob| glob.compile_matcher()) else {
-        return false;
-    };
-    matcher.is_match(stack.folder.as_str()) || matcher.is_match(stack.id.as_str())
+/// The rules for stacks, their globs compiled.
+pub struct Rules<'a>(Vec<(Option<GlobMatcher>, &'a StackRule)>);
+
+impl Rules<'_> {
+    /// The rules in force for a stack: of several that match, the last one that sets a key wins.
+    pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        let mut effective = EffectiveStack::default();
+        let matching = self.0.iter().filter(|(glob, _)| matches(glob.as_ref(), stack));
+        for (_, rule) in matching {
+            let StackRule {
+                pattern: _,
+                cluster,
+                after,
+                policy,
+                environment,
+                ignore,
+            } = (*rule).clone();
+            effective.cluster = cluster.or(effective.cluster);
+            effective.after = after.unwrap_or(effective.after);
+            effective.policy = policy.unwrap_or(effective.policy);
+            effective.environment = environment.or(effective.environment);
+            effective.ignore = ignore.unwrap_or(effective.ignore);
+        }
+        effective
+    }
 }
 
-fn matches(rule: &StackRule, stack: &Stack) -> bool {
-    glob_matches(&rule.pattern, stack)
+/// `*` stays inside one component, `**` crosses. `None` for what is no glob: it matches nothing.
+fn matcher(pattern: &str) -> Option<GlobMatcher> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.ok().map(|glob| glob.compile_matcher())
+}
+
+/// Whether a glob matches a stack's folder or identity.
+fn matches(glob: Option<&GlobMatcher>, stack: &Stack) -> bool {
+    glob.is_some_and(|glob| glob.is_match(stack.folder.as_str()) || glob.is_match(stack.id.as_str()))
 }
 
 #[cfg(test)]
@@ -142,10 +156,11 @@ mod tests {
 
     #[test]
     fn a_star_stays_inside_a_component() {
-        assert!(glob_matches(
+        let told = |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), stack);
+        assert!(told(
             "appops/*/prod",
             &stack("appops/shop/prod", "shop/prod")
         ));
-        assert!(!glob_matches("appops/*", &stack("appops/shop/prod", "shop/prod")));
+        assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }
 }

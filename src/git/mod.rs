@@ -4,6 +4,7 @@
 //! `actions/checkout` left behind. Knows nothing of Konfig: files in, files out. Renames are never guessed: a rename is
 //! a removal and an addition.
 
+mod difference;
 mod error;
 mod fetch;
 mod handles;

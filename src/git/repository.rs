@@ -10,10 +10,13 @@ use super::{
     fetch::{Want, fetch},
     handles::Handles,
     normalise_url,
-    revision::Revision,
+    revision::{Revision, tree_id, tree_of},
     worktree::Worktree,
 };
-use crate::model::{CommitId, source::Source};
+use crate::model::{
+    CommitId,
+    source::{Listing, Source, TreeId},
+};
 
 /// A git repository on disk.
 pub struct Repository {
@@ -167,7 +170,33 @@ impl Repository {
     /// # Errors
     /// The commit or a tree of it is not here, or a tree holds a name that no checkout may hold.
     pub fn revision(&self, commit: &CommitId) -> Result<Arc<dyn Source>, GitError> {
-        Ok(Arc::new(Revision::read(&self.handles, &self.root, commit)?))
+        self.revision_near(commit, None)
+    }
+
+    /// As [`Repository::revision`]; where the files of another tree are known, only the folders that differ are read.
+    ///
+    /// # Errors
+    /// As [`Repository::revision`].
+    pub fn revision_near(
+        &self,
+        commit: &CommitId,
+        near: Option<&Listing>,
+    ) -> Result<Arc<dyn Source>, GitError> {
+        let revision = Revision::read(&self.handles, &self.root, commit, near)?;
+        Ok(Arc::new(revision))
+    }
+
+    /// The tree of a commit.
+    ///
+    /// # Errors
+    /// The commit is not here.
+    pub fn tree(&self, commit: &CommitId) -> Result<TreeId, GitError> {
+        self.handles.with(|git| Ok(tree_id(tree_of(git, commit)?)))
+    }
+
+    /// A commit whose files are known.
+    pub fn listed(&self, commit: &CommitId, listing: &Listing) -> Arc<dyn Source> {
+        Arc::new(Revision::listed(&self.handles, commit, listing))
     }
 
     /// The files of the working tree: tracked ones as they are on disk, and untracked ones that are not ignored.

@@ -5,39 +5,78 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{GitError, handles::Handles, repository::oid};
+use super::{GitError, difference, handles::Handles, repository::oid};
 use crate::model::{
     CommitId, RepoPath,
-    source::{BlobId, FileEntry, FileKind, FileTree, Source, SourceError},
+    source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
 /// One commit's files.
 pub(super) struct Revision {
     commit: CommitId,
-    files: FileTree,
+    tree: TreeId,
+    files: Arc<FileTree>,
     handles: Arc<Handles>,
+    /// Whether there are submodules, checked out or not: then the tree alone does not say what there is.
+    has_submodules: bool,
     submodules: Vec<Arc<Handles>>,
 }
 
 impl Revision {
-    pub(super) fn read(handles: &Arc<Handles>, work_dir: &Path, commit: &CommitId) -> Result<Self, GitError> {
-        let tree = handles.with(|git| {
-            let found = git
-                .find_commit(oid(commit))
-                .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
-            Ok(found.tree_id())
-        })?;
+    /// Reads the trees of a commit. Where another tree's files are known, only the folders that differ are read.
+    pub(super) fn read(
+        handles: &Arc<Handles>,
+        work_dir: &Path,
+        commit: &CommitId,
+        near: Option<&Listing>,
+    ) -> Result<Self, GitError> {
+        let tree = handles.with(|git| tree_of(git, commit))?;
+        if let Some(near) = near
+            && let Some(files) = difference::follow(handles, commit, near, tree)
+        {
+            let tree = tree_id(tree);
+            return Ok(Self::listed(handles, commit, &Listing { tree, files }));
+        }
         let mut files: Vec<(RepoPath, FileEntry)> = Vec::new();
         let mut submodules = Vec::new();
         walk(handles, commit, tree, &RepoPath::root(), &mut files)?;
+        let has_submodules = files.iter().any(|(_, entry)| entry.kind == FileKind::Submodule);
         graft_submodules(handles, work_dir, &mut files, &mut submodules);
         Ok(Self {
             commit: commit.clone(),
-            files: files.into_iter().collect(),
+            tree: tree_id(tree),
+            files: Arc::new(files.into_iter().collect()),
             handles: Arc::clone(handles),
+            has_submodules,
             submodules,
         })
     }
+
+    /// A commit whose files are known.
+    pub(super) fn listed(handles: &Arc<Handles>, commit: &CommitId, listing: &Listing) -> Self {
+        Self {
+            commit: commit.clone(),
+            tree: listing.tree,
+            files: Arc::clone(&listing.files),
+            handles: Arc::clone(handles),
+            has_submodules: false,
+            submodules: Vec::new(),
+        }
+    }
+}
+
+/// The tree of a commit.
+pub(super) fn tree_of(git: &git2::Repository, commit: &CommitId) -> Result<git2::Oid, GitError> {
+    let found = git
+        .find_commit(oid(commit))
+        .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
+    Ok(found.tree_id())
+}
+
+pub(super) fn tree_id(id: git2::Oid) -> TreeId {
+    let mut bytes = [0; 20];
+    bytes.copy_from_slice(id.as_bytes());
+    TreeId(bytes)
 }
 
 impl Source for Revision {
@@ -51,6 +90,13 @@ impl Source for Revision {
 
     fn commit(&self) -> Option<&CommitId> {
         Some(&self.commit)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        (!self.has_submodules).then(|| Listing {
+            tree: self.tree,
+            files: Arc::clone(&self.files),
+        })
     }
 }
 
@@ -73,9 +119,23 @@ pub(super) fn read_blob(
         Ok(bytes) => Ok(bytes),
         Err(error) => answers.find_map(Result::ok).ok_or_else(|| SourceError {
             what: format!("object {blob}"),
-            why: format!("{error}; a partial clone (`filter:`) lacks files: check out without it"),
+            why: if is_partial(handles) {
+                WITHOUT_FILTER.to_owned()
+            } else {
+                error.to_string()
+            },
         }),
     }
+}
+
+/// What to change where a clone was made without its files' contents.
+const WITHOUT_FILTER: &str = "this is a partial clone, which lacks files. In the workflow, take the line `filter: …` \
+    out under `uses: actions/checkout`; on your machine, `git fetch --refetch --no-filter origin` brings them";
+
+/// Whether objects may be missing by intent (`git clone --filter`).
+fn is_partial(handles: &Handles) -> bool {
+    let asked = handles.with(|git| Ok(git.config()?.get_bool("remote.origin.promisor")?));
+    asked.unwrap_or_default()
 }
 
 /// Threads that walk trees: the work is inflating small objects, and two cores are what CI machines have.
@@ -139,7 +199,7 @@ pub(super) fn walk(
 }
 
 /// Reads one tree object: entries `<mode> <name>\0<20 bytes>`, one after the other (git's tree format).
-fn list(
+pub(super) fn list(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
     folder: &RepoPath,

@@ -3,6 +3,7 @@
 //!
 //! [`Layout::read`] is the door; [`Tree`] looks at a revision's files as a checkout would show them.
 
+mod changes;
 mod dependencies;
 mod document;
 mod error;
@@ -13,6 +14,7 @@ mod settings;
 mod setup;
 mod tree;
 
+pub use changes::Changes;
 pub use error::LayoutError;
 pub use layout::{Layout, Project};
 pub use reader::Reader;

@@ -103,6 +103,14 @@ impl Tree {
         None
     }
 
+    /// Whether a link leads to one of some paths, or to a folder above it.
+    pub(super) fn links_lead_to(&self, paths: &HashSet<RepoPath>) -> bool {
+        self.links.iter().any(|link| match self.resolve(link) {
+            Some(target) => paths.iter().any(|path| path.is_within(&target.path)),
+            None => false,
+        })
+    }
+
     /// The regular file at a path, links followed.
     pub fn file(&self, path: &RepoPath) -> Option<(RepoPath, FileEntry)> {
         if let Some(entry) = self.source.files().get(path)

@@ -36,6 +36,11 @@ impl Digest {
         Self(*hasher.finalize().as_bytes())
     }
 
+    /// A digest that was kept as its raw bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The raw 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -24,6 +24,11 @@ impl RepoPath {
         Self::root().join(path)
     }
 
+    /// A path that was one before it was kept as text.
+    pub fn from_kept(text: String) -> Self {
+        Self(text)
+    }
+
     /// Joins a relative path and normalises it; `None` if the result leaves the repository or `path` is absolute.
     pub fn join(&self, path: &str) -> Option<Self> {
         if path.starts_with('/') {
@@ -44,11 +49,13 @@ impl RepoPath {
 
     /// The path one folder deeper; `name` is one component as git stores it.
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() {
-            Self(name.to_owned())
-        } else {
-            Self(format!("{}/{name}", self.0))
+        let mut text = String::with_capacity(self.0.len() + 1 + name.len());
+        if !self.0.is_empty() {
+            text.push_str(&self.0);
+            text.push('/');
         }
+        text.push_str(name);
+        Self(text)
     }
 
     /// The folder that holds this path; `None` for the root.

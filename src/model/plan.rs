@@ -9,7 +9,7 @@ use super::{
 use crate::error::ErrorBody;
 
 /// Everything `konverge preview --output json` prints; `"version":1`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Always 1.
     pub version: u32,
@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 /// What would happen to one stack.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StackPlan {
     /// Its folder.
     pub stack: RepoPath,

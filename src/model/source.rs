@@ -43,6 +43,19 @@ pub struct FileEntry {
 /// All files of a revision by path, sorted. Folders exist only through their files, as in git.
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
+/// Git's id of a folder: equal ids hold equal files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TreeId(pub [u8; 20]);
+
+/// Every file of one git tree.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// The tree.
+    pub tree: TreeId,
+    /// Its files, none of them a submodule's.
+    pub files: Arc<FileTree>,
+}
+
 /// A content could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("could not read {what}: {why}")]
@@ -67,6 +80,11 @@ pub trait Source: Send + Sync {
 
     /// The commit, or `None` for the working tree.
     fn commit(&self) -> Option<&CommitId>;
+
+    /// The tree whose files these are; `None` for the working tree, and where files of submodules are among them.
+    fn listing(&self) -> Option<Listing> {
+        None
+    }
 
     /// A regular file's content by path, `None` if there is no regular file.
     ///

@@ -42,8 +42,6 @@ pub struct Answer {
     pub head: Workspace,
     /// What is wrong with single files at the head.
     pub problems: Vec<SetupError>,
-    /// Milliseconds that each compiled stack took, where [`Question::exact`] compiled it.
-    pub costs: Vec<(crate::model::StackId, u64)>,
 }
 
 /// Answers the question.
@@ -52,9 +50,7 @@ pub struct Answer {
 /// A revision can not be found or read, `konverge.yaml` at the head is wrong, or there is no `kcl.mod`.
 pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
     let repository = Repository::discover(&run.dir)?;
-    let credentials = run
-        .var("GITHUB_TOKEN")
-        .map(|token| Credentials::from_token(token.to_owned().into()));
+    let credentials = credentials(run);
     let head_name = question.head.as_deref().unwrap_or("HEAD");
     let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
     let base_commit = match (&question.base, question.all) {
@@ -84,23 +80,28 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
             (None, head.analysis.compare(&empty))
         }
     };
-    let mut costs = Vec::new();
+    known.keep(base.as_ref().unwrap_or(&head));
     if question.exact
         && let Some(base) = &base
     {
-        costs = compare_specs(run, base, &head, &mut affected).await?;
+        compare_specs(run, base, &head, &mut affected).await?;
     }
     Ok(Answer {
         affected,
         problems: head.layout.problems.clone(),
         base,
         head,
-        costs,
     })
 }
 
+/// The token that what a shallow clone lacks is fetched with.
+pub(super) fn credentials(run: &Run) -> Option<Credentials> {
+    let token = run.var("GITHUB_TOKEN")?;
+    Some(Credentials::from_token(token.to_owned().into()))
+}
+
 /// A revision by name; a full commit id that a shallow clone lacks is fetched.
-async fn find(
+pub(super) async fn find(
     repository: &Repository,
     name: &str,
     credentials: Option<&Credentials>,
@@ -156,16 +157,15 @@ fn open_base(
     }
 }
 
-/// Sets [`SpecChange`] of every modified stack by compiling both sides, and tells what each stack took.
+/// Sets [`SpecChange`] of every modified stack by compiling both sides.
 async fn compare_specs(
     run: &Run,
     base: &Workspace,
     head: &Workspace,
     affected: &mut Affected,
-) -> Result<Vec<(crate::model::StackId, u64)>, Failure> {
+) -> Result<(), Failure> {
     let compiler = Compiler::new(run, &head.config);
     let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config));
-    let mut costs = Vec::new();
     let modified: Vec<_> = affected
         .stacks
         .iter()
@@ -188,13 +188,11 @@ async fn compare_specs(
         .iter()
         .map(|(_, old, new)| (old.clone(), new.clone()))
         .unzip();
-    let started = std::time::Instant::now();
     let news = compiler.specs(head, &news).await;
-    let each = started.elapsed().as_millis() as u64 / (news.len().max(1) as u64);
     let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
     run.check_interrupted()?;
-    for (((at, _, new), was), is) in pairs.iter().zip(olds).zip(news) {
-        costs.push((new.id.clone(), each));
+    compiler.keep_costs();
+    for (((at, ..), was), is) in pairs.iter().zip(olds).zip(news) {
         affected.stacks[*at].spec = match (was, is) {
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
             (Ok(_), Ok(_)) => SpecChange::Changed,
@@ -211,7 +209,7 @@ async fn compare_specs(
             affected.stacks[at].spec = SpecChange::Error;
         }
     }
-    Ok(costs)
+    Ok(())
 }
 
 /// A revision before everything.

@@ -3,15 +3,16 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use futures::{StreamExt, stream};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Memory, Run, Workspace, shared_cache::StoreCache};
+use super::{Memory, Run, Workspace, repository_root, shards::Costs, shared_cache::StoreCache};
 use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
@@ -20,7 +21,7 @@ use crate::{
         SharedCache,
     },
     model::{
-        RepoPath,
+        RepoPath, StackId,
         source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
@@ -38,6 +39,9 @@ pub struct Compiler {
     started: OnceCell<Started>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
+    /// As many as there are workers: whoever holds one is compiled, not queued.
+    turns: Semaphore,
+    took: Mutex<Vec<(StackId, u64)>>,
 }
 
 /// Where Specs came from so far.
@@ -62,6 +66,8 @@ impl Compiler {
     /// A compiler under the configuration in force: its core, its sandbox, its limits.
     pub fn new(run: &Run, config: &Config) -> Self {
         Self {
+            turns: Semaphore::new(workers(config)),
+            took: Mutex::default(),
             run: run.clone(),
             config: config.clone(),
             executable: None,
@@ -79,6 +85,19 @@ impl Compiler {
             compiled: self.compiled.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
+    }
+
+    /// Keeps what each stack took to compile, for sharing them out over jobs ([`super::shards`]).
+    pub fn keep_costs(&self) {
+        let took = std::mem::take(&mut *self.lock_took());
+        let worth = !took.is_empty() && self.access == CacheAccess::ReadWrite;
+        if let (true, Ok(root)) = (worth, repository_root(&self.run.dir)) {
+            Costs::load(&self.run, &root).learn(&took);
+        }
+    }
+
+    fn lock_took(&self) -> MutexGuard<'_, Vec<(StackId, u64)>> {
+        self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts workers with another `konverge` than this process.
@@ -119,7 +138,7 @@ impl Compiler {
     pub async fn specs(&self, workspace: &Workspace, stacks: &[Stack]) -> Vec<Result<Spec, Failure>> {
         stream::iter(stacks)
             .map(|stack| self.spec(workspace, stack))
-            .buffered(self.workers() * 2)
+            .buffered(workers(&self.config) * 2)
             .collect()
             .await
     }
@@ -163,7 +182,12 @@ impl Compiler {
                 let lock = lock_of(workspace, &setup)?;
                 let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
                 let request = request(workspace, stack, setup, fetched)?;
+                let turn = self.turns.acquire().await.expect("it is never closed");
+                let started = Instant::now();
                 let compiled = pool.compile(&request).await?;
+                let took = started.elapsed().as_millis() as u64;
+                drop(turn);
+                self.lock_took().push((stack.id.clone(), took));
                 self.compiled.fetch_add(1, Ordering::Relaxed);
                 cache.put(&key, &compiled).await;
                 compiled
@@ -182,13 +206,6 @@ impl Compiler {
             .filter(|_| wanted)
             .map(|caches| caches.join("compile"));
         Cache::new(folder, self.shared.clone(), self.access)
-    }
-
-    fn workers(&self) -> usize {
-        match self.config.kcl.workers {
-            Some(workers) => workers.max(1) as usize,
-            None => std::thread::available_parallelism().map_or(2, usize::from),
-        }
     }
 
     /// The workers, for the core's other tools.
@@ -218,7 +235,7 @@ impl Compiler {
         };
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);
-        options.workers = self.workers();
+        options.workers = workers(&self.config);
         options.sandbox = match kcl.sandbox {
             Some(Sandbox::Required) => SandboxMode::Required,
             Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
@@ -234,6 +251,14 @@ impl Compiler {
             self.run.notes.note(&format!("warning: {warning}"));
         }
         Ok(Started { pool, packages })
+    }
+}
+
+/// Stacks compiled at once.
+fn workers(config: &Config) -> usize {
+    match config.kcl.workers {
+        Some(workers) => workers.max(1) as usize,
+        None => std::thread::available_parallelism().map_or(2, usize::from),
     }
 }
 

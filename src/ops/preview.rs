@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream};
 
-use super::{Planning, Target};
+use super::{Planning, Target, Wanted};
 use crate::{
     error::Failure,
     model::{
@@ -34,6 +34,9 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
         .collect()
         .await;
     planning.run.check_interrupted()?;
+    if let Wanted::Compiled { compiler, .. } = &planning.wanted {
+        compiler.keep_costs();
+    }
     done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
     let (stacks, reviewed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     Ok(Preview {

@@ -1,6 +1,6 @@
 //! A revision and the stacks of it that were asked for, for what needs neither state nor infrastructure.
 
-use super::{At, Request, Run, Selection, Workspace, session};
+use super::{At, Knowledge, Request, Run, Selection, Workspace, session};
 use crate::{error::Failure, git::Repository, model::stack::Stack};
 
 /// An opened revision.
@@ -15,28 +15,36 @@ pub struct Selected {
 ///
 /// # Errors
 /// Whatever is wrong with repository, revisions, configuration or names.
-pub fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
+pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {
         Some(rev) => At::Commit(repository.resolve(rev)?),
         None => At::Worktree,
     };
-    let workspace = Workspace::open(&repository, &at)?;
+    let known = Knowledge::of(&repository);
+    let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
     let stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
         Selection::Named(names) => workspace.named(run, repository.root(), names)?,
-        Selection::Affected => match session::base_commit(&repository, request, &at)? {
-            Some(commit) => {
-                let base = Workspace::open_under(&repository, &At::Commit(commit), &workspace.config)?;
-                let affected = workspace.analysis.compare(&base.analysis);
-                session::affected_targets(&affected, Some(&base), &workspace)
-                    .into_iter()
-                    .filter_map(|target| target.head)
-                    .collect()
+        Selection::Affected | Selection::Share(_) => {
+            match session::base_commit(run, &repository, request, &at).await? {
+                Some(commit) => {
+                    let at = At::Commit(commit);
+                    let base = Workspace::open_knowing(&known, &repository, &at, Some(&workspace.config))?;
+                    known.keep(&base);
+                    let affected = workspace.analysis.compare(&base.analysis);
+                    let targets = match &request.selection {
+                        Selection::Share(ids) => {
+                            session::share_targets(ids, &affected, Some(&base), &workspace)
+                        }
+                        _ => session::affected_targets(&affected, Some(&base), &workspace),
+                    };
+                    targets.into_iter().filter_map(|target| target.head).collect()
+                }
+                None => workspace.layout.stacks.clone(),
             }
-            None => workspace.layout.stacks.clone(),
-        },
+        }
     };
     Ok(Selected { workspace, stacks })
 }

@@ -1,9 +1,13 @@
 //! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use super::{
-    At, KeyUse, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
+    At, KeyUse, Knowledge, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
+    affected::{credentials, find},
     build::Compiler,
     clusters::{GivenCluster, Live},
     infrastructure, states,
@@ -55,16 +59,19 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         Some(rev) => At::Commit(repository.resolve(rev)?),
         None => At::Worktree,
     };
-    let head = Workspace::open(&repository, &at)?;
+    let known = Knowledge::of(&repository);
+    let head = Workspace::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
-    let base = match base_commit(&repository, request, &at)? {
-        Some(commit) => Some(Workspace::open_under(
+    let base = match base_commit(run, &repository, request, &at).await? {
+        Some(commit) => Some(Workspace::open_knowing(
+            &known,
             &repository,
             &At::Commit(commit),
-            &head.config,
+            Some(&head.config),
         )?),
         None => None,
     };
+    known.keep(base.as_ref().unwrap_or(&head));
     let affected = match &base {
         Some(base) => head.analysis.compare(&base.analysis),
         None => Affected {
@@ -175,26 +182,31 @@ pub async fn open_file(
 
 /// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
 /// stack must be named.
-pub(super) fn base_commit(
+pub(super) async fn base_commit(
+    run: &Run,
     repository: &Repository,
     request: &Request,
     at: &At,
 ) -> Result<Option<CommitId>, Failure> {
+    let credentials = credentials(run);
+    let credentials = credentials.as_ref();
     if let Some(base) = &request.base {
-        return Ok(Some(repository.resolve(base)?));
+        return Ok(Some(find(repository, base, credentials).await?));
     }
-    let found = || -> Result<CommitId, Failure> {
+    let found = async || -> Result<CommitId, Failure> {
         let branch = repository.resolve(&repository.default_branch()?)?;
         let head = match at {
             At::Commit(commit) => commit.clone(),
             At::Worktree => repository.resolve("HEAD")?,
         };
-        Ok(repository.merge_base(&branch, &head)?)
+        Ok(repository
+            .merge_base_fetching(&branch, &head, credentials)
+            .await?)
     };
-    match (found(), &request.selection) {
+    match (found().await, &request.selection) {
         (Ok(commit), _) => Ok(Some(commit)),
-        (Err(failure), Selection::Affected) => Err(failure),
-        (Err(_), _) => Ok(None),
+        (Err(failure), Selection::Affected | Selection::Share(_)) => Err(failure),
+        (Err(_), Selection::All | Selection::Named(_)) => Ok(None),
     }
 }
 
@@ -216,7 +228,26 @@ fn targets(
         Selection::Named(_) => Vec::new(),
         Selection::All => there(head.layout.stacks.clone()),
         Selection::Affected => affected_targets(affected, base, head),
+        Selection::Share(ids) => share_targets(ids, affected, base, head),
     }
+}
+
+/// The stacks of a share: as the change affects them; one that it no longer does (the base has moved meanwhile) as it
+/// is at head.
+pub(super) fn share_targets(
+    ids: &[StackId],
+    affected: &Affected,
+    base: Option<&Workspace>,
+    head: &Workspace,
+) -> Vec<Target> {
+    let mut targets = affected_targets(affected, base, head);
+    targets.retain(|target| ids.contains(&target.id));
+    let met: BTreeSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
+    let others = ids.iter().filter(|id| !met.contains(*id));
+    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
+    targets.extend(others.filter_map(|id| Some(Target::of(head.layout.stack(id)?, before(id)))));
+    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+    targets
 }
 
 /// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.

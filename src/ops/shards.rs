@@ -1,6 +1,9 @@
 //! Affected stacks shared out over jobs: GitHub's matrix, made once, so that every job sees the same shares.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +30,55 @@ pub struct Shard {
     pub shard: String,
     /// The stacks' identities as a JSON list in a string: a matrix value must be one.
     pub stacks: String,
+}
+
+/// The stacks of one share of a file that `affected --shard-file` wrote: its number, with or without how many there are.
+///
+/// # Errors
+/// The file can not be read, or has no such share.
+pub fn share(file: &Path, which: &str) -> Result<Vec<StackId>, Failure> {
+    let matrix = read(file)?;
+    let is_meant = |shard: &&Shard| {
+        let number = shard.shard.split('/').next().unwrap_or_default();
+        shard.shard == which || number == which
+    };
+    let shard = matrix.include.iter().find(is_meant).ok_or_else(|| {
+        let there: Vec<_> = matrix.include.iter().map(|shard| shard.shard.as_str()).collect();
+        let which = which.escape_debug();
+        wrong(file, format!("there is no share `{which}`; there are: {}", there.join(", ")))
+    })?;
+    shard.ids(file)
+}
+
+/// The stacks of every share of a file.
+///
+/// # Errors
+/// The file can not be read.
+pub fn all(file: &Path) -> Result<Vec<StackId>, Failure> {
+    let mut all = Vec::new();
+    for shard in read(file)?.include {
+        all.extend(shard.ids(file)?);
+    }
+    Ok(all)
+}
+
+fn read(file: &Path) -> Result<Matrix, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| wrong(file, format!("the shares can not be read: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| wrong(file, format!("these are no shares: {error}")))
+}
+
+fn wrong(file: &Path, what: String) -> Failure {
+    Failure::new(ErrorKind::Usage, what)
+        .at(file.display().to_string(), None, None)
+        .hint("`konverge affected --shards 8 --shard-file FILE` writes it, once for all jobs")
+}
+
+impl Shard {
+    fn ids(&self, file: &Path) -> Result<Vec<StackId>, Failure> {
+        serde_json::from_str(&self.stacks)
+            .map_err(|error| wrong(file, format!("the share `{}`: {error}", self.shard)))
+    }
 }
 
 /// Milliseconds that a stack's compilation took when it was last measured on this machine or cache.

@@ -3,17 +3,21 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::Run;
 use crate::{
-    affected::{Analysis, Index},
+    affected::{Analysis, Index, Kept},
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
-    konfig::{Layout, Reader, Tree},
-    model::{CommitId, RepoPath, source::Source, stack::Stack},
+    konfig::{Changes, Layout, Reader, SettingsOrder, Tree},
+    model::{
+        CommitId, RepoPath,
+        source::{Listing, Source, TreeId},
+        stack::Stack,
+    },
 };
 
 /// Which files.
@@ -34,33 +38,88 @@ pub struct Workspace {
     /// Its projects and stacks.
     pub layout: Arc<Layout>,
     /// What each stack is made of.
-    pub analysis: Analysis,
+    pub analysis: Arc<Analysis>,
 }
 
-/// What is known of files by content, shared by the revisions of a run; the import index is kept between runs.
+/// What is known already: of files by content, and of revisions that were opened before. Shared by the revisions of a
+/// run and kept between runs.
 pub struct Knowledge {
     index: Index,
-    place: Option<PathBuf>,
     reader: Reader,
+    /// The revision that an earlier run kept, then those of this run.
+    revisions: Mutex<Vec<Known>>,
+    kept: Option<TreeId>,
+    places: Option<(PathBuf, PathBuf)>,
+}
+
+/// A revision from which another one can be reached.
+#[derive(Clone)]
+struct Known {
+    order: SettingsOrder,
+    analysis: Arc<Analysis>,
+}
+
+impl Known {
+    fn listing(&self) -> Option<Listing> {
+        self.analysis.tree().source().listing()
+    }
 }
 
 impl Knowledge {
     /// What earlier runs left of a repository; nothing where there is no place to keep it.
     pub fn of(repository: &Repository) -> Self {
-        let place = Index::location(repository.root());
+        let root = repository.root();
+        let places = Index::location(root).zip(Kept::location(root));
+        let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
+        let index = places.as_ref().map(|(place, _)| Index::load(place));
         Self {
-            index: place.as_deref().map_or_else(Index::new, Index::load),
-            place,
+            index: index.unwrap_or_default(),
             reader: Reader::new(),
+            kept: kept.as_ref().map(|kept| kept.listing().tree),
+            revisions: Mutex::new(kept.map(|kept| Known::of(kept, repository)).into_iter().collect()),
+            places,
         }
     }
 
-    /// Keeps it for the next run. A failure costs the next run time and nothing else.
-    fn keep(&self) {
-        if let Some(place) = &self.place
-            && let Err(error) = self.index.save(place)
-        {
-            tracing::debug!(%error, path = %place.display(), "the import index was not kept");
+    /// Keeps it for the next run, with the revision that the next run most likely comes back to. A failure costs the
+    /// next run time and nothing else.
+    pub fn keep(&self, workspace: &Workspace) {
+        let Some((index, revision)) = &self.places else {
+            return;
+        };
+        let fresh = Kept::of(&workspace.analysis, workspace.config.kcl.settings)
+            .filter(|kept| self.kept != Some(kept.listing().tree));
+        let kept = self
+            .index
+            .save(index)
+            .and_then(|()| fresh.map_or(Ok(()), |kept| kept.save(revision)));
+        if let Err(error) = kept {
+            tracing::debug!(%error, path = %index.display(), "what was learned was not kept");
+        }
+    }
+
+    /// The known revision to start from: the very same tree, else the one opened last.
+    fn nearest(&self, tree: Option<TreeId>) -> Option<Known> {
+        let revisions = self.revisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &&Known| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
+        revisions.iter().find(same).or(revisions.last()).cloned()
+    }
+
+    fn remember(&self, order: SettingsOrder, analysis: &Arc<Analysis>) {
+        let analysis = Arc::clone(analysis);
+        self.revisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Known { order, analysis });
+    }
+}
+
+impl Known {
+    fn of(kept: Kept, repository: &Repository) -> Self {
+        let source = repository.listed(kept.commit(), kept.listing());
+        Self {
+            order: kept.order(),
+            analysis: Arc::new(kept.revive(source)),
         }
     }
 }
@@ -79,7 +138,10 @@ impl Workspace {
     /// # Errors
     /// The revision can not be read, or its `konverge.yaml` is wrong.
     pub fn open(repository: &Repository, at: &At) -> Result<Self, Failure> {
-        Self::open_knowing(&Knowledge::of(repository), repository, at, None)
+        let known = Knowledge::of(repository);
+        let workspace = Self::open_knowing(&known, repository, at, None)?;
+        known.keep(&workspace);
+        Ok(workspace)
     }
 
     /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
@@ -87,10 +149,14 @@ impl Workspace {
     /// # Errors
     /// The revision can not be read.
     pub fn open_under(repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
-        Self::open_knowing(&Knowledge::of(repository), repository, at, Some(config))
+        let known = Knowledge::of(repository);
+        let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
+        known.keep(&workspace);
+        Ok(workspace)
     }
 
-    /// Opens one of several revisions: what is known of a file's content serves all of them.
+    /// Opens one of several revisions, from what is known of the others. The caller keeps what was learned
+    /// ([`Knowledge::keep`]).
     ///
     /// # Errors
     /// The revision can not be read, or without a configuration given its `konverge.yaml` is wrong.
@@ -100,20 +166,31 @@ impl Workspace {
         at: &At,
         config: Option<&Config>,
     ) -> Result<Self, Failure> {
-        let source = source(repository, at)?;
+        let (source, near) = source(known, repository, at)?;
         let config = match config {
             Some(config) => config.clone(),
             None => Config::of(source.as_ref())?,
         };
+        let (core, order) = (config.kcl.core(), config.kcl.settings);
         let tree = Tree::new(source.clone());
-        let layout = Arc::new(known.reader.layout(&tree, config.kcl.settings)?);
-        let analysis = Analysis::of_tree(tree, layout.clone(), config.kcl.core(), &known.index)?
-            .with_config(|stack| config.for_stack(stack).digest());
-        known.keep();
+        let analysis = match near.filter(|near| near.order == order) {
+            Some(Known { analysis: near, .. }) => {
+                let changes = Changes::between(near.tree(), &tree);
+                let layout = known.reader.layout_after(near.layout(), &changes, &tree, order)?;
+                Analysis::after(&near, &changes, tree, layout, core, &known.index)?
+            }
+            None => {
+                let layout = known.reader.layout(&tree, order)?;
+                Analysis::of_tree(tree, layout, core, &known.index)?
+            }
+        };
+        let rules = config.rules();
+        let analysis = Arc::new(analysis.with_config(|stack| rules.for_stack(stack).digest()));
+        known.remember(order, &analysis);
         Ok(Self {
+            layout: Arc::clone(analysis.layout()),
             source,
             config,
-            layout,
             analysis,
         })
     }
@@ -177,9 +254,18 @@ impl Workspace {
     }
 }
 
-fn source(repository: &Repository, at: &At) -> Result<Arc<dyn Source>, Failure> {
+/// The files, and the known revision that they are reached from.
+fn source(
+    known: &Knowledge,
+    repository: &Repository,
+    at: &At,
+) -> Result<(Arc<dyn Source>, Option<Known>), Failure> {
     Ok(match at {
-        At::Worktree => repository.worktree()?,
-        At::Commit(commit) => repository.revision(commit)?,
+        At::Worktree => (repository.worktree()?, known.nearest(None)),
+        At::Commit(commit) => {
+            let near = known.nearest(Some(repository.tree(commit)?));
+            let listing = near.as_ref().and_then(Known::listing);
+            (repository.revision_near(commit, listing.as_ref())?, near)
+        }
     })
 }

@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
-    affected::{Analysis, CoreRules, Index, scan},
-    konfig::{Layout, SettingsOrder},
-    model::{RepoPath, affected::InputChange, source::FileKind, stack::Stack},
+    affected::{Analysis, CoreRules, Index, Kept, scan},
+    konfig::{Changes, Layout, Reader, SettingsOrder, Tree},
+    model::{
+        RepoPath,
+        affected::{InputChange, InputKind},
+        source::FileKind,
+        stack::Stack,
+    },
 };
 use serde_json::Value;
 
@@ -25,6 +30,22 @@ fn analysis(files: &Files, index: &Index) -> Analysis {
     let source = files.source();
     let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
     Analysis::new(source, layout, CORE, index).unwrap()
+}
+
+/// As [`analysis`], by way of another revision's.
+fn derived(before: &Analysis, files: &Files) -> Analysis {
+    let tree = Tree::new(files.source());
+    let changes = Changes::between(before.tree(), &tree);
+    let order = SettingsOrder::V090;
+    let layout = Reader::new().layout_after(before.layout(), &changes, &tree, order);
+    Analysis::after(before, &changes, tree, layout.unwrap(), CORE, &Index::new()).unwrap()
+}
+
+/// What an earlier run kept of a revision, as the next run reads it.
+fn kept(analysis: &Analysis, files: &Files, place: &Path) -> Analysis {
+    let kept = Kept::of(analysis, SettingsOrder::V090).unwrap();
+    kept.save(place).unwrap();
+    Kept::load(place).expect("what was kept is read").revive(files.source())
 }
 
 /// What a stack comes to: the core's answer and the project's CRDs. Every refusal is the same refusal: it has no Spec.
@@ -83,6 +104,25 @@ fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize
         .collect();
     let after = side(&after_files, &index, oracle, root);
     let answer = after.analysis.compare(&before.analysis);
+    // By way of the other revision, and of what a run before kept of it, the answer is the same.
+    let place = root.with_extension("revision");
+    for known in [
+        derived(&before.analysis, &after_files),
+        derived(&kept(&before.analysis, &before_files, &place), &after_files),
+    ] {
+        assert_eq!(known.layout(), after.analysis.layout(), "seed {seed}: {edits:?}");
+        for stack in &known.layout().stacks {
+            assert_eq!(
+                known.input_digest(stack).unwrap(),
+                after.analysis.input_digest(stack).unwrap(),
+                "seed {seed}: {} by way of the base; edits: {edits:?}",
+                stack.id
+            );
+            assert_eq!(known.closure(stack).ok(), after.analysis.closure(stack).ok(), "seed {seed}");
+        }
+        assert_eq!(known.compare(&before.analysis), answer, "seed {seed}: {edits:?}");
+        assert_eq!(known.picture(), after.analysis.picture(), "seed {seed}: {edits:?}");
+    }
     let named: BTreeMap<_, _> = answer
         .stacks
         .iter()
@@ -467,6 +507,86 @@ fn another_core_affects_every_stack() {
     let after = Analysis::new(source, Arc::new(layout), "0.12.5", &index).unwrap();
     assert_eq!(after.compare(&before).stacks.len(), before.layout().stacks.len());
     assert!(CoreRules::of("0.12.5") != CoreRules::of(CORE));
+}
+
+/// Seeds that once found something, or that make a rare shape (a folder named like a file); kept for good.
+#[test]
+fn seeds_that_found_something_stay_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut oracle = Oracle::start();
+    for seed in [81, 1123] {
+        one_case(seed, &mut oracle, &folder.path().join("repo"));
+    }
+}
+
+/// Entries are one package: what one of them imports, all of them may use.
+#[test]
+fn an_entry_reads_by_the_import_of_another_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("repo");
+    let mut oracle = Oracle::start();
+    let index = Index::new();
+    for import in ["import file", "import file as f"] {
+        let name = import.rsplit(' ').next().unwrap();
+        let mut files = Files::default();
+        files.put("kcl.mod", "");
+        files.put("apps/shop/project.yaml", "name: shop\n");
+        files.put("apps/shop/base/base.k", format!("common = {name}.read(\"data.txt\")\n"));
+        files.put("apps/shop/base/data.txt", "before");
+        files.put("apps/shop/dev/stack.yaml", "name: dev\n");
+        files.put(
+            "apps/shop/dev/kcl.yaml",
+            "kcl_cli_configs:\n  files: [../base/base.k, main.k]\n",
+        );
+        files.put("apps/shop/dev/main.k", format!("{import}\n\nx = 1\n"));
+        let before = side(&files, &index, &mut oracle, &root);
+        files.put("apps/shop/base/data.txt", "after");
+        let after = side(&files, &index, &mut oracle, &root);
+        assert_ne!(before.specs, after.specs, "the core reads it");
+        assert!(after.specs["shop/dev"].is_ok(), "{:?}", after.specs);
+        let reached = derived(&before.analysis, &files);
+        for analysis in [&after.analysis, &reached] {
+            let answer = analysis.compare(&before.analysis);
+            let chains: Vec<_> = answer.stacks.iter().flat_map(|stack| &stack.why).collect();
+            assert_eq!(chains.len(), 1, "{import}: {answer:?}");
+            assert_eq!(chains[0].kind, InputKind::Data);
+            assert_eq!(chains[0].path.as_str(), "apps/shop/base/data.txt");
+            let stack = &analysis.layout().stacks[0];
+            let closure = analysis.closure(stack).unwrap();
+            assert!(closure.files.iter().any(|file| file.path.file_name() == "data.txt"));
+        }
+    }
+}
+
+/// A file named by a plain text is all that is depended on; what is not so plain is the whole folder.
+#[test]
+fn a_named_data_file_is_the_only_one() {
+    let index = Index::new();
+    let named_by = |reads: &str, edited: &str| {
+        let mut files = Files::default();
+        files.put("kcl.mod", "");
+        files.put("base/pkg/reads.k", format!("import file\n\nseen = {reads}\n"));
+        files.put("base/pkg/data.txt", "1");
+        files.put("base/pkg/other.txt", "1");
+        files.put("apps/shop/project.yaml", "name: shop\n");
+        files.put("apps/shop/dev/stack.yaml", "name: dev\n");
+        files.put("apps/shop/dev/kcl.yaml", "kcl_cli_configs:\n  files: [main.k]\n");
+        files.put("apps/shop/dev/main.k", "import base.pkg\n\nx = pkg.seen\n");
+        let before = analysis(&files, &index);
+        files.put(edited, "2");
+        let after = analysis(&files, &index);
+        let answer = after.compare(&before);
+        assert_eq!(derived(&before, &files).compare(&before), answer);
+        !answer.stacks.is_empty()
+    };
+    let (data, other) = ("base/pkg/data.txt", "base/pkg/other.txt");
+    assert!(named_by("file.read(\"data.txt\")", data));
+    assert!(!named_by("file.read(\"data.txt\")", other));
+    assert!(named_by("file.exists(\"new.txt\")", "base/pkg/new.txt"));
+    assert!(named_by("file.exists(\"new\")", "base/pkg/new/file.txt"));
+    for broad in ["file.read(\"data\" + \".txt\")", "file.glob(\"*.txt\")", "file.read(\"../pkg/data.txt\")"] {
+        assert!(named_by(broad, other), "{broad}");
+    }
 }
 
 fn checkout(root: &Path) -> Files {

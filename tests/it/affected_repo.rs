@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::model::{
     CommitId, RepoPath,
-    source::{BlobId, FileEntry, FileKind, FileTree, Source, SourceError},
+    source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
 /// Small, seeded, and the same everywhere (splitmix64).
@@ -80,13 +80,18 @@ impl Files {
             contents.insert(blob, Arc::from(text.as_bytes()));
             files.insert(RepoPath::normalise(path).unwrap(), FileEntry { blob, kind });
         }
-        Arc::new(Memory { files, contents })
+        Arc::new(Memory {
+            files: Arc::new(files),
+            contents,
+            commit: "c".repeat(40).parse().unwrap(),
+        })
     }
 }
 
 struct Memory {
-    files: FileTree,
+    files: Arc<FileTree>,
     contents: BTreeMap<BlobId, Arc<[u8]>>,
+    commit: CommitId,
 }
 
 impl Source for Memory {
@@ -99,7 +104,16 @@ impl Source for Memory {
     }
 
     fn commit(&self) -> Option<&CommitId> {
-        None
+        Some(&self.commit)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        let names = format!("{:?}", self.files);
+        let oid = git2::Oid::hash_object(git2::ObjectType::Blob, names.as_bytes()).unwrap();
+        Some(Listing {
+            tree: TreeId(oid.as_bytes().try_into().unwrap()),
+            files: Arc::clone(&self.files),
+        })
     }
 }
 

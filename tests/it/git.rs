@@ -5,7 +5,7 @@ use konverge::{
     git::{GitError, Repository},
     model::{
         CommitId, RepoPath,
-        source::{FileKind, Source},
+        source::{FileKind, Source, TreeId},
     },
 };
 
@@ -204,7 +204,74 @@ fn a_partial_clone_opens_and_says_what_it_lacks() {
     let error = source
         .read_path(&RepoPath::normalise("a/file.k").unwrap())
         .unwrap_err();
-    assert!(error.to_string().contains("partial clone"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("partial clone") && said.contains("`filter: …`"), "{said}");
+    // What it says to type is what helps.
+    let command = said.split("`git ").nth(1).unwrap().split('`').next().unwrap();
+    partial.git(["config", "--unset", "extensions.partialClone"]);
+    partial.git(command.split(' '));
+    let source = open(&partial).revision(&id(&commits[2])).unwrap();
+    assert_eq!(text(source.as_ref(), "a/file.k"), "v = 2\n");
+}
+
+#[test]
+fn names_that_differ_by_case_alone_are_two_files() {
+    let (real, _) = history();
+    real.git(["checkout", "--quiet", "--orphan", "clash"]);
+    let blob = |text: &str| {
+        real.write("scratch", text);
+        real.git(["hash-object", "-w", "scratch"])
+    };
+    let (lower, upper) = (blob("v = 1\n"), blob("v = 2\n"));
+    real.git(["rm", "-r", "--quiet", "--cached", "."]);
+    for (path, blob) in [("a/file.k", &lower), ("A/file.k", &upper), ("a/File.k", &upper)] {
+        let entry = format!("100644,{blob},{path}");
+        real.git(["update-index", "--add", "--cacheinfo", entry.as_str()]);
+    }
+    let tree = real.git(["write-tree"]);
+    let commit = real.git(["commit-tree", "-m", "clash", tree.as_str()]);
+    let source = open(&real).revision(&id(&commit)).unwrap();
+    assert_eq!(paths(source.as_ref()), ["A/file.k", "a/File.k", "a/file.k"]);
+    assert_eq!(text(source.as_ref(), "a/file.k"), "v = 1\n");
+    assert_eq!(text(source.as_ref(), "A/file.k"), "v = 2\n");
+}
+
+/// Every edit of a tree that git can hold, by way of the tree before: the same files as read anew.
+#[test]
+fn a_revision_is_reached_from_another_one() {
+    let real = Real::init();
+    real.write("a/b/one.k", "1").write("a/two.k", "2").write("c/three.k", "3");
+    real.write("file", "x").write("folder/in.k", "y");
+    let mut commits = vec![real.commit("base")];
+    real.write("a/b/one.k", "one").write("new/deep/er.k", "n");
+    commits.push(real.commit("edit and add"));
+    real.remove("c").rename("a/b", "moved");
+    commits.push(real.commit("remove and move"));
+    real.remove("file").remove("folder");
+    real.write("file/now.k", "a folder").write("folder", "a file");
+    commits.push(real.commit("a file becomes a folder, a folder a file"));
+    std::os::unix::fs::symlink("moved", real.path().join("link")).unwrap();
+    commits.push(real.commit("a link"));
+    std::fs::remove_file(real.path().join("link")).unwrap();
+    real.write("link", "moved");
+    commits.push(real.commit("a file where a link was"));
+    let repository = open(&real);
+    for from in &commits {
+        let near = repository.revision(&id(from)).unwrap().listing().unwrap();
+        for to in &commits {
+            let anew = repository.revision(&id(to)).unwrap();
+            let reached = repository.revision_near(&id(to), Some(&near)).unwrap();
+            assert_eq!(reached.files(), anew.files(), "{from} to {to}");
+            assert_eq!(reached.listing().unwrap().tree, anew.listing().unwrap().tree);
+            assert_eq!(reached.commit(), anew.commit());
+        }
+    }
+    // A tree that is no longer here is no way; the revision is read all the same.
+    let mut lost = repository.revision(&id(&commits[0])).unwrap().listing().unwrap();
+    lost.tree = TreeId([7; 20]);
+    let anew = repository.revision(&id(&commits[1])).unwrap();
+    let read = repository.revision_near(&id(&commits[1]), Some(&lost)).unwrap();
+    assert_eq!(read.files(), anew.files());
 }
 
 #[test]

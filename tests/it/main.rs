@@ -23,6 +23,7 @@ mod drift_job;
 mod engine;
 mod event;
 mod events_told;
+mod exact;
 mod example;
 mod feedback;
 mod git;

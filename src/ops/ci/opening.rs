@@ -6,7 +6,7 @@ use crate::{
     error::Failure,
     model::{CommitId, affected::Affected},
     ops::{
-        At, KeyUse, Memory, Planning, Target, Wanted, Workspace,
+        At, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
         infrastructure, session, states,
@@ -60,9 +60,15 @@ impl Job {
         }
         // Nobody has reviewed this code yet: it is compiled behind every wall, unless the protected branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
-        let head_side = Workspace::open_under(&self.repository, &At::Commit(head.clone()), &config)?;
+        let known = Knowledge::of(&self.repository);
+        let side = |commit: &CommitId| {
+            let at = At::Commit(commit.clone());
+            Workspace::open_knowing(&known, &self.repository, &at, Some(&config))
+        };
+        let head_side = side(head)?;
         head_side.layout.require_module()?;
-        let base_side = Workspace::open_under(&self.repository, &At::Commit(base.clone()), &config)?;
+        let base_side = side(base)?;
+        known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
         let memory = match trust {
