@@ -75,8 +75,8 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// As [`Analysis::of_tree`], by way of another revision's: where only contents differ, only what reads them is
-    /// followed anew. The answer is the same.
+    /// As [`Analysis::of_tree`], by way of another revision's: where every path leads where it led, only what
+    /// reads what differs is followed anew. The answer is the same.
     ///
     /// # Errors
     /// As [`Analysis::new`].
@@ -89,7 +89,7 @@ impl Analysis {
         index: &Index,
     ) -> Result<Self, AffectedError> {
         let rules = CoreRules::of(core_version);
-        if rules != before.rules || !changes.contents_only {
+        if rules != before.rules || !changes.shape_kept {
             return Self::of_tree(tree, layout, core_version, index);
         }
         let mut graph = Arc::clone(&before.graph);
@@ -213,7 +213,10 @@ impl Analysis {
 
     fn digest(&self, at: usize) -> Digest {
         let shared = self.shared(at);
-        let shared: Vec<_> = shared.iter().map(|(readable, _)| data::digest(&self.tree, readable)).collect();
+        let shared: Vec<_> = shared
+            .iter()
+            .map(|(readable, _)| data::digest(&self.tree, readable))
+            .collect();
         self.inputs[at].digest(&self.nodes, &self.rules, &shared, self.config[at])
     }
 }

@@ -52,7 +52,11 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
             files.insert(file.path.clone(), (file.blob, FileKind::File));
         }
         files.extend(node.links.iter().filter_map(&link));
-        files.extend(node.data.iter().flat_map(|(readable, _)| data_files(tree, readable)));
+        files.extend(
+            node.data
+                .iter()
+                .flat_map(|(readable, _)| data_files(tree, readable)),
+        );
         if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
             // A folder named like a file breaks the load; it must do so in the worker's folder too.
@@ -88,7 +92,10 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
     })
 }
 
-fn data_files(tree: &Tree, readable: &RepoPath) -> impl Iterator<Item = (RepoPath, (BlobId, FileKind))> + use<> {
+fn data_files(
+    tree: &Tree,
+    readable: &RepoPath,
+) -> impl Iterator<Item = (RepoPath, (BlobId, FileKind))> + use<> {
     let files = data::files(tree, readable).into_iter();
     files
         .filter(|(_, _, kind)| *kind != FileKind::Submodule)

@@ -27,9 +27,10 @@ pub(super) fn readable(
     let folder = reader.parent().unwrap_or_default();
     let named = match (door, reads) {
         (Door::Closed, _) | (Door::Open, Reads::Nothing) => return Vec::new(),
-        (Door::Open, Reads::Named(names)) if rules.reads_own_folder_only => {
-            names.iter().map(|name| plainly_below(tree, &folder, name)).collect()
-        }
+        (Door::Open, Reads::Named(names)) if rules.reads_own_folder_only => names
+            .iter()
+            .map(|name| plainly_below(tree, &folder, name))
+            .collect(),
         _ => None,
     };
     named.unwrap_or_else(|| {

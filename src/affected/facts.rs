@@ -46,7 +46,9 @@ impl Facts {
     /// Reads them off a content.
     pub fn of(bytes: &[u8]) -> Self {
         let Found { imports: found, uses } = survey(bytes);
-        let doors = found.iter().filter(|import| import.dots == 0 && reads_files(import.first()));
+        let doors = found
+            .iter()
+            .filter(|import| import.dots == 0 && reads_files(import.first()));
         let door = doors.map(|import| {
             if import.used_as() == import.path {
                 Door::Open
@@ -109,7 +111,10 @@ mod tests {
         let named = |names: &[&str]| Reads::Named(names.iter().map(|name| (*name).to_owned()).collect());
         for (text, expected) in [
             ("x = file.read(\"a.txt\")", named(&["a.txt"])),
-            ("x = file . read( 'b/a.txt' ) + file.size(\"c\")", named(&["b/a.txt", "c"])),
+            (
+                "x = file . read( 'b/a.txt' ) + file.size(\"c\")",
+                named(&["b/a.txt", "c"]),
+            ),
             ("x = crypto.filesha256(\n  \"a\"\n)", named(&["a"])),
             ("x = crypto.sha256(data, \"utf-8\")", Reads::Nothing),
             ("x = file.exists(\"a\", True)", named(&["a"])),

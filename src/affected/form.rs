@@ -317,7 +317,10 @@ mod tests {
     fn what_is_written_is_read_and_nothing_less() {
         let path = |text: &str| RepoPath::normalise(text).unwrap();
         let value = vec![
-            (path("a/b"), json!({"z": [1, -1, 0.1, 1e300, true, null], "a": "ü"})),
+            (
+                path("a/b"),
+                json!({"z": [1, -1, 0.1, 1e300, true, null], "a": "ü"}),
+            ),
             (path("a/b"), json!(u64::MAX)),
             (path(""), json!(i64::MIN)),
         ];
@@ -326,7 +329,11 @@ mod tests {
         assert_eq!(back, value);
         assert_eq!(back[0].1.to_string(), value[0].1.to_string());
         for end in 0..bytes.len() {
-            assert_eq!(value_of::<Vec<(RepoPath, Value)>>(&bytes[..end]), None, "cut at {end}");
+            assert_eq!(
+                value_of::<Vec<(RepoPath, Value)>>(&bytes[..end]),
+                None,
+                "cut at {end}"
+            );
         }
         let longer = [bytes.as_slice(), b"x"].concat();
         assert_eq!(value_of::<Vec<(RepoPath, Value)>>(&longer), None);

@@ -75,7 +75,12 @@ impl Graph {
         let key = |(id, node): (usize, &Node)| ((node.context, node.place.clone()), id);
         Self {
             by_key: nodes.iter().enumerate().map(key).collect(),
-            by_context: contexts.iter().cloned().enumerate().map(|(id, c)| (c, id)).collect(),
+            by_context: contexts
+                .iter()
+                .cloned()
+                .enumerate()
+                .map(|(id, c)| (c, id))
+                .collect(),
             nodes,
             contexts,
         }
@@ -86,7 +91,10 @@ impl Graph {
         self.nodes.iter().all(|node| {
             let files = node.files.len();
             node.context < self.contexts.len()
-                && node.edges.iter().all(|(to, by)| *to < self.nodes.len() && *by < files)
+                && node
+                    .edges
+                    .iter()
+                    .all(|(to, by)| *to < self.nodes.len() && *by < files)
                 && node.data.iter().all(|(_, by)| *by < files)
         })
     }

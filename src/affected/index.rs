@@ -85,7 +85,9 @@ impl Index {
         // In the order of their paths: what lies close together in the tree is stored as differences from one another.
         let known = self.lock();
         let mut met = HashSet::new();
-        let unknown = blobs.iter().filter(|blob| !known.contains_key(blob) && met.insert(**blob));
+        let unknown = blobs
+            .iter()
+            .filter(|blob| !known.contains_key(blob) && met.insert(**blob));
         unknown.copied().collect()
     }
 

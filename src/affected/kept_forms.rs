@@ -44,6 +44,7 @@ form_of!(Layout {
     projects,
     problems,
     has_module,
+    has_globs,
     identities_certain,
 });
 form_of!(Project { folder, name, tenant });

@@ -76,7 +76,10 @@ impl Analysis {
                 edges.insert((from.clone(), node(path, NodeKind::File)));
             }
         }
-        let entries = self.inputs.iter().flat_map(|inputs| inputs.entries.iter().copied());
+        let entries = self
+            .inputs
+            .iter()
+            .flat_map(|inputs| inputs.entries.iter().copied());
         for id in self.graph.reachable(entries) {
             let loaded = &self.graph.nodes[id];
             if !matches!(loaded.place, Place::File(_)) {

@@ -116,7 +116,10 @@ impl<'a> Difference<'a> {
             for (readable, reader) in shared {
                 for path in self.changed.iter().filter(|path| path.is_within(&readable)) {
                     if *path != reader {
-                        add(InputKind::Data, vec![path.clone(), reader.clone(), folder.clone()]);
+                        add(
+                            InputKind::Data,
+                            vec![path.clone(), reader.clone(), folder.clone()],
+                        );
                     }
                 }
             }

@@ -49,8 +49,11 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
 pub(super) fn survey(bytes: &[u8]) -> Found {
     let mut found = Found::default();
     // Most files of a monorepo import little: without the words there is nothing to lex for.
-    let worth = std::str::from_utf8(bytes)
-        .map_or(true, |text| ["import", "file", "crypto"].iter().any(|word| text.contains(word)));
+    let worth = std::str::from_utf8(bytes).map_or(true, |text| {
+        ["import", "file", "crypto"]
+            .iter()
+            .any(|word| text.contains(word))
+    });
     if !worth {
         return found;
     }
@@ -78,7 +81,9 @@ pub(super) fn survey(bytes: &[u8]) -> Found {
             b'"' | b'\'' => {
                 let start = scanner.at;
                 scanner.string();
-                found.uses.extend(literals::inside(&bytes[start..scanner.at.min(bytes.len())]));
+                found
+                    .uses
+                    .extend(literals::inside(&bytes[start..scanner.at.min(bytes.len())]));
             }
             b'(' | b'[' | b'{' => {
                 scanner.depth += 1;

@@ -36,7 +36,9 @@ impl EffectiveStack {
 
     /// Whether another stack comes before this one.
     pub fn comes_after(&self, other: &Stack) -> bool {
-        self.after.iter().any(|pattern| matches(matcher(pattern).as_ref(), other))
+        self.after
+            .iter()
+            .any(|pattern| matches(matcher(pattern).as_ref(), other))
     }
 }
 
@@ -157,10 +159,7 @@ mod tests {
     #[test]
     fn a_star_stays_inside_a_component() {
         let told = |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), stack);
-        assert!(told(
-            "appops/*/prod",
-            &stack("appops/shop/prod", "shop/prod")
-        ));
+        assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
         assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }
 }

@@ -35,6 +35,9 @@ impl Repository {
     /// No repository, or one of a foreign owner.
     pub fn discover(dir: &Path) -> Result<Self, GitError> {
         crate::process::accept_partial_clones();
+        // Objects are trusted as git itself trusts them: by the checksums of their packs and streams, not hashed again
+        // at every read.
+        git2::opts::strict_hash_verification(false);
         let (git_dir, work_dir) = match git2::Repository::discover(dir) {
             Ok(found) => (found.path().to_owned(), found.workdir().map(Path::to_owned)),
             Err(error) if error.code() == git2::ErrorCode::Owner => {

@@ -1,9 +1,13 @@
-//! [`Changes`]: what differs between the files of two revisions.
+//! [`Changes`]: what differs between the files of two revisions, and what of one revision's layout holds for the other.
 
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
-use super::{Layout, LayoutError, Reader, SettingsOrder, Tree};
-use crate::model::{RepoPath, source::FileKind};
+use super::{Layout, LayoutError, Project, Reader, SettingsOrder, Tree};
+use crate::model::{
+    RepoPath,
+    source::{FileEntry, FileKind},
+    stack::Stack,
+};
 
 /// Files that a layout is read from.
 const LAYOUT_FILES: [&str; 6] = [
@@ -20,19 +24,27 @@ const LAYOUT_FILES: [&str; 6] = [
 pub struct Changes {
     /// Every path whose entry differs.
     pub paths: HashSet<RepoPath>,
-    /// Both revisions have the same files, links and folders, and no link leads to what differs: every path leads
-    /// where it led, only contents are others.
-    pub contents_only: bool,
+    /// Every path leads where it led, as far as KCL asks: files came or went at most where no import, package, module,
+    /// CRD or folder is made or ended by it, and no link differs or leads to what does.
+    pub shape_kept: bool,
+    /// Paths that came or went, and every folder above them.
+    appeared: HashSet<RepoPath>,
+    /// No link differs or leads to what does.
+    links_kept: bool,
 }
 
 impl Changes {
     /// Compares two revisions. Both file lists are sorted: one walk along the two.
     pub fn between(before: &Tree, after: &Tree) -> Self {
-        let mut paths = HashSet::new();
-        let mut contents_only = true;
+        let mut changes = Self {
+            paths: HashSet::new(),
+            shape_kept: true,
+            appeared: HashSet::new(),
+            links_kept: true,
+        };
         let (was, is) = (before.source().files(), after.source().files());
         if std::ptr::eq(was, is) {
-            return Self { paths, contents_only };
+            return changes;
         }
         let (mut left, mut right) = (was.iter().peekable(), is.iter().peekable());
         loop {
@@ -44,35 +56,135 @@ impl Changes {
             };
             let old = if order.is_le() { left.next() } else { None };
             let new = if order.is_ge() { right.next() } else { None };
-            match (old, new) {
-                (Some((_, old)), Some((_, new))) if old == new => {}
-                (Some((path, old)), Some((_, new))) => {
-                    contents_only &= old.kind == FileKind::File && new.kind == FileKind::File;
-                    paths.insert(path.clone());
-                }
-                (old, new) => {
-                    contents_only = false;
-                    paths.extend(old.or(new).map(|(path, _)| path.clone()));
-                }
+            let Some((path, _)) = old.or(new) else {
+                break;
+            };
+            let (old, new) = (old.map(|(_, entry)| entry), new.map(|(_, entry)| entry));
+            if old != new {
+                changes.add(path, old, new, (before, after));
             }
         }
-        contents_only = contents_only && !after.links_lead_to(&paths);
-        Self { paths, contents_only }
+        changes.links_kept = changes.links_kept && !after.links_lead_to(&changes.paths);
+        changes.shape_kept = changes.shape_kept && changes.links_kept;
+        changes
     }
 
-    /// Whether a layout may come out otherwise.
-    fn bear_on_layout(&self) -> bool {
-        !self.contents_only
-            || self
+    fn add(
+        &mut self,
+        path: &RepoPath,
+        old: Option<&FileEntry>,
+        new: Option<&FileEntry>,
+        (before, after): (&Tree, &Tree),
+    ) {
+        self.paths.insert(path.clone());
+        let plain = |entry: &&FileEntry| entry.kind == FileKind::File;
+        let all_plain = old.iter().all(plain) && new.iter().all(plain);
+        self.links_kept &= all_plain;
+        if old.is_some() && new.is_some() && all_plain {
+            return;
+        }
+        self.appeared.extend(path.ancestors());
+        self.shape_kept &= all_plain && is_neutral(path, before, after);
+    }
+
+    /// Whether a path differs.
+    fn hold(&self, folder: &RepoPath, name: &str) -> bool {
+        folder.join(name).is_some_and(|path| self.paths.contains(&path))
+    }
+
+    /// Whether no layout comes out otherwise.
+    fn keep_layout(&self) -> bool {
+        self.links_kept
+            && !self
                 .paths
                 .iter()
                 .any(|path| LAYOUT_FILES.contains(&path.file_name()))
     }
 }
 
+/// Whether a file that came or went makes no difference to what a path means: no KCL, nothing of the layout, no CRD, in
+/// a folder that was and is there without it.
+fn is_neutral(path: &RepoPath, before: &Tree, after: &Tree) -> bool {
+    let told_apart = path
+        .as_str()
+        .split('/')
+        .any(|part| part.ends_with(".k") || part == "crd" || LAYOUT_FILES.contains(&part));
+    let folder = path.parent().unwrap_or_default();
+    let holds_others = |tree: &Tree| {
+        let mut files = tree.below(&folder).map(|(other, _)| other);
+        files.any(|other| other != path && !other.is_within(path))
+    };
+    !told_apart && holds_others(before) && holds_others(after)
+}
+
+/// What of another revision's layout holds, as far as its files go.
+pub(super) struct Held<'a> {
+    layout: &'a Layout,
+    changes: &'a Changes,
+}
+
+impl<'a> Held<'a> {
+    /// `None` where what differs may bear on any stack.
+    fn of(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
+        let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
+        let holds = changes.links_kept
+            && !changes.paths.iter().any(module)
+            && !(layout.has_globs && !changes.appeared.is_empty());
+        holds.then_some(Self { layout, changes })
+    }
+
+    /// Whether a stack that holds may have a glob.
+    pub(super) fn has_globs(&self) -> bool {
+        self.layout.has_globs
+    }
+
+    /// The project in a folder.
+    pub(super) fn project(&self, folder: &RepoPath) -> Option<&'a Project> {
+        let projects = &self.layout.projects;
+        let at = projects
+            .binary_search_by(|project| project.folder.cmp(folder))
+            .ok()?;
+        let file = folder.child("project.yaml");
+        let broken = self.layout.problems.iter().any(|problem| problem.file == file);
+        (!broken && !self.changes.paths.contains(&file)).then_some(&projects[at])
+    }
+
+    /// The stack in a folder, of a project that holds as well.
+    pub(super) fn stack(&self, folder: &RepoPath, project: &Project) -> Option<&'a Stack> {
+        self.project(&project.folder)?;
+        let stacks = &self.layout.stacks;
+        let at = stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()?;
+        let stack = &stacks[at];
+        let setup = stack.compile.as_ref().ok()?;
+        let differs = ["stack.yaml", "kcl.yaml", "ci-test/settings.yaml"]
+            .iter()
+            .any(|name| self.changes.hold(folder, name));
+        let moved = |entry: &RepoPath| self.changes.appeared.contains(entry);
+        let holds = stack.project_folder == project.folder && !differs && !setup.entries.iter().any(moved);
+        holds.then_some(stack)
+    }
+
+    /// Whether a file is to be read.
+    pub(super) fn lacks(&self, path: &RepoPath) -> bool {
+        self.changes.paths.contains(path)
+    }
+
+    fn is_whole(&self) -> bool {
+        let entries = self
+            .layout
+            .stacks
+            .iter()
+            .filter_map(|stack| stack.compile.as_ref().ok());
+        let mut entries = entries.flat_map(|setup| &setup.entries);
+        self.changes.keep_layout()
+            && (self.changes.appeared.is_empty()
+                || (self.layout.problems.is_empty()
+                    && !entries.any(|entry| self.changes.appeared.contains(entry))))
+    }
+}
+
 impl Reader {
-    /// As [`Reader::layout`], by way of another revision's: where nothing that a layout is read from differs, it is
-    /// the same.
+    /// As [`Reader::layout`], by way of another revision's: only what differs is read.
     ///
     /// # Errors
     /// As [`Layout::read`].
@@ -83,10 +195,9 @@ impl Reader {
         tree: &Tree,
         order: SettingsOrder,
     ) -> Result<Arc<Layout>, LayoutError> {
-        if changes.bear_on_layout() {
-            self.layout(tree, order).map(Arc::new)
-        } else {
-            Ok(Arc::clone(before))
+        match Held::of(before, changes) {
+            Some(held) if held.is_whole() => Ok(Arc::clone(before)),
+            held => self.layout_with(tree, order, held.as_ref()).map(Arc::new),
         }
     }
 }

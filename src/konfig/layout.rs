@@ -32,6 +32,8 @@ pub struct Layout {
     pub problems: Vec<SetupError>,
     /// Whether the revision has a `kcl.mod`.
     pub has_module: bool,
+    /// Whether an entry of a stack is a glob, so that any file may become one.
+    pub has_globs: bool,
     /// Whether every `project.yaml` and `stack.yaml` could be read, so that every stack's identity is its own.
     pub identities_certain: bool,
 }

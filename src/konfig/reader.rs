@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Layout, LayoutError, Project, Settings, SettingsOrder, Tree,
+    changes::Held,
     document::{self, ProjectDocument, StackDocument},
     module::Module,
     setup,
@@ -59,10 +60,21 @@ impl Reader {
     /// # Errors
     /// As [`Layout::read`].
     pub fn layout(&self, tree: &Tree, order: SettingsOrder) -> Result<Layout, LayoutError> {
-        self.prefetch(tree)?;
+        self.layout_with(tree, order, None)
+    }
+
+    /// As [`Reader::layout`]; what of another revision's layout holds is not read again.
+    pub(super) fn layout_with(
+        &self,
+        tree: &Tree,
+        order: SettingsOrder,
+        held: Option<&Held<'_>>,
+    ) -> Result<Layout, LayoutError> {
+        self.prefetch(tree, held)?;
         let mut layout = Layout {
             has_module: tree.has_module(),
             identities_certain: true,
+            has_globs: held.is_some_and(Held::has_globs),
             ..Layout::default()
         };
         let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
@@ -78,7 +90,10 @@ impl Reader {
         }
         let mut projects = BTreeMap::new();
         for folder in project_folders {
-            let (project, broken) = self.project(tree, folder, &mut layout)?;
+            let (project, broken) = match held.and_then(|held| held.project(&folder)) {
+                Some(project) => (project.clone(), None),
+                None => self.project(tree, folder, &mut layout)?,
+            };
             projects.insert(project.folder.clone(), (project, broken));
         }
         stack_folders.sort();
@@ -96,7 +111,10 @@ impl Reader {
                 });
                 continue;
             };
-            let mut stack = self.stack(tree, &folder, project, order, &mut layout)?;
+            let mut stack = match held.and_then(|held| held.stack(&folder, project)) {
+                Some(stack) => stack.clone(),
+                None => self.stack(tree, &folder, project, order, &mut layout)?,
+            };
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
             }
@@ -191,7 +209,11 @@ impl Reader {
         };
         let compile = match broken {
             Some(error) => Err(error),
-            None => setup::of(self, tree, order, folder, &project.folder)?,
+            None => {
+                let setup = setup::of(self, tree, order, folder, &project.folder)?;
+                layout.has_globs |= setup.globs;
+                setup.compile
+            }
         };
         if let Err(error) = &compile
             && !layout.problems.contains(error)
@@ -249,9 +271,10 @@ impl Reader {
     }
 
     /// Reads every small file of the layout, on several threads, each content once.
-    fn prefetch(&self, tree: &Tree) -> Result<(), SourceError> {
+    fn prefetch(&self, tree: &Tree, held: Option<&Held<'_>>) -> Result<(), SourceError> {
         let mut wanted: Vec<(BlobId, Class)> = Vec::new();
-        for (path, entry) in tree.source().files() {
+        let files = tree.source().files().iter();
+        for (path, entry) in files.filter(|(path, _)| held.is_none_or(|held| held.lacks(path))) {
             let class = match path.file_name() {
                 "project.yaml" => Class::Project,
                 "stack.yaml" => Class::Stack,

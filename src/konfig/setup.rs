@@ -9,9 +9,18 @@ use crate::model::{
     stack::{CompileSetup, SetupError},
 };
 
-type Setup = Result<CompileSetup, SetupError>;
+/// What makes an entry a glob.
+const GLOB: [char; 3] = ['*', '?', '['];
 
-/// Puts a stack's setup together. The outer error is a missing object, the inner one is the stack's own.
+/// A stack's setup.
+pub(super) struct Setup {
+    /// The setup, or what is wrong with it.
+    pub(super) compile: Result<CompileSetup, SetupError>,
+    /// Whether an entry is a glob.
+    pub(super) globs: bool,
+}
+
+/// Puts a stack's setup together.
 pub(super) fn of(
     reader: &Reader,
     tree: &Tree,
@@ -19,6 +28,19 @@ pub(super) fn of(
     folder: &RepoPath,
     project: &RepoPath,
 ) -> Result<Setup, SourceError> {
+    let mut globs = false;
+    let compile = put_together(reader, tree, order, (folder, project), &mut globs)?;
+    Ok(Setup { compile, globs })
+}
+
+/// The outer error is a missing object, the inner one is the stack's own.
+fn put_together(
+    reader: &Reader,
+    tree: &Tree,
+    order: SettingsOrder,
+    (folder, project): (&RepoPath, &RepoPath),
+    globs: &mut bool,
+) -> Result<Result<CompileSetup, SetupError>, SourceError> {
     let mut setup = CompileSetup {
         work_dir: folder.clone(),
         module_root: tree.module_root(folder),
@@ -52,6 +74,7 @@ pub(super) fn of(
         entries.push((folder.child("stack.yaml"), folder.clone(), ".".to_owned()));
     }
     for (file, base, entry) in entries {
+        *globs |= entry.contains(GLOB);
         match resolve_entry(tree, &setup, &base, &entry) {
             Ok(paths) => setup.entries.extend(paths),
             Err(message) => return Ok(Err(at(file, message))),
@@ -155,13 +178,13 @@ fn resolve_entry(
     if tree.is_file(&path) || tree.is_folder(&path) {
         return Ok(vec![path]);
     }
-    if entry.contains(['*', '?', '[']) {
+    if entry.contains(GLOB) {
         let glob = globset::GlobBuilder::new(path.as_str())
             .literal_separator(true)
             .build()
             .map_err(|error| format!("the entry `{entry}` is not a glob: {}", error.kind()))?
             .compile_matcher();
-        let fixed = path.as_str().find(['*', '?', '[']).unwrap_or_default();
+        let fixed = path.as_str().find(GLOB).unwrap_or_default();
         let above = RepoPath::normalise(&path.as_str()[..path.as_str()[..fixed].rfind('/').unwrap_or(0)]);
         let matches: Vec<_> = tree
             .below(&above.unwrap_or_default())

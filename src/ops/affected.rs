@@ -71,16 +71,17 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
     let (base, mut affected) = match base_commit {
         Some(commit) => {
             let base = open_base(run, &known, &repository, commit, &head.config)?;
+            known.keep(&base);
             let affected = head.analysis.compare(&base.analysis);
             (Some(base), affected)
         }
         None => {
+            known.keep(&head);
             let nothing: Arc<dyn Source> = Arc::new(Nothing::default());
             let empty = Analysis::new(nothing, Layout::default(), head.config.kcl.core(), &Index::new())?;
             (None, head.analysis.compare(&empty))
         }
     };
-    known.keep(base.as_ref().unwrap_or(&head));
     if question.exact
         && let Some(base) = &base
     {

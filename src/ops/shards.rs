@@ -45,7 +45,10 @@ pub fn share(file: &Path, which: &str) -> Result<Vec<StackId>, Failure> {
     let shard = matrix.include.iter().find(is_meant).ok_or_else(|| {
         let there: Vec<_> = matrix.include.iter().map(|shard| shard.shard.as_str()).collect();
         let which = which.escape_debug();
-        wrong(file, format!("there is no share `{which}`; there are: {}", there.join(", ")))
+        wrong(
+            file,
+            format!("there is no share `{which}`; there are: {}", there.join(", ")),
+        )
     })?;
     shard.ids(file)
 }

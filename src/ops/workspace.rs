@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
 };
 
 use super::Run;
@@ -44,12 +45,13 @@ pub struct Workspace {
 /// What is known already: of files by content, and of revisions that were opened before. Shared by the revisions of a
 /// run and kept between runs.
 pub struct Knowledge {
-    index: Index,
+    index: Arc<Index>,
     reader: Reader,
     /// The revision that an earlier run kept, then those of this run.
     revisions: Mutex<Vec<Known>>,
     kept: Option<TreeId>,
     places: Option<(PathBuf, PathBuf)>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A revision from which another one can be reached.
@@ -73,28 +75,43 @@ impl Knowledge {
         let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
         let index = places.as_ref().map(|(place, _)| Index::load(place));
         Self {
-            index: index.unwrap_or_default(),
+            index: Arc::new(index.unwrap_or_default()),
             reader: Reader::new(),
             kept: kept.as_ref().map(|kept| kept.listing().tree),
             revisions: Mutex::new(kept.map(|kept| Known::of(kept, repository)).into_iter().collect()),
             places,
+            writer: Mutex::default(),
         }
     }
 
-    /// Keeps it for the next run, with the revision that the next run most likely comes back to. A failure costs the
-    /// next run time and nothing else.
+    /// Keeps it for the next run, with the revision that the next run most likely comes back to: written beside the
+    /// work that follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
     pub fn keep(&self, workspace: &Workspace) {
-        let Some((index, revision)) = &self.places else {
+        let Some((index_place, revision_place)) = self.places.clone() else {
             return;
         };
+        let index = Arc::clone(&self.index);
         let fresh = Kept::of(&workspace.analysis, workspace.config.kcl.settings)
             .filter(|kept| self.kept != Some(kept.listing().tree));
-        let kept = self
-            .index
-            .save(index)
-            .and_then(|()| fresh.map_or(Ok(()), |kept| kept.save(revision)));
-        if let Err(error) = kept {
-            tracing::debug!(%error, path = %index.display(), "what was learned was not kept");
+        if fresh.is_none() && !index.has_grown() {
+            return;
+        }
+        let writer = std::thread::spawn(move || {
+            let kept = fresh.map_or(Ok(()), |kept| kept.save(&revision_place));
+            if let Err(error) = index.save(&index_place).and(kept) {
+                tracing::debug!(%error, path = %index_place.display(), "what was learned was not kept");
+            }
+        });
+        self.wait_for(Some(writer));
+    }
+
+    /// Waits for the writer before, and has another one take its place.
+    fn wait_for(&self, next: Option<JoinHandle<()>>) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = std::mem::replace(&mut *writer, next)
+            && before.join().is_err()
+        {
+            tracing::debug!("what was learned was not kept");
         }
     }
 
@@ -111,6 +128,12 @@ impl Knowledge {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Known { order, analysis });
+    }
+}
+
+impl Drop for Knowledge {
+    fn drop(&mut self) {
+        self.wait_for(None);
     }
 }
 

@@ -45,7 +45,9 @@ fn derived(before: &Analysis, files: &Files) -> Analysis {
 fn kept(analysis: &Analysis, files: &Files, place: &Path) -> Analysis {
     let kept = Kept::of(analysis, SettingsOrder::V090).unwrap();
     kept.save(place).unwrap();
-    Kept::load(place).expect("what was kept is read").revive(files.source())
+    Kept::load(place)
+        .expect("what was kept is read")
+        .revive(files.source())
 }
 
 /// What a stack comes to: the core's answer and the project's CRDs. Every refusal is the same refusal: it has no Spec.
@@ -118,10 +120,18 @@ fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize
                 "seed {seed}: {} by way of the base; edits: {edits:?}",
                 stack.id
             );
-            assert_eq!(known.closure(stack).ok(), after.analysis.closure(stack).ok(), "seed {seed}");
+            assert_eq!(
+                known.closure(stack).ok(),
+                after.analysis.closure(stack).ok(),
+                "seed {seed}"
+            );
         }
         assert_eq!(known.compare(&before.analysis), answer, "seed {seed}: {edits:?}");
-        assert_eq!(known.picture(), after.analysis.picture(), "seed {seed}: {edits:?}");
+        assert_eq!(
+            known.picture(),
+            after.analysis.picture(),
+            "seed {seed}: {edits:?}"
+        );
     }
     let named: BTreeMap<_, _> = answer
         .stacks
@@ -531,7 +541,10 @@ fn an_entry_reads_by_the_import_of_another_entry() {
         let mut files = Files::default();
         files.put("kcl.mod", "");
         files.put("apps/shop/project.yaml", "name: shop\n");
-        files.put("apps/shop/base/base.k", format!("common = {name}.read(\"data.txt\")\n"));
+        files.put(
+            "apps/shop/base/base.k",
+            format!("common = {name}.read(\"data.txt\")\n"),
+        );
         files.put("apps/shop/base/data.txt", "before");
         files.put("apps/shop/dev/stack.yaml", "name: dev\n");
         files.put(
@@ -553,7 +566,12 @@ fn an_entry_reads_by_the_import_of_another_entry() {
             assert_eq!(chains[0].path.as_str(), "apps/shop/base/data.txt");
             let stack = &analysis.layout().stacks[0];
             let closure = analysis.closure(stack).unwrap();
-            assert!(closure.files.iter().any(|file| file.path.file_name() == "data.txt"));
+            assert!(
+                closure
+                    .files
+                    .iter()
+                    .any(|file| file.path.file_name() == "data.txt")
+            );
         }
     }
 }
@@ -584,7 +602,11 @@ fn a_named_data_file_is_the_only_one() {
     assert!(!named_by("file.read(\"data.txt\")", other));
     assert!(named_by("file.exists(\"new.txt\")", "base/pkg/new.txt"));
     assert!(named_by("file.exists(\"new\")", "base/pkg/new/file.txt"));
-    for broad in ["file.read(\"data\" + \".txt\")", "file.glob(\"*.txt\")", "file.read(\"../pkg/data.txt\")"] {
+    for broad in [
+        "file.read(\"data\" + \".txt\")",
+        "file.glob(\"*.txt\")",
+        "file.read(\"../pkg/data.txt\")",
+    ] {
         assert!(named_by(broad, other), "{broad}");
     }
 }

@@ -16,7 +16,9 @@ use crate::{
 
 /// A value as KCL writes it; every key is a name.
 fn literal(dice: &mut Dice, depth: usize) -> Vec<String> {
-    let scalars = ["1", "\"1\"", "1.0", "True", "\"true\"", "\"\"", "None", "[]", "{}", "\"a b\""];
+    let scalars = [
+        "1", "\"1\"", "1.0", "True", "\"true\"", "\"\"", "None", "[]", "{}", "\"a b\"",
+    ];
     let mut lines = Vec::new();
     for key in 0..2 + dice.roll(4) {
         let value = match dice.roll(if depth == 0 { 2 } else { 4 }) {
@@ -59,7 +61,11 @@ fn edited(dice: &mut Dice, lines: &[String]) -> String {
     program(&lines, "")
 }
 
-fn specs(files: &Files, oracle: &mut Oracle, root: &std::path::Path) -> BTreeMap<String, Result<Value, String>> {
+fn specs(
+    files: &Files,
+    oracle: &mut Oracle,
+    root: &std::path::Path,
+) -> BTreeMap<String, Result<Value, String>> {
     files.lay(root);
     let source = files.source();
     let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
@@ -85,7 +91,10 @@ fn same_is_only_said_of_stacks_whose_specs_are() {
         let lines = literal(&mut dice, 2);
         files.put(&format!("{home}/project.yaml"), format!("name: a{number:02}\n"));
         files.put(&format!("{home}/dev/stack.yaml"), "name: dev\n");
-        files.put(&format!("{home}/dev/kcl.yaml"), "kcl_cli_configs:\n  files: [main.k]\n");
+        files.put(
+            &format!("{home}/dev/kcl.yaml"),
+            "kcl_cli_configs:\n  files: [main.k]\n",
+        );
         files.put(&format!("{home}/dev/main.k"), program(&lines, ""));
         programs.push(lines);
     }
@@ -123,7 +132,10 @@ fn same_is_only_said_of_stacks_whose_specs_are() {
         }
     }
     assert_eq!(answer["stacks"].as_array().unwrap().len(), 24);
-    assert!(counted["same"] >= 4 && counted["changed"] >= 4 && counted["error"] >= 1, "{counted:?}");
+    assert!(
+        counted["same"] >= 4 && counted["changed"] >= 4 && counted["error"] >= 1,
+        "{counted:?}"
+    );
 }
 
 fn commit(files: &Files, real: &Repository) {

@@ -205,7 +205,10 @@ fn a_partial_clone_opens_and_says_what_it_lacks() {
         .read_path(&RepoPath::normalise("a/file.k").unwrap())
         .unwrap_err();
     let said = error.to_string();
-    assert!(said.contains("partial clone") && said.contains("`filter: …`"), "{said}");
+    assert!(
+        said.contains("partial clone") && said.contains("`filter: …`"),
+        "{said}"
+    );
     // What it says to type is what helps.
     let command = said.split("`git ").nth(1).unwrap().split('`').next().unwrap();
     partial.git(["config", "--unset", "extensions.partialClone"]);
@@ -240,7 +243,9 @@ fn names_that_differ_by_case_alone_are_two_files() {
 #[test]
 fn a_revision_is_reached_from_another_one() {
     let real = Real::init();
-    real.write("a/b/one.k", "1").write("a/two.k", "2").write("c/three.k", "3");
+    real.write("a/b/one.k", "1")
+        .write("a/two.k", "2")
+        .write("c/three.k", "3");
     real.write("file", "x").write("folder/in.k", "y");
     let mut commits = vec![real.commit("base")];
     real.write("a/b/one.k", "one").write("new/deep/er.k", "n");

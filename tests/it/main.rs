@@ -38,6 +38,7 @@ mod kubernetes_faults;
 mod kubernetes_fidelity;
 mod kubernetes_traps;
 mod main_job;
+mod matrix;
 mod migration;
 mod notify;
 mod packages;
