@@ -1,9 +1,12 @@
 //! [`Analysis`]: one revision, with the input digest of every stack.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    AffectedError, Closure, CoreRules, Index, closure, data, graph::Graph, inputs::StackInputs, merkle,
+    AffectedError, Closure, CoreRules, Index, closure, data,
+    graph::{Graph, NodeId},
+    inputs::StackInputs,
+    merkle,
 };
 use crate::{
     konfig::{Changes, Layout, Tree},
@@ -133,6 +136,12 @@ impl Analysis {
             _ => analysis.digest(at),
         });
         analysis.digests = digests.collect();
+        // What nothing reaches any more is left behind; before it is most of the graph, it is made anew.
+        let grown = analysis.graph.nodes.len() > before.graph.nodes.len();
+        if grown && analysis.graph.nodes.len() > 2 * analysis.reached().len() {
+            let Self { tree, layout, .. } = analysis;
+            return Self::of_tree(tree, layout, core_version, index);
+        }
         Ok(analysis)
     }
 
@@ -147,6 +156,12 @@ impl Analysis {
             }
         }
         self
+    }
+
+    /// The nodes that some stack reaches.
+    pub(super) fn reached(&self) -> BTreeSet<NodeId> {
+        let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
+        self.graph.reachable(entries.copied())
     }
 
     /// The layout it was made from.

@@ -157,10 +157,15 @@ fn found_module(
 
 impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
+        // A graph that was reached from another one may still hold what nothing reaches any more.
+        let there = other.reached();
         let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
             .map(|id| {
                 let (context, place) = analysis.graph.key(id);
-                other.graph.counterpart(context, place)
+                other
+                    .graph
+                    .counterpart(context, place)
+                    .filter(|id| there.contains(id))
             })
             .collect();
         let differs = counterparts

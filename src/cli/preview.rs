@@ -56,7 +56,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let style = Style {
         color: context.colour(),
     };
-    context.print(&rendered(&preview.plan, &session.affected, merging, args.output, style));
+    context.print(&rendered(
+        &preview.plan,
+        &session.affected,
+        merging,
+        args.output,
+        style,
+    ));
     let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
     let changed = preview
         .plan

@@ -40,7 +40,13 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         color: context.colour(),
     };
     let plan = &gathered.plan;
-    context.print(&rendered(plan, &gathered.affected, Merging::NoStore, args.output, style));
+    context.print(&rendered(
+        plan,
+        &gathered.affected,
+        Merging::NoStore,
+        args.output,
+        style,
+    ));
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
     let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
     Ok(match (failed, changed && args.exit_code) {

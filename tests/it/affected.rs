@@ -524,7 +524,7 @@ fn another_core_affects_every_stack() {
 fn seeds_that_found_something_stay_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut oracle = Oracle::start();
-    for seed in [81, 1123] {
+    for seed in [81, 1123, 1591] {
         one_case(seed, &mut oracle, &folder.path().join("repo"));
     }
 }
