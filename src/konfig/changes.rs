@@ -127,9 +127,8 @@ impl<'a> Held<'a> {
     /// `None` where what differs may bear on any stack.
     fn of(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
         let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
-        let holds = changes.links_kept
-            && !changes.paths.iter().any(module)
-            && !(layout.has_globs && !changes.appeared.is_empty());
+        let globs_hold = !layout.has_globs || changes.appeared.is_empty();
+        let holds = changes.links_kept && globs_hold && !changes.paths.iter().any(module);
         holds.then_some(Self { layout, changes })
     }
 
