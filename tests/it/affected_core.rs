@@ -119,7 +119,7 @@ impl Oracle {
     fn put(&mut self, question: &Value) -> Value {
         writeln!(self.ask, "{question}").expect("the core takes a question");
         self.ask.flush().unwrap();
-        match self.answers.recv_timeout(Duration::from_secs(5)) {
+        match self.answers.recv_timeout(Duration::from_secs(15)) {
             Ok(line) => serde_json::from_str(&line).unwrap(),
             Err(_) => {
                 *self = Self::start();
