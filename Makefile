@@ -61,6 +61,7 @@ deny:
 	"$$(scripts/parts path cargo-deny)" --locked check bans licenses sources
 
 bench: parts ## measure; the figures go to docs/
+	scripts/parts install bench
 	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere

@@ -105,6 +105,7 @@ async fn by_runtime() -> Times {
     }];
     let runtime = Terraform::new(options);
     let scope = Scope {
+        ignore: Vec::new(),
         stack: "bench/one".parse().unwrap(),
         data: BTreeMap::new(),
     };

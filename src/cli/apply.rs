@@ -29,6 +29,10 @@ pub struct Args {
     /// Let a Spec that has become empty delete everything the stack made
     #[arg(long)]
     allow_empty: bool,
+    /// Be done when everything is written, whether it becomes ready or not; what must come after something else then
+    /// comes after its writing only
+    #[arg(long)]
+    no_wait: bool,
     /// How the result is printed
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
@@ -81,5 +85,7 @@ async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
                 .hint("`konverge preview --live never` compares Spec with Spec"),
         );
     }
-    args.opened.open(run, Live::Required, KeyUse::Make).await
+    args.opened
+        .open(run, Live::Required, KeyUse::Make, args.no_wait)
+        .await
 }

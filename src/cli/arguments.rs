@@ -67,6 +67,8 @@ pub enum Command {
     Apply(super::apply::Args),
     /// Take down everything that stacks made
     Destroy(super::destroy::Args),
+    /// Show how stacks stand: what is applied, whether the head wants something else, how it is doing
+    Status(super::status::Args),
     /// Show what differs from what was applied last
     Drift(super::drift::Args),
     /// Do what the event of a GitHub Actions run asks for: preview, apply, or look for drift

@@ -24,6 +24,7 @@ mod reference;
 mod report;
 mod run;
 mod state;
+mod status;
 mod which;
 mod worker;
 

@@ -29,13 +29,14 @@ impl Opened {
     ///
     /// # Errors
     /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
-    pub async fn open(&self, run: &Run, live: Live, key: KeyUse) -> Result<Session, Failure> {
+    pub async fn open(&self, run: &Run, live: Live, key: KeyUse, no_wait: bool) -> Result<Session, Failure> {
         let request = Request {
             selection: self.stacks.selection()?,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
             live,
             given: self.infrastructure.given(),
+            no_wait,
         };
         match &self.file.path {
             Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,

@@ -115,7 +115,8 @@ pub struct StackRule {
     /// The environment of their GitHub deployments, which stacks may share; default: the stack's identity.
     #[serde(default)]
     pub environment: Option<String>,
-    /// Paths that are not compared, as RFC 6901 pointers (`/spec/replicas`).
+    /// Paths of Kubernetes objects that are not compared, as RFC 6901 pointers (`/spec/replicas`; an item of a list by its
+    /// key: `/spec/template/spec/containers/name=web/image`). They are set when an object is made, and left alone then.
     #[serde(default)]
     pub ignore: Option<Vec<String>>,
 }
@@ -222,6 +223,9 @@ pub struct Apply {
     pub resources: Option<u32>,
     /// How long a resource may take to become ready; default 10 minutes.
     pub ready_timeout: Option<Span>,
+    /// A folder of the repository with rules of your own for the readiness of Kubernetes objects, laid out as Argo CD's
+    /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`. `konverge health --rules` tries them.
+    pub health_rules: Option<String>,
     /// What happens when another field manager owns a field of ours.
     pub conflicts: Conflicts,
     /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes

@@ -95,6 +95,17 @@ impl Config {
                 "this Konverge reads version 1; a newer file needs a newer Konverge",
             );
         }
+        if let Some(folder) = &self.apply.health_rules
+            && RepoPath::normalise(folder).is_none_or(|path| path.is_root())
+        {
+            return refuse(
+                format!(
+                    "apply.health_rules: `{}` is not a folder of the repository",
+                    folder.escape_debug()
+                ),
+                "write its path from the root, such as `ops/health`",
+            );
+        }
         if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
             return refuse(
                 "drift.reconcile puts drift back, and policy.drift says that drift stops a stack".to_owned(),

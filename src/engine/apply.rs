@@ -11,7 +11,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Journal, Review, plan::EnginePlan, schedule::Schedule, units};
+use super::{Journal, Review, carried::Carried, plan::EnginePlan, schedule::Schedule, units};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -61,6 +61,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         request: &request,
         plan,
         live: Mutex::default(),
+        carried: Mutex::default(),
         outcomes: Mutex::default(),
         data: Mutex::new(plan.scope.data.clone()),
         failures: Mutex::default(),
@@ -128,6 +129,8 @@ struct Walk<'a> {
     plan: &'a EnginePlan,
     /// What references read.
     live: Mutex<HashMap<ResourceId, Value>>,
+    /// What of it is secret.
+    carried: Mutex<Carried>,
     outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, Failure>>,
@@ -147,7 +150,7 @@ impl<'a> Walk<'a> {
         let limit = self.request.parallelism.max(1);
         loop {
             while running.len() < limit && !self.is_cancelled() {
-                let Some(unit) = schedule.next() else { break };
+                let Some(unit) = schedule.start() else { break };
                 if units[unit].members.is_empty() {
                     schedule.done(unit);
                     continue;
@@ -203,9 +206,9 @@ impl<'a> Walk<'a> {
             if node.planned.public.action == Action::Unchanged && !node.provisional {
                 continue;
             }
-            let message = match &node.wanted {
-                Some(_) => format!("not tried: {why}"),
-                None => format!("not deleted: {why}"),
+            let message = match node.goes {
+                false => format!("not tried: {why}"),
+                true => format!("not deleted: {why}"),
             };
             self.note(
                 &node.planned.item.id,

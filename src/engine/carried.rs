@@ -1,10 +1,9 @@
-//! Values of Secrets that references carry into other resources (an environment variable, a URL): there too only their
-//! keyed hash is shown and recorded.
+//! Secret values that references carry into other resources (an environment variable, a URL), whether a Secret or a
+//! Terraform resource is where they come from: there too only their keyed hash is shown and recorded.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use base64::Engine as _;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
     model::{StackId, plan::ResourcePlan, state::Recorded, value},
@@ -15,61 +14,65 @@ use crate::{
 /// A shorter value would hide half of every text and protect nothing.
 const SHORTEST: usize = 4;
 
-/// The values of the Secrets among some objects, encoded and decoded.
-pub(super) fn values<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
-    let mut found = Vec::new();
-    let secrets = objects
-        .into_iter()
-        .filter(|object| object["kind"] == "Secret" && object["apiVersion"] == "v1");
-    for text in secrets
-        .filter_map(|secret| secret["data"].as_object())
-        .flat_map(Map::values)
-    {
-        let Some(text) = text.as_str() else { continue };
-        let decoded = base64::engine::general_purpose::STANDARD.decode(text);
-        found.extend(decoded.ok().and_then(|bytes| String::from_utf8(bytes).ok()));
-        found.push(text.to_owned());
-    }
-    found.retain(|text| text.len() >= SHORTEST);
-    found
-}
+/// The secret texts that references of a stack may read, as far as they are known.
+#[derive(Default)]
+pub(super) struct Carried(BTreeSet<String>);
 
-/// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What is
-/// sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way to one.
-pub(super) fn hide(stack: &StackId, planned: &mut Planned, values: &[String], secrets: &Secrets) {
-    if let Some(recorded) = &mut planned.recorded {
-        hide_recorded(recorded, values, secrets);
+impl Carried {
+    /// Takes what a runtime says is secret of a resource.
+    pub fn learn(&mut self, texts: Vec<String>) {
+        self.0
+            .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
-    let old = &planned.public;
-    let mut before = HashSet::new();
-    if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
-        prior
-            .attributes
-            .values()
-            .for_each(|value| marks(value, &mut before));
-    }
-    if values.is_empty() && before.is_empty() {
-        return;
-    }
-    let holds = |text: &str| {
-        values.iter().any(|secret| text.contains(secret)) || before.contains(&secrets.hash(text.as_bytes()))
-    };
-    let mut changes = old.changes.clone();
-    for change in &mut changes {
-        let shown = change.to.clone();
-        for side in [&mut change.from, &mut change.to].into_iter().flatten() {
-            mark(side, &holds, secrets);
+
+    /// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What
+    /// is sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way
+    /// to one.
+    pub fn hide(&self, stack: &StackId, planned: &mut Planned, secrets: &Secrets) {
+        if let Some(recorded) = &mut planned.recorded {
+            self.hide_recorded(recorded, secrets);
         }
-        if let Some(from) = change.from.as_mut().filter(|_| change.to != shown) {
-            mark(from, &|_| true, secrets);
+        let old = &planned.public;
+        let mut before = HashSet::new();
+        if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
+            prior
+                .attributes
+                .values()
+                .for_each(|value| marks(value, &mut before));
+        }
+        if self.0.is_empty() && before.is_empty() {
+            return;
+        }
+        let holds = |text: &str| self.is_in(text) || before.contains(&secrets.hash(text.as_bytes()));
+        let mut changes = old.changes.clone();
+        for change in &mut changes {
+            let shown = change.to.clone();
+            for side in [&mut change.from, &mut change.to].into_iter().flatten() {
+                mark(side, &holds, secrets);
+            }
+            if let Some(from) = change.from.as_mut().filter(|_| change.to != shown) {
+                mark(from, &|_| true, secrets);
+            }
+        }
+        let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes);
+        planned.public = ResourcePlan {
+            digest: digested.digest,
+            changes: digested.changes,
+            ..planned.public.clone()
+        };
+    }
+
+    /// The same for a record.
+    pub fn hide_recorded(&self, recorded: &mut Recorded, secrets: &Secrets) {
+        let holds = |text: &str| self.is_in(text);
+        for value in recorded.attributes.values_mut() {
+            mark(value, &holds, secrets);
         }
     }
-    let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes);
-    planned.public = ResourcePlan {
-        digest: digested.digest,
-        changes: digested.changes,
-        ..planned.public.clone()
-    };
+
+    fn is_in(&self, text: &str) -> bool {
+        self.0.iter().any(|secret| text.contains(secret.as_str()))
+    }
 }
 
 /// The hashes of the marks in a value.
@@ -81,14 +84,6 @@ fn marks(value: &Value, found: &mut HashSet<String>) {
             None => map.values().for_each(|value| marks(value, found)),
         },
         _ => {}
-    }
-}
-
-/// The same for a record.
-pub(super) fn hide_recorded(recorded: &mut Recorded, values: &[String], secrets: &Secrets) {
-    let holds = |text: &str| values.iter().any(|secret| text.contains(secret));
-    for value in recorded.attributes.values_mut() {
-        mark(value, &holds, secrets);
     }
 }
 

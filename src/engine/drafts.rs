@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{PlanRequest, rename, stages};
+use super::{PlanRequest, stages};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
         ClusterName, ResourceId,
-        spec::{Resource, RuntimeKind},
+        spec::{Resource, RuntimeKind, object_key},
         state::Recorded,
     },
     runtime::{Granularity, Item},
@@ -25,6 +25,11 @@ pub(super) struct Draft {
     pub depends_on: Vec<ResourceId>,
     /// Those of its dependencies whose values it needs.
     pub references: Vec<ResourceId>,
+    /// Whether it is to go.
+    pub goes: bool,
+    /// It is wanted under this id, in another version of its kind: nothing goes but what is remembered.
+    pub is_now: Option<ResourceId>,
+    /// As wanted, references unresolved, until it is handed on; `None` if it is to go.
     pub wanted: Option<Resource>,
     pub item: Item,
     pub kind: RuntimeKind,
@@ -33,19 +38,17 @@ pub(super) struct Draft {
 /// What is wanted, in the order of the Spec, each with its stage.
 pub(super) fn wanted_drafts(
     request: &PlanRequest<'_>,
-    prepared: &rename::Prepared,
+    resources: Vec<Resource>,
+    old_ids: &[ResourceId],
     graph: &Graph,
 ) -> Result<Vec<Draft>, Failure> {
-    let index: HashMap<_, _> = prepared
-        .resources
-        .iter()
-        .enumerate()
-        .map(|(n, r)| (&r.id, n))
-        .collect();
-    let mut drafts = Vec::with_capacity(prepared.resources.len());
-    for (resource, old_id) in prepared.resources.iter().zip(&prepared.old_ids) {
+    let index: HashMap<_, _> = graph.ids().enumerate().map(|(n, id)| (id, n)).collect();
+    let recorded: HashMap<_, _> = request.state.resources.iter().map(|r| (&r.id, r)).collect();
+    let in_another_version = objects(&request.state.resources);
+    let mut drafts = Vec::with_capacity(resources.len());
+    for (resource, old_id) in resources.into_iter().zip(old_ids) {
         let dependencies = graph.dependencies(&resource.id);
-        let state = request.state;
+        let cluster = cluster_of(&resource, request.cluster.as_ref())?;
         drafts.push(Draft {
             granularity: request.runtimes.get(resource.runtime)?.granularity(),
             stage: 0,
@@ -58,15 +61,19 @@ pub(super) fn wanted_drafts(
                 .collect(),
             item: Item {
                 id: resource.id.clone(),
-                cluster: cluster_of(resource, request.cluster.as_ref())?,
-                prior: state
-                    .resource(&resource.id)
-                    .or_else(|| state.resource(old_id))
+                prior: recorded
+                    .get(&resource.id)
+                    .or_else(|| recorded.get(old_id))
+                    .or_else(|| in_another_version.get(&object(&resource, cluster.as_ref())?))
+                    .copied()
                     .cloned(),
+                cluster,
                 desired: None,
             },
-            wanted: Some(resource.clone()),
             kind: resource.runtime,
+            goes: false,
+            is_now: None,
+            wanted: Some(resource),
         });
     }
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
@@ -92,18 +99,22 @@ pub(super) fn wanted_drafts(
 pub(super) fn add_deletes(
     request: &PlanRequest<'_>,
     drafts: &mut Vec<Draft>,
-    prepared: &rename::Prepared,
+    old_ids: &[ResourceId],
 ) -> Result<(), Failure> {
-    let wanted: HashSet<_> = prepared
-        .old_ids
-        .iter()
-        .chain(prepared.resources.iter().map(|r| &r.id))
-        .collect();
+    let wanted: HashSet<_> = old_ids.iter().chain(drafts.iter().map(|d| &d.item.id)).collect();
     let gone: Vec<&Recorded> = request
         .state
         .resources
         .iter()
         .filter(|r| !wanted.contains(&r.id))
+        .collect();
+    let claimed: HashMap<_, _> = drafts
+        .iter()
+        .filter_map(|draft| {
+            let wanted = draft.wanted.as_ref()?;
+            let key = object(wanted, draft.item.cluster.as_ref())?;
+            Some((owned(key), wanted.id.clone()))
+        })
         .collect();
     let graph = Graph::of_state(gone.iter().copied());
     let first = drafts.len();
@@ -119,6 +130,8 @@ pub(super) fn add_deletes(
                 .collect(),
             depends_on: Vec::new(),
             references: Vec::new(),
+            goes: true,
+            is_now: recorded_object(recorded).and_then(|key| claimed.get(&owned(key)).cloned()),
             wanted: None,
             item: Item {
                 id: recorded.id.clone(),
@@ -147,6 +160,28 @@ pub(super) fn add_deletes(
         draft.stage = stage;
     }
     Ok(())
+}
+
+/// A Kubernetes object by what it is and where, whichever version its id names.
+type Object<'a> = (Option<&'a str>, (&'a str, &'a str, &'a str, &'a str));
+
+fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Option<Object<'a>> {
+    (resource.runtime == RuntimeKind::Kubernetes)
+        .then(|| (cluster.map(ClusterName::as_str), object_key(&resource.attributes)))
+}
+
+fn recorded_object(recorded: &Recorded) -> Option<Object<'_>> {
+    let cluster = recorded.cluster.as_ref().map(ClusterName::as_str);
+    (recorded.runtime == RuntimeKind::Kubernetes).then(|| (cluster, object_key(&recorded.attributes)))
+}
+
+fn objects(recorded: &[Recorded]) -> HashMap<Object<'_>, &Recorded> {
+    let key = |recorded| Some((recorded_object(recorded)?, recorded));
+    recorded.iter().filter_map(key).collect()
+}
+
+fn owned((cluster, (group, kind, namespace, name)): Object<'_>) -> [String; 5] {
+    [cluster.unwrap_or_default(), group, kind, namespace, name].map(str::to_owned)
 }
 
 pub(super) fn cluster_of(

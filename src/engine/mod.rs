@@ -20,4 +20,5 @@ pub use apply::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use plan::{EnginePlan, PlanRequest, destroy, plan};
 pub use runtimes::Runtimes;
+pub use schedule::Schedule;
 pub use structural::plan_against_spec;

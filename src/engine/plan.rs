@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{
-    Runtimes, carried,
+    Runtimes,
+    carried::Carried,
     drafts::{Draft, add_deletes, wanted_drafts},
     rename,
 };
@@ -37,6 +38,8 @@ pub struct PlanRequest<'a> {
     pub state: &'a StackState,
     /// Who looks at what is there.
     pub runtimes: &'a Runtimes,
+    /// Paths that are not compared.
+    pub ignore: &'a [String],
     /// The stack's cluster; a resource's extension `cluster` goes before it.
     pub cluster: Option<ClusterName>,
     /// Hears how it goes.
@@ -53,6 +56,8 @@ pub struct EnginePlan {
     pub failures: Vec<(ResourceId, Failure)>,
     pub(super) nodes: Vec<Node>,
     pub(super) targets: Targets,
+    /// Whom references read: only of those it is kept what they are, which is most of a large stack's memory.
+    pub(super) read: HashSet<ResourceId>,
     pub(super) scope: Scope,
     pub(super) runtimes: Runtimes,
     pub(super) secrets: Secrets,
@@ -61,8 +66,8 @@ pub struct EnginePlan {
 }
 
 impl EnginePlan {
-    /// What a resource is expected to become, with `$unknown` for what only the other side knows; secrets in clear, so
-    /// never printed.
+    /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;
+    /// secrets in clear, so never printed.
     pub fn expected(&self, id: &ResourceId) -> Option<&Value> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.planned.item.id == *id)?;
@@ -79,10 +84,15 @@ pub(super) struct Node {
     pub waits: Vec<usize>,
     /// What is recorded as its dependencies.
     pub depends_on: Vec<ResourceId>,
-    /// As wanted, references unresolved; `None` if it is to go.
+    /// Whether it is to go.
+    pub goes: bool,
+    /// Whether it reads values of others.
+    pub refers: bool,
+    /// As wanted, references unresolved, if it may have to be planned again.
     pub wanted: Option<Resource>,
     /// Whether values were missing: it is planned again when they are known.
     pub provisional: bool,
+    /// Without its changes: they are in the plan that is shown.
     pub planned: Planned,
 }
 
@@ -99,20 +109,24 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     let prepared = rename::prepare(request.spec, request.cluster.as_ref(), request.runtimes).await?;
     let graph = Graph::of_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
-    let mut drafts = wanted_drafts(&request, &prepared, &graph)?;
+    let rename::Prepared { resources, old_ids } = prepared;
+    let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
-    add_deletes(&request, &mut drafts, &prepared)?;
+    add_deletes(&request, &mut drafts, &old_ids)?;
 
     let scope = Scope {
         stack: request.stack.clone(),
         data: request.state.runtime.clone(),
+        ignore: request.ignore.to_vec(),
     };
     let mut planner = Planner {
         scope: &scope,
         runtimes: request.runtimes,
         targets: &targets,
         planned: drafts.iter().map(|_| None).collect(),
+        read: drafts.iter().flat_map(|d| d.references.iter().cloned()).collect(),
         expected: HashMap::new(),
+        carried: Carried::default(),
         failures: HashMap::new(),
         stack: &request.stack,
         secrets: request.secrets,
@@ -120,7 +134,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     for deleting in [false, true] {
         let last = drafts
             .iter()
-            .filter(|d| d.wanted.is_none() == deleting)
+            .filter(|d| d.goes == deleting)
             .map(|d| d.stage)
             .max();
         for stage in last.map(|last| 0..=last).into_iter().flatten() {
@@ -128,24 +142,25 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
                 let members: Vec<_> = (0..drafts.len())
                     .filter(|&n| {
                         let draft = &drafts[n];
-                        draft.kind == kind && draft.stage == stage && draft.wanted.is_none() == deleting
+                        draft.kind == kind && draft.stage == stage && draft.goes == deleting
                     })
                     .collect();
                 if !members.is_empty() {
-                    planner.plan_segment(kind, &drafts, &members).await?;
+                    planner.plan_segment(kind, &mut drafts, &members).await?;
                 }
             }
         }
     }
     let Planner {
         planned,
+        read,
         mut failures,
         ..
     } = planner;
     Ok(assemble(
         request,
         scope,
-        targets,
+        (targets, read),
         drafts,
         planned,
         &mut failures,
@@ -174,8 +189,12 @@ struct Planner<'a> {
     runtimes: &'a Runtimes,
     targets: &'a Targets,
     planned: Vec<Option<Planned>>,
+    /// Who is read by references.
+    read: HashSet<ResourceId>,
     /// What references of later stages read, and whether nothing will be done to it.
     expected: HashMap<ResourceId, (Value, bool)>,
+    /// What of it is secret.
+    carried: Carried,
     failures: HashMap<ResourceId, Failure>,
     stack: &'a StackId,
     secrets: &'a Secrets,
@@ -185,14 +204,18 @@ impl Planner<'_> {
     async fn plan_segment(
         &mut self,
         kind: RuntimeKind,
-        drafts: &[Draft],
+        drafts: &mut [Draft],
         members: &[usize],
     ) -> Result<(), Failure> {
-        let inside: HashSet<_> = members.iter().map(|&n| &drafts[n].item.id).collect();
+        let inside: HashSet<_> = members.iter().map(|&n| drafts[n].item.id.clone()).collect();
         let mut items = Vec::with_capacity(members.len());
         let mut asked = Vec::with_capacity(members.len());
         for &member in members {
-            match self.item(&drafts[member], &inside) {
+            if let Some(now) = drafts[member].is_now.take() {
+                self.planned[member] = Some(self.forgotten(&mut drafts[member], &now));
+                continue;
+            }
+            match self.item(&mut drafts[member], &inside) {
                 Ok(item) => {
                     items.push(item);
                     asked.push(member);
@@ -207,13 +230,16 @@ impl Planner<'_> {
             let id = drafts[member].item.id.clone();
             match answer {
                 Ok(mut planned) => {
-                    let known = self.expected.values().map(|(value, _)| value);
+                    let nothing = Carried::default();
                     let carried = match drafts[member].references.is_empty() {
-                        true => Vec::new(),
-                        false => carried::values(known),
+                        true => &nothing,
+                        false => &self.carried,
                     };
-                    carried::hide(self.stack, &mut planned, &carried, self.secrets);
-                    if let Some(expected) = &planned.expected {
+                    carried.hide(self.stack, &mut planned, self.secrets);
+                    self.carried.learn(planned.sensitive.clone());
+                    if !self.read.contains(&id) {
+                        (planned.expected, planned.sensitive) = (None, Vec::new());
+                    } else if let Some(expected) = &planned.expected {
                         let settled = planned.public.action == Action::Unchanged;
                         self.expected.insert(id, (expected.clone(), settled));
                     }
@@ -227,8 +253,33 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn item(&self, draft: &Draft, inside: &HashSet<&ResourceId>) -> Result<Item, Failure> {
-        let mut item = draft.item.clone();
+    /// A record of something that is wanted under another id now.
+    fn forgotten(&self, draft: &mut Draft, now: &ResourceId) -> Planned {
+        let item = draft.item.clone();
+        let id = item.id.clone();
+        let mut public = ResourcePlan::new(self.stack, id, draft.kind, Action::Forget, Vec::new());
+        public.cluster.clone_from(&item.cluster);
+        public.notes.push(format!("it is the same object as `{now}`"));
+        Planned {
+            item,
+            public,
+            recorded: None,
+            expected: None,
+            sensitive: Vec::new(),
+            private: Value::Null,
+        }
+    }
+
+    fn item(&self, draft: &mut Draft, inside: &HashSet<ResourceId>) -> Result<Item, Failure> {
+        let mut item = Item {
+            id: draft.item.id.clone(),
+            cluster: draft.item.cluster.clone(),
+            prior: draft.item.prior.take(),
+            desired: None,
+        };
+        if draft.references.is_empty() && draft.granularity == Granularity::Resource {
+            item.desired = draft.wanted.take();
+        }
         let Some(wanted) = &draft.wanted else {
             return Ok(item);
         };
@@ -238,18 +289,17 @@ impl Planner<'_> {
                 format!("it refers to `{broken}`, which could not be planned"),
             ));
         }
-        let mut desired = wanted.clone();
         let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
         let lookup = |id: &ResourceId| match self.expected.get(id) {
             Some((value, true)) => Known::Settled(value),
             Some((value, false)) => Known::Expected(value),
             None => Known::Nothing,
         };
-        desired.attributes = self
+        let attributes = self
             .targets
             .resolve(&wanted.attributes, &keep, &lookup)
             .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
-        item.desired = Some(desired);
+        item.desired = Some(wanted.with(attributes));
         Ok(item)
     }
 }
@@ -257,7 +307,7 @@ impl Planner<'_> {
 fn assemble(
     request: PlanRequest<'_>,
     scope: Scope,
-    targets: Targets,
+    (targets, read): (Targets, HashSet<ResourceId>),
     drafts: Vec<Draft>,
     planned: Vec<Option<Planned>>,
     failures: &mut HashMap<ResourceId, Failure>,
@@ -271,10 +321,14 @@ fn assemble(
             failure.message = request.secrets.mask(&failure.message);
             in_order.push((draft.item.id, failure));
         }
-        let Some(planned) = planned else {
+        let Some(mut planned) = planned else {
             continue;
         };
-        public.push(planned.public.clone());
+        let changes = std::mem::take(&mut planned.public.changes);
+        public.push(ResourcePlan {
+            changes,
+            ..planned.public.clone()
+        });
         let desired = planned.item.desired.as_ref();
         let provisional = desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
         nodes.push(Node {
@@ -282,6 +336,8 @@ fn assemble(
             stage: draft.stage,
             waits: draft.waits,
             depends_on: draft.depends_on,
+            goes: draft.goes,
+            refers: !draft.references.is_empty(),
             wanted: draft.wanted,
             provisional,
             planned,
@@ -294,6 +350,7 @@ fn assemble(
         failures: in_order,
         nodes,
         targets,
+        read,
         scope,
         runtimes: request.runtimes.clone(),
         secrets: request.secrets.clone(),

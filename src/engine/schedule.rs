@@ -47,7 +47,7 @@ impl Schedule {
     }
 
     /// The next unit to start, in the order in which they became ready.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn start(&mut self) -> Option<usize> {
         self.ready.pop_front()
     }
 
@@ -101,12 +101,12 @@ mod tests {
     fn independent_branches_go_on_after_a_failure() {
         let mut schedule = Schedule::new(&[vec![], vec![0], vec![1], vec![], vec![3, 1]]);
         assert_eq!(
-            (schedule.next(), schedule.next(), schedule.next()),
+            (schedule.start(), schedule.start(), schedule.start()),
             (Some(0), Some(3), None)
         );
         assert_eq!(schedule.failed(0), [1, 2, 4]);
         schedule.done(3);
-        assert_eq!(schedule.next(), None);
+        assert_eq!(schedule.start(), None);
         assert!(schedule.left().is_empty());
     }
 
@@ -115,7 +115,7 @@ mod tests {
         let waits: Vec<Vec<usize>> = (0..2000).map(|n| (0..n).rev().take(5).collect()).collect();
         let mut schedule = Schedule::new(&waits);
         let mut order = Vec::new();
-        while let Some(unit) = schedule.next() {
+        while let Some(unit) = schedule.start() {
             order.push(unit);
             schedule.done(unit);
         }

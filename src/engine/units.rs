@@ -28,7 +28,7 @@ pub(super) fn group(nodes: &[Node]) -> Units {
         let unit = match node.granularity {
             Granularity::Resource => units.len(),
             Granularity::Segment => {
-                let key = (node.planned.public.runtime, node.stage, node.wanted.is_none());
+                let key = (node.planned.public.runtime, node.stage, node.goes);
                 *segments.entry(key).or_insert(units.len())
             }
         };
@@ -49,7 +49,7 @@ pub(super) fn group(nodes: &[Node]) -> Units {
             .map(|&on| unit_of[on])
             .filter(|&other| other != unit);
         waits[unit].extend(others);
-        if node.wanted.is_some() {
+        if !node.goes {
             waits[barrier].push(unit);
         } else {
             waits[unit].push(barrier);

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod digest;
 pub mod event;
 pub mod finding;
+pub mod health;
 pub mod ids;
 pub mod inspection;
 pub mod marker;
@@ -22,6 +23,7 @@ pub mod source;
 pub mod spec;
 pub mod stack;
 pub mod state;
+pub mod status;
 pub mod topic;
 pub mod value;
 

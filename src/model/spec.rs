@@ -44,6 +44,21 @@ pub struct Resource {
     pub extensions: Map<String, Value>,
 }
 
+/// What a Kubernetes object is, whichever version it is written in: group, kind, namespace, name.
+pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
+    fn text(value: Option<&Value>) -> &str {
+        value.and_then(Value::as_str).unwrap_or_default()
+    }
+    let metadata = |key: &str| attributes.get("metadata")?.get(key);
+    let group = text(attributes.get("apiVersion")).rsplit_once('/');
+    (
+        group.map_or("", |(group, _)| group),
+        text(attributes.get("kind")),
+        text(metadata("namespace")),
+        text(metadata("name")),
+    )
+}
+
 /// A compiled stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
@@ -59,6 +74,18 @@ impl Spec {
 }
 
 impl Resource {
+    /// The same with other attributes.
+    #[must_use]
+    pub fn with(&self, attributes: Map<String, Value>) -> Self {
+        Self {
+            id: self.id.clone(),
+            runtime: self.runtime,
+            attributes,
+            depends_on: self.depends_on.clone(),
+            extensions: self.extensions.clone(),
+        }
+    }
+
     /// The digest of its meaning; the order of `dependsOn` does not matter.
     pub fn digest(&self) -> Digest {
         let mut depends_on: Vec<_> = self.depends_on.iter().map(ResourceId::as_str).collect();

@@ -5,33 +5,45 @@ use std::{path::PathBuf, sync::Arc};
 use super::{
     Memory, Run,
     clusters::{GivenCluster, Live, given_name},
+    health_rules,
 };
 use crate::{
     config::{self, Config},
     engine::Runtimes,
     error::{ErrorKind, Failure},
+    model::source::Source,
     runtime::{
-        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
+        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options, health::Rules},
         terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
     },
     state::Sealer,
 };
 
+/// What decides which infrastructure there is, and how it is treated.
+pub(super) struct Setup<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The revision that the configuration was read from: files that it names are read from there.
+    pub files: Option<&'a dyn Source>,
+    /// A cluster given on the command line.
+    pub given: &'a GivenCluster,
+    /// Whether the real infrastructure is asked.
+    pub live: Live,
+    /// The states, with the key of their secrets.
+    pub memory: Option<&'a Memory>,
+    /// Whether an apply waits until what it wrote is ready.
+    pub wait: bool,
+}
+
 /// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
 ///
 /// # Errors
 /// A setting can not be used.
-pub(super) async fn runtimes(
-    run: &Run,
-    config: &Config,
-    given: &GivenCluster,
-    live: Live,
-    memory: Option<&Memory>,
-) -> Result<Runtimes, Failure> {
-    if live == Live::Never {
+pub(super) async fn runtimes(run: &Run, setup: &Setup<'_>) -> Result<Runtimes, Failure> {
+    if setup.live == Live::Never {
         return Ok(Runtimes::new());
     }
-    let (kubernetes, terraform) = parts(run, config, given, memory).await?;
+    let (kubernetes, terraform) = parts(run, setup).await?;
     Ok(Runtimes::new()
         .with(Arc::new(kubernetes))
         .with(Arc::new(terraform)))
@@ -41,12 +53,13 @@ pub(super) async fn runtimes(
 ///
 /// # Errors
 /// A setting can not be used.
-pub(super) async fn parts(
-    run: &Run,
-    config: &Config,
-    given: &GivenCluster,
-    memory: Option<&Memory>,
-) -> Result<(Kubernetes, Terraform), Failure> {
+pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, Terraform), Failure> {
+    let Setup {
+        config,
+        given,
+        memory,
+        ..
+    } = *setup;
     let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
     let mut clusters: Vec<_> = config
         .clusters
@@ -75,7 +88,11 @@ pub(super) async fn parts(
             .apply
             .ready_timeout
             .map_or(Options::default().ready_timeout, config::Span::duration),
-        ..Options::default()
+        wait: setup.wait,
+        rules: match setup.files {
+            Some(files) => health_rules::load(config, files)?,
+            None => Rules::default(),
+        },
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());

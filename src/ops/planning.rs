@@ -152,12 +152,14 @@ impl Planning {
                 engine::plan_against_spec(&target.id, &target.folder, &before, wanted, None, self.secrets());
             return Ok(Planned::Spec(Box::new(plan)));
         }
+        let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let plan = engine::plan(PlanRequest {
             stack: target.id.clone(),
             folder: target.folder.clone(),
             spec: wanted,
             state,
             runtimes: &self.runtimes,
+            ignore: &ignore.unwrap_or_default(),
             cluster,
             events: self.run.events.as_ref(),
             secrets: self.secrets(),

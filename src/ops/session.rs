@@ -14,11 +14,13 @@ use super::{
 };
 use crate::{
     config::Config,
+    engine::Runtimes,
     error::{ErrorKind, Failure},
     git::Repository,
     model::{
         CommitId, RepoPath, StackId,
         affected::{Affected, InputChange},
+        source::Source,
         stack::{CompileSetup, Stack},
     },
     spec,
@@ -37,6 +39,28 @@ pub struct Request {
     pub live: Live,
     /// A cluster given on the command line.
     pub given: GivenCluster,
+    /// Whether an apply is over as soon as everything is written, ready or not.
+    pub no_wait: bool,
+}
+
+impl Request {
+    async fn runtimes(
+        &self,
+        run: &Run,
+        config: &Config,
+        files: Option<&dyn Source>,
+        memory: &Memory,
+    ) -> Result<Runtimes, Failure> {
+        let setup = infrastructure::Setup {
+            config,
+            files,
+            given: &self.given,
+            live: self.live,
+            memory: Some(memory),
+            wait: !self.no_wait,
+        };
+        infrastructure::runtimes(run, &setup).await
+    }
 }
 
 /// An opened request.
@@ -87,8 +111,9 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     if let Selection::Named(names) = &request.selection {
         targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
     }
-    let runtimes =
-        infrastructure::runtimes(run, &config, &request.given, request.live, Some(&memory)).await?;
+    let runtimes = request
+        .runtimes(run, &config, Some(head.source.as_ref()), &memory)
+        .await?;
     let compiler = Box::new(Compiler::new(run, &config));
     let planning = Planning {
         run: run.clone(),
@@ -142,13 +167,13 @@ pub async fn open_file(
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();
-    let config = match &repository {
-        Some(repository) => Config::of(repository.worktree()?.as_ref())?,
+    let files = repository.as_ref().map(Repository::worktree).transpose()?;
+    let config = match &files {
+        Some(files) => Config::of(files.as_ref())?,
         None => Config::default(),
     };
     let memory = states::open(run, &config, repository.as_ref(), key).await?;
-    let runtimes =
-        infrastructure::runtimes(run, &config, &request.given, request.live, Some(&memory)).await?;
+    let runtimes = request.runtimes(run, &config, files.as_deref(), &memory).await?;
     let folder = RepoPath::root();
     let stack = Stack {
         id: id.clone(),

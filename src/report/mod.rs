@@ -18,6 +18,7 @@ pub mod markdown;
 pub mod mermaid;
 pub mod progress;
 mod run;
+pub mod status;
 pub mod terminal;
 mod view;
 

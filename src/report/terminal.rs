@@ -16,7 +16,7 @@ pub struct Style {
 }
 
 #[derive(Clone, Copy)]
-enum Ink {
+pub(super) enum Ink {
     Green,
     Yellow,
     Red,
@@ -26,7 +26,7 @@ enum Ink {
 }
 
 impl Style {
-    fn ink(self, ink: Ink, text: &str) -> String {
+    pub(super) fn ink(self, ink: Ink, text: &str) -> String {
         if !self.color {
             return text.to_owned();
         }

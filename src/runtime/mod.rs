@@ -15,6 +15,7 @@ use crate::{
     error::Failure,
     model::{
         ClusterName, ResourceId, StackId,
+        health::Health,
         plan::ResourcePlan,
         spec::{Resource, RuntimeKind},
         state::Recorded,
@@ -28,6 +29,9 @@ pub struct Scope {
     pub stack: StackId,
     /// The runtimes' own data: as the state holds it, with what [`ApplySink::runtime_data`] was given in this run.
     pub data: BTreeMap<String, Value>,
+    /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object is there, they stay as they
+    /// are.
+    pub ignore: Vec<String>,
 }
 
 /// One resource as the engine hands it to a runtime.
@@ -61,6 +65,8 @@ pub struct Observed {
     pub id: ResourceId,
     /// What is there; `None` if nothing is. For Terraform what its state says.
     pub live: Option<Value>,
+    /// How it is doing, with a few words why (masked); `None` where the runtime has no notion of that.
+    pub health: Option<(Health, String)>,
 }
 
 /// A planned resource: what is shown, and what the runtime needs to do exactly that.
@@ -76,6 +82,9 @@ pub struct Planned {
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. Not masked: never printed, never stored.
     pub expected: Option<Value>,
+    /// Texts of `expected` that are secret, each in every form in which a reference may read it: what carries one is
+    /// masked. Never printed, never stored.
+    pub sensitive: Vec<String>,
     /// The runtime's own preparation, given back to it at apply; not masked.
     pub private: Value,
 }
@@ -89,6 +98,8 @@ pub struct Applied {
     pub recorded: Option<Recorded>,
     /// What references read: the live object as the server answered. Not masked.
     pub live: Option<Value>,
+    /// Texts of `live` that are secret, as in [`Planned::sensitive`].
+    pub sensitive: Vec<String>,
 }
 
 /// Takes what a runtime finished, as soon as it did. The engine journals it.

@@ -37,6 +37,19 @@ pub fn mask_object(secrets: &Secrets, object: &Map<String, Value>) -> Map<String
     masked
 }
 
+/// The values of a Secret, as they stand in it and decoded; nothing of any other object.
+pub fn secret_texts(object: &Value) -> Vec<String> {
+    let data = object.as_object().filter(|map| is_secret(map));
+    let data = data.and_then(|secret| secret.get("data")?.as_object());
+    let mut texts = Vec::new();
+    for text in data.into_iter().flat_map(Map::values).filter_map(Value::as_str) {
+        let decoded = base64::engine::general_purpose::STANDARD.decode(text).ok();
+        texts.extend(decoded.and_then(|bytes| String::from_utf8(bytes).ok()));
+        texts.push(text.to_owned());
+    }
+    texts
+}
+
 fn is_secret(object: &Map<String, Value>) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("Secret")
         && object.get("apiVersion").and_then(Value::as_str) == Some("v1")

@@ -7,5 +7,5 @@
 mod kubernetes;
 mod registry;
 
-pub use kubernetes::{is_last_applied, mask_object};
+pub use kubernetes::{is_last_applied, mask_object, secret_texts};
 pub use registry::{HashKey, Secrets};

@@ -6,13 +6,13 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap, hash_map::Entry},
 };
 
 use petgraph::{
     Direction,
     algo::{tarjan_scc, tred},
-    graph::{DiGraph, NodeIndex},
+    graph::{DiGraph, EdgeIndex, NodeIndex},
     visit::EdgeRef,
 };
 
@@ -87,6 +87,9 @@ impl From<GraphError> for Failure {
     }
 }
 
+/// The edges so far by their ends: looking one up in the graph takes as long as a node has neighbours.
+type Known = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
+
 /// Resources and who needs whom; edges run from a dependency to its dependent.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -107,6 +110,7 @@ impl Graph {
             }
             graph.add(&resource.id);
         }
+        let mut known = Known::new();
         let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
         for resource in resources {
             for dependency in &resource.depends_on {
@@ -116,7 +120,7 @@ impl Graph {
                         missing: dependency.clone(),
                     });
                 }
-                graph.connect(dependency, &resource.id, Edge::Explicit);
+                graph.connect(&mut known, dependency, &resource.id, Edge::Explicit);
             }
             let referenced =
                 targets
@@ -126,14 +130,14 @@ impl Graph {
                         source,
                     })?;
             for dependency in referenced {
-                graph.connect(&dependency, &resource.id, Edge::Reference);
+                graph.connect(&mut known, &dependency, &resource.id, Edge::Reference);
             }
         }
         if let Some(cycle) = graph.cycle() {
             return Err(GraphError::Cycle(cycle));
         }
         for (dependency, dependent) in needs::of(resources) {
-            graph.connect(dependency, dependent, Edge::Order);
+            graph.connect(&mut known, dependency, dependent, Edge::Order);
         }
         graph.drop_order_edges_in_cycles();
         Ok(graph)
@@ -146,10 +150,11 @@ impl Graph {
         for resource in recorded.clone() {
             graph.add(&resource.id);
         }
+        let mut known = Known::new();
         for resource in recorded {
             for dependency in &resource.depends_on {
                 if graph.index.contains_key(dependency) && *dependency != resource.id {
-                    graph.connect(dependency, &resource.id, Edge::Order);
+                    graph.connect(&mut known, dependency, &resource.id, Edge::Order);
                 }
             }
         }
@@ -232,13 +237,13 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, dependency: &ResourceId, dependent: &ResourceId, edge: Edge) {
-        let (from, to) = (self.index[dependency], self.index[dependent]);
-        match self.graph.find_edge(from, to) {
-            Some(found) if edge == Edge::Reference => self.graph[found] = edge,
-            Some(_) => {}
-            None => {
-                self.graph.add_edge(from, to, edge);
+    fn connect(&mut self, known: &mut Known, dependency: &ResourceId, dependent: &ResourceId, edge: Edge) {
+        let ends = (self.index[dependency], self.index[dependent]);
+        match known.entry(ends) {
+            Entry::Occupied(found) if edge == Edge::Reference => self.graph[*found.get()] = edge,
+            Entry::Occupied(_) => {}
+            Entry::Vacant(new) => {
+                new.insert(self.graph.add_edge(ends.0, ends.1, edge));
             }
         }
     }
@@ -287,7 +292,7 @@ impl Graph {
                     path.reverse();
                     return Some(path.into_iter().map(|n| self.graph[n].clone()).collect());
                 }
-                if let std::collections::hash_map::Entry::Vacant(unseen) = came_from.entry(dependency) {
+                if let Entry::Vacant(unseen) = came_from.entry(dependency) {
                     unseen.insert(node);
                     queue.push_back(dependency);
                 }

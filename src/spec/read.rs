@@ -242,6 +242,10 @@ fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, Spec
     let metadata_path = join(path, "metadata");
     let metadata =
         mapping(object, "metadata", path)?.ok_or_else(|| shape(path, "has no `metadata`".to_owned()))?;
+    if !metadata.contains_key("name") && metadata.contains_key("generateName") {
+        let why = "has `generateName` and no `name`: every apply would make another object".to_owned();
+        return Err(shape(&metadata_path, why));
+    }
     let name = text(&metadata, "name", &metadata_path)?;
     let namespace = match metadata.get("namespace") {
         None | Some(Value::Null) => String::new(),
@@ -393,6 +397,10 @@ mod tests {
             (
                 json!([{"apiVersion": "v1", "kind": "A", "metadata": {"name": 1}}]),
                 "[0].metadata.name: must be text",
+            ),
+            (
+                json!([{"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "a-"}}]),
+                "[0].metadata: has `generateName` and no `name`",
             ),
         ];
         for (value, words) in cases {

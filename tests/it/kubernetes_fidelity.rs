@@ -4,13 +4,13 @@
 //! `KONVERGE_EDITS` sets how many edits are tried, `KONVERGE_SEED` repeats a run.
 
 use http::Request;
-use konverge::model::{diff, plan::Action, value};
+use konverge::model::{diff, plan::Action, spec::Resource, value};
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
-    stack::{TestStack, action, id},
+    stack::{TestStack, action, id, resource},
 };
 
 /// A small generator of our own: the same seed gives the same edits on every machine.
@@ -101,6 +101,9 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
 fn edit(object: &mut Value, random: &mut Random) -> String {
     let mut all = Vec::new();
     places(object, "", &mut all);
+    if all.is_empty() {
+        return "nothing left to edit".to_owned();
+    }
     let place = random.pick(&all).clone();
     let kind = random.below(5);
     if kind == 0 {
@@ -158,6 +161,16 @@ fn meaning(mut object: Value) -> Value {
     object
 }
 
+/// Somebody who reads the object: only of those that are read it is kept what they become.
+fn reader(ns: &str, id: &str) -> Resource {
+    let mut reader = resource(
+        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "reader", "namespace": ns}}),
+    );
+    let name = format!("$kusion_path.{id}.metadata.name");
+    reader.attributes.insert("data".to_owned(), json!({"name": name}));
+    reader
+}
+
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
@@ -176,21 +189,30 @@ async fn what_is_previewed_is_what_is_applied() {
     let objects = Objects::of(cluster).await;
     let client = cluster.client().await;
     let mut stack = TestStack::new("fidelity", cluster.kubeconfig());
-    let mut current = manifests(&ns);
+    let original = manifests(&ns);
+    let mut current = original.clone();
     stack.apply(&current).await;
     let (mut accepted, mut unchanged) = (0, 0);
     for round in 0..edits {
         let mut next = current.clone();
         let chosen = random.below(next.len());
-        let mut what = edit(&mut next[chosen], &mut random);
-        if random.below(3) == 0 {
-            what = format!("{what}; {}", edit(&mut next[chosen], &mut random));
+        let mut what = "put back".to_owned();
+        // Now and then as it was: edits only take away in the end.
+        if random.below(10) == 0 {
+            next[chosen] = original[chosen].clone();
+        } else {
+            what = edit(&mut next[chosen], &mut random);
+            if random.below(3) == 0 {
+                what = format!("{what}; {}", edit(&mut next[chosen], &mut random));
+            }
         }
         let title = format!("seed {seed}, round {round}: {} {what}", id(&current[chosen]));
         if id(&next[chosen]) != id(&current[chosen]) {
             continue;
         }
-        let Ok(plan) = stack.try_plan(&crate::support::stack::spec(&next)).await else {
+        let mut wanted = crate::support::stack::spec(&next);
+        wanted.resources.push(reader(&ns, &id(&next[chosen])));
+        let Ok(plan) = stack.try_plan(&wanted).await else {
             continue;
         };
         if !plan.failures.is_empty() {
@@ -222,10 +244,10 @@ async fn what_is_previewed_is_what_is_applied() {
         }
         accepted += 1;
         current = next;
-        let again = stack.plan_well(&current).await;
+        let again = stack.try_plan(&wanted).await.unwrap();
         assert_eq!(
             again.public.summary.unchanged,
-            current.len(),
+            current.len() + 1,
             "{title}: {:?}",
             again.public
         );

@@ -350,3 +350,72 @@ async fn what_a_policy_denies_is_said_in_its_words() {
     assert!(failure.message.contains("no forbidden keys here"), "{failure:?}");
     assert_eq!(failure.kind, konverge::error::ErrorKind::Policy);
 }
+
+/// `stacks[].ignore`: set when the object is made, then left to whoever changes it, and never a change or a conflict.
+#[tokio::test]
+async fn paths_that_are_not_compared_are_left_alone() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("trap-ignore").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = TestStack::new("trap-ignore", cluster.kubeconfig());
+    stack.ignore = vec![
+        "/spec/replicas".to_owned(),
+        "/spec/template/spec/containers/name=web/image".to_owned(),
+    ];
+    let mut web = deployment(
+        &ns,
+        "web",
+        json!({"name": "web", "image": "a:1", "env": [{"name": "A", "value": "1"}]}),
+    );
+    web["spec"]["replicas"] = json!(2);
+    stack.apply(std::slice::from_ref(&web)).await;
+    assert_eq!(objects.get(&web).await.unwrap()["spec"]["replicas"], 2);
+    let theirs = json!({"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "web", "image": "b:9", "env": [{"name": "A", "value": "1"}]}]}}}});
+    objects.merge(&web, "somebody", &theirs).await;
+    let plan = stack.plan_well(std::slice::from_ref(&web)).await;
+    assert_eq!(action(&plan, &web), Action::Unchanged, "{:?}", plan.public);
+
+    web["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = json!("2");
+    let plan = stack.plan_well(std::slice::from_ref(&web)).await;
+    assert_eq!(
+        paths(&plan, &web),
+        ["/spec/template/spec/containers/name=web/env/name=A/value"]
+    );
+    stack.carry_out(plan).await;
+    let live = objects.get(&web).await.unwrap();
+    let container = &live["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        (&live["spec"]["replicas"], &container["image"]),
+        (&json!(5), &json!("b:9"))
+    );
+    assert_eq!(container["env"][0]["value"], "2");
+    assert_eq!(
+        stack
+            .plan_well(std::slice::from_ref(&web))
+            .await
+            .public
+            .summary
+            .unchanged,
+        1
+    );
+}
+
+/// What Kusion would ask and we do not is said.
+#[tokio::test]
+async fn a_health_policy_is_said_not_to_be_asked() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("trap-policy-note").await;
+    let stack = TestStack::new("trap-policy-note", cluster.kubeconfig());
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": ns}});
+    let mut spec = crate::support::stack::spec(std::slice::from_ref(&map));
+    let policy = json!({"health.kcl": "assert res.data"});
+    spec.resources[0]
+        .extensions
+        .insert("healthPolicy".to_owned(), policy);
+    let plan = stack.try_plan(&spec).await.unwrap();
+    let notes = &planned(&plan, &map).unwrap().notes;
+    assert!(
+        notes.iter().any(|note| note.contains("apply.health_rules")),
+        "{notes:?}"
+    );
+}

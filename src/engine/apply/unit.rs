@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Walk, locked, with_dependencies};
 use crate::{
-    engine::{carried, plan::Node},
+    engine::plan::Node,
     error::{ErrorKind, Failure},
     model::{
         ResourceId,
@@ -120,6 +120,7 @@ impl Walk<'_> {
         Scope {
             stack: self.plan.scope.stack.clone(),
             data: locked(&self.data).clone(),
+            ignore: self.plan.scope.ignore.clone(),
         }
     }
 
@@ -131,16 +132,15 @@ impl Walk<'_> {
         for node in nodes {
             let mut item = node.planned.item.clone();
             if let Some(wanted) = &node.wanted {
-                let mut desired = wanted.clone();
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
                 let live = locked(&self.live);
                 let lookup = |id: &ResourceId| live.get(id).map_or(Known::Nothing, Known::Final);
-                desired.attributes = self
+                let attributes = self
                     .plan
                     .targets
                     .resolve(&wanted.attributes, &keep, &lookup)
                     .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
-                item.desired = Some(desired);
+                item.desired = Some(wanted.with(attributes));
             }
             items.push(item);
         }
@@ -148,9 +148,8 @@ impl Walk<'_> {
         let scope = self.scope();
         let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
         let mut planned: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
-        let secret = carried::values(locked(&self.live).values());
         for planned in &mut planned {
-            carried::hide(&self.plan.scope.stack, planned, &secret, &self.plan.secrets);
+            locked(&self.carried).hide(&self.plan.scope.stack, planned, &self.plan.secrets);
         }
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
@@ -182,10 +181,16 @@ impl Walk<'_> {
             }
             (None, _) => {}
         }
-        if let Some(expected) = planned.expected {
-            locked(&self.live).insert(planned.item.id, expected);
-        }
+        locked(&self.carried).learn(planned.sensitive);
+        self.keep(&planned.item.id, planned.expected);
         Ok(())
+    }
+
+    /// Keeps what a resource is, if references read it.
+    fn keep(&self, id: &ResourceId, live: Option<Value>) {
+        if let Some(live) = live.filter(|_| self.plan.read.contains(id)) {
+            locked(&self.live).insert(id.clone(), live);
+        }
     }
 
     /// What can not be remembered must not be done: an error of the journal ends the walk.
@@ -215,15 +220,8 @@ struct Sink<'w> {
 impl Sink<'_> {
     async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
         let node = self.unit.get(id).map(|(_, node)| *node);
-        let wanted = node.and_then(|node| node.wanted.as_ref());
-        let targets = &self.walk.plan.targets;
-        if wanted.is_some_and(|w| {
-            targets
-                .referenced(&w.attributes)
-                .is_ok_and(|found| !found.is_empty())
-        }) {
-            let secret = carried::values(locked(&self.walk.live).values());
-            carried::hide_recorded(&mut recorded, &secret, &self.walk.plan.secrets);
+        if node.is_some_and(|node| node.refers) {
+            locked(&self.walk.carried).hide_recorded(&mut recorded, &self.walk.plan.secrets);
         }
         let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
@@ -268,9 +266,8 @@ impl ApplySink for Sink<'_> {
         let unchanged = *action == Action::Unchanged;
         match result {
             Ok(applied) => {
-                if let Some(live) = applied.live {
-                    locked(&self.walk.live).insert(id.clone(), live);
-                }
+                locked(&self.walk.carried).learn(applied.sensitive);
+                self.walk.keep(id, applied.live);
                 if !unchanged {
                     self.walk.note(id, *action, ResourceResult::Done, None);
                 }

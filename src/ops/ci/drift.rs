@@ -1,5 +1,7 @@
 //! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
 
+use std::sync::Arc;
+
 use super::{
     Ended, Job,
     feedback::Feedback,
@@ -70,9 +72,16 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let live = job.options.live.unwrap_or(Live::Required);
     let notices = Notices::of(job, &config);
     watch.ends("open");
-
+    let files = Arc::clone(&side.source);
     let planning = job
-        .planning(config, Trust::Protected, side, None, Some(memory.clone()), live)
+        .planning(
+            config,
+            files.as_ref(),
+            Trust::Protected,
+            (side, None),
+            Some(memory.clone()),
+            live,
+        )
         .await?;
     let plan = drift::run(&planning, &due, budget).await?;
     watch.ends("look");

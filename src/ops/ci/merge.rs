@@ -208,8 +208,16 @@ async fn caught_up(
         note: None,
     };
     let live = job.options.live.unwrap_or(Live::Required);
+    let files = Arc::clone(&side.source);
     let planning = job
-        .planning(config, Trust::Protected, side, None, Some(memory.clone()), live)
+        .planning(
+            config,
+            files.as_ref(),
+            Trust::Protected,
+            (side, None),
+            Some(memory.clone()),
+            live,
+        )
         .await?;
     watch.ends("what to apply");
     let report = apply::run(&planning, &targets, &options).await?;

@@ -4,12 +4,12 @@ use super::Job;
 use crate::{
     config::{Config, Sandbox},
     error::Failure,
-    model::{CommitId, affected::Affected},
+    model::{CommitId, affected::Affected, source::Source},
     ops::{
         At, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
-        infrastructure, session, states,
+        health_rules, infrastructure, session, states,
     },
 };
 
@@ -47,7 +47,8 @@ impl Job {
         for commit in [protected, base, head] {
             self.repository.ensure(commit, self.credentials.as_ref()).await?;
         }
-        let protected = Config::of(self.repository.revision(protected)?.as_ref())?;
+        let power = self.repository.revision(protected)?;
+        let protected = Config::of(power.as_ref())?;
         let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
         let mut config = proposed.with_power_from(&protected);
         if trust != Trust::Protected {
@@ -67,6 +68,13 @@ impl Job {
         };
         let head_side = side(head)?;
         head_side.layout.require_module()?;
+        if trust == Trust::Protected
+            && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref())
+        {
+            self.run.notes.note(
+                "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
+            );
+        }
         let base_side = side(base)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
@@ -82,24 +90,32 @@ impl Job {
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
             planning: self
-                .planning(config, trust, head_side, Some(base_side), memory, live)
+                .planning(
+                    config,
+                    power.as_ref(),
+                    trust,
+                    (head_side, Some(base_side)),
+                    memory,
+                    live,
+                )
                 .await?,
             targets,
             affected,
         })
     }
 
-    /// What plans are made of in this job. What is compiled of others' code is kept nowhere: a later run with more
-    /// trust would read it.
+    /// What plans are made of in this job: head and base, under a configuration and the files that it names as `power`,
+    /// a revision of the protected branch, has them. What is compiled of others' code is kept nowhere: a later run with
+    /// more trust would read it.
     ///
     /// # Errors
     /// A setting of the infrastructure can not be used.
     pub(super) async fn planning(
         &self,
         config: Config,
+        power: &dyn Source,
         trust: Trust,
-        head: Workspace,
-        base: Option<Workspace>,
+        (head, base): (Workspace, Option<Workspace>),
         memory: Option<Memory>,
         live: Live,
     ) -> Result<Planning, Failure> {
@@ -111,8 +127,16 @@ impl Job {
         if trust != Trust::Protected {
             compiler = compiler.without_writing_caches();
         }
+        let setup = infrastructure::Setup {
+            config: &config,
+            files: Some(power),
+            given: &given,
+            live,
+            memory: memory.as_ref(),
+            wait: true,
+        };
         Ok(Planning {
-            runtimes: infrastructure::runtimes(&self.run, &config, &given, live, memory.as_ref()).await?,
+            runtimes: infrastructure::runtimes(&self.run, &setup).await?,
             wanted: Wanted::Compiled {
                 compiler: Box::new(compiler),
                 head: Box::new(head),

@@ -4,7 +4,11 @@ mod workflow;
 
 use serde::Serialize;
 
-use super::{At, KeyUse, Run, Workspace, clusters::GivenCluster, cores, infrastructure, states};
+use super::{
+    At, KeyUse, Run, Workspace,
+    clusters::{GivenCluster, Live},
+    cores, infrastructure, states,
+};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
@@ -126,7 +130,15 @@ async fn core(config: &Config) -> Finding {
 /// Terraform and the clusters, each asked for its version.
 async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
     let given = GivenCluster::default();
-    let (kubernetes, terraform) = match infrastructure::parts(run, config, &given, None).await {
+    let setup = infrastructure::Setup {
+        config,
+        files: None,
+        given: &given,
+        live: Live::Required,
+        memory: None,
+        wait: false,
+    };
+    let (kubernetes, terraform) = match infrastructure::parts(run, &setup).await {
         Ok(parts) => parts,
         Err(failure) => return vec![Finding::of("clusters", Err(failure))],
     };

@@ -44,7 +44,8 @@ pub async fn rollback(
     given: GivenCluster,
 ) -> Result<Rollback, Failure> {
     let repository = Repository::discover(&run.dir)?;
-    let today = Config::of(repository.worktree()?.as_ref())?;
+    let files = repository.worktree()?;
+    let today = Config::of(files.as_ref())?;
     let memory = states::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&memory, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
@@ -66,9 +67,17 @@ pub async fn rollback(
     })?;
     let target = Target::of(there, None);
     let live = Live::Required;
+    let setup = infrastructure::Setup {
+        config: &config,
+        files: Some(files.as_ref()),
+        given: &given,
+        live,
+        memory: Some(&memory),
+        wait: true,
+    };
     let planning = Planning {
         run: run.clone(),
-        runtimes: infrastructure::runtimes(run, &config, &given, live, Some(&memory)).await?,
+        runtimes: infrastructure::runtimes(run, &setup).await?,
         wanted: Wanted::Compiled {
             compiler: Box::new(Compiler::new(run, &config)),
             head: Box::new(head),

@@ -18,7 +18,7 @@ use crate::{
     error::{ErrorKind, Failure},
     model::plan::Action,
     runtime::{Applied, ApplySink, Planned, Scope},
-    secrets::is_last_applied,
+    secrets::{is_last_applied, secret_texts},
 };
 
 /// How often a kind is asked for that was defined a moment ago.
@@ -66,6 +66,7 @@ async fn carry_out(
                 id: planned.item.id.clone(),
                 recorded: planned.recorded.clone(),
                 live: planned.expected.clone(),
+                sensitive: planned.sensitive.clone(),
             });
         }
         Action::Delete => {
@@ -75,6 +76,7 @@ async fn carry_out(
                 id: planned.item.id.clone(),
                 recorded: None,
                 live: None,
+                sensitive: Vec::new(),
             });
         }
         Action::Replace => {
@@ -123,6 +125,7 @@ async fn carry_out(
     Ok(Applied {
         id: planned.item.id.clone(),
         recorded: Some(recorded),
+        sensitive: secret_texts(&live),
         live: Some(live),
     })
 }

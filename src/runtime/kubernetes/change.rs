@@ -73,7 +73,14 @@ pub(super) fn changes(sides: &Sides<'_>, secrets: &Secrets) -> Vec<Change> {
             let path = &difference.path;
             let wanted = at(&desired, path);
             let before = prior.as_ref().and_then(|prior| at(prior, path));
+            let as_wanted = match (wanted, &difference.from) {
+                (Some(wanted), Some(found)) => diff::same(wanted, found),
+                _ => false,
+            };
             let origin = match (wanted, before) {
+                // It is as we want it, and would not stay so: the server's side does that.
+                _ if as_wanted && sides.admission => Origin::Admission,
+                _ if as_wanted => Origin::Default,
                 // We want it, and wanted the same before: somebody else changed it since.
                 (Some(wanted), Some(before)) if diff::same(wanted, before) => blame(sides.live, path),
                 (Some(_), _) | (None, Some(_)) => Origin::Change,
@@ -154,16 +161,34 @@ pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         let component = component.replace("~1", "/").replace("~0", "~");
         match value {
             Value::Object(map) => map.get(&component),
-            Value::Array(items) => items.iter().find(|item| {
-                let keys: Vec<&str> = component
-                    .split(',')
-                    .filter_map(|part| part.split_once('=').map(|(key, _)| key))
-                    .collect();
-                !keys.is_empty() && diff::label(item, &keys) == component
-            }),
+            Value::Array(items) => items.iter().find(|item| is_item(item, &component)),
             _ => None,
         }
     })
+}
+
+/// The mapping in which a path ends, and the key there; `None` if there is no such mapping.
+pub(super) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Map<String, Value>, String)> {
+    let plain = |component: &str| component.replace("~1", "/").replace("~0", "~");
+    let (parent, last) = path.rsplit_once('/')?;
+    let mut at = object;
+    for component in parent.split('/').skip(1).map(plain) {
+        at = match at {
+            Value::Object(map) => map.get_mut(&component)?,
+            Value::Array(items) => items.iter_mut().find(|item| is_item(item, &component))?,
+            _ => return None,
+        };
+    }
+    Some((at.as_object_mut()?, plain(last)))
+}
+
+/// Whether an item of a list is the one that a component such as `name=web` names.
+fn is_item(item: &Value, component: &str) -> bool {
+    let keys: Vec<&str> = component
+        .split(',')
+        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
+        .collect();
+    !keys.is_empty() && diff::label(item, &keys) == component
 }
 
 #[cfg(test)]

@@ -193,29 +193,9 @@ fn rejoin_map_keys(path: &str) -> String {
 }
 
 /// Takes what stands at a path out of an object; what is not there is no error.
-fn remove(object: &mut Value, path: &str) {
-    let Some((parent, last)) = path.rsplit_once('/') else {
-        return;
-    };
-    let mut at = object;
-    for component in parent.split('/').skip(1) {
-        let component = component.replace("~1", "/").replace("~0", "~");
-        let next = match at {
-            Value::Object(map) => map.get_mut(&component),
-            Value::Array(items) => items.iter_mut().find(|item| {
-                let keys: Vec<&str> = component
-                    .split(',')
-                    .filter_map(|p| p.split_once('=').map(|(key, _)| key))
-                    .collect();
-                crate::model::diff::label(item, &keys) == component
-            }),
-            _ => None,
-        };
-        let Some(next) = next else { return };
-        at = next;
-    }
-    if let Some(map) = at.as_object_mut() {
-        map.shift_remove(&last.replace("~1", "/").replace("~0", "~"));
+pub(super) fn remove(object: &mut Value, path: &str) {
+    if let Some((map, key)) = super::change::member(object, path) {
+        map.shift_remove(&key);
     }
 }
 

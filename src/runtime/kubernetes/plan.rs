@@ -16,10 +16,11 @@ use super::{
     cluster::Cluster,
     discovery::{Discovery, ResourceType},
     error::ApiError,
+    health::{self, Health, Weight},
     identity::{self, Name},
     live,
     runtime::Kubernetes,
-    triage,
+    surroundings, triage,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -45,16 +46,17 @@ impl Subject {
         let discovery = cluster.discovery().await?;
         let desired = item.desired.as_ref().map(|d| &d.attributes);
         let object = desired.or_else(|| item.prior.as_ref().map(|prior| &prior.attributes));
-        let object = object.cloned().unwrap_or_default();
-        let of = lookup(&discovery, &object, desired.is_some())
+        let nothing = Map::new();
+        let object = object.unwrap_or(&nothing);
+        let of = lookup(&discovery, object, desired.is_some())
             .map_err(|message| Failure::new(ErrorKind::Spec, message))?;
         let name = match &of {
-            Some(of) => Name::of(&object, of),
+            Some(of) => Name::of(object, of),
             None => Name {
-                group: group(&object).to_owned(),
-                kind: identity::text(&object, "kind").to_owned(),
-                namespace: identity::metadata(&object, "namespace").to_owned(),
-                name: identity::metadata(&object, "name").to_owned(),
+                group: group(object).to_owned(),
+                kind: identity::text(object, "kind").to_owned(),
+                namespace: identity::metadata(object, "namespace").to_owned(),
+                name: identity::metadata(object, "name").to_owned(),
             },
         };
         Ok(Self { cluster, of, name })
@@ -106,14 +108,42 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
     for item in items {
         subjects.push(Subject::of(runtime, item).await?);
     }
-    let found = look(&subjects.iter().collect::<Vec<_>>()).await?;
-    let observed = items.iter().zip(&subjects).map(|(item, subject)| Observed {
-        id: item.id.clone(),
-        live: found
-            .get(&(subject.cluster.api.name.clone(), subject.name.clone()))
-            .cloned(),
+    let mut found = look(&subjects.iter().collect::<Vec<_>>()).await?;
+    let observed = items.iter().zip(&subjects).map(|(item, subject)| {
+        let live = found.remove(&(subject.cluster.api.name.clone(), subject.name.clone()));
+        async move {
+            let health = match &live {
+                Some(live) => health(runtime, subject, live).await,
+                None => (Health::Failed, "it is not there".to_owned()),
+            };
+            Observed {
+                id: item.id.clone(),
+                live,
+                health: Some(health),
+            }
+        }
     });
-    Ok(observed.collect())
+    let observed: Vec<_> = observed.collect();
+    Ok(stream::iter(observed).buffered(AT_ONCE).collect().await)
+}
+
+/// The verdict on an object; what stands around it is looked at only if it does not get on.
+async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Health, String) {
+    let Some(of) = &subject.of else {
+        return (Health::Unknown, String::new());
+    };
+    let rules = &runtime.options.rules;
+    let mut verdict = health::judge(live, &surroundings::known(of), rules);
+    if !matches!(verdict.health, Health::Ready | Health::Suspended) {
+        let around = surroundings::look(&subject.cluster, of, live).await;
+        verdict = health::judge(live, &around, rules);
+    }
+    // What an apply would not wait for is no reason to worry.
+    let health = match verdict.weight {
+        Weight::Advisory => Health::Ready,
+        _ => verdict.health,
+    };
+    (health, runtime.secrets.mask(&verdict.message))
 }
 
 type Found = HashMap<(ClusterName, Name), Value>;

@@ -25,6 +25,8 @@ pub(super) enum Cause {
     NoNamespace,
     /// The server does not know the kind (any more).
     NoKind,
+    /// Its managed fields name a version that the server no longer has, which blocks every write.
+    DeadVersion,
     /// Anything else.
     Other,
 }
@@ -47,6 +49,7 @@ pub(super) fn cause(error: &ApiError) -> Cause {
     };
     let message = &status.message;
     match status.code {
+        _ if message.contains("to an invalid group/version") => Cause::DeadVersion,
         _ if message.contains("denied the request") || message.contains("denied request") => Cause::Denied,
         422 => {
             let immutable = immutable_paths(status);
@@ -104,6 +107,10 @@ pub(super) fn is_another_object(error: &ApiError) -> bool {
 pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> Failure {
     let cause = cause(error);
     let mut failure = error.failure(cluster, doing);
+    if matches!(cause, Cause::Quota | Cause::Denied) {
+        // The 403 is no matter of rights.
+        failure.hints.clear();
+    }
     match cause {
         Cause::Quota => {
             failure.kind = ErrorKind::Policy;
@@ -116,6 +123,9 @@ pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doi
         Cause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
         Cause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
         Cause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
+        Cause::DeadVersion => failure
+            .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
+            .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
         Cause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
         Cause::Immutable(_) | Cause::Other => failure,
     }

@@ -88,6 +88,7 @@ async fn forget(
         id: id.clone(),
         recorded: None,
         live: None,
+        sensitive: Vec::new(),
     };
     sink.ended(id, Ok(applied)).await
 }

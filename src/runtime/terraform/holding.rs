@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-use super::{address::Address, providers::ProviderRef};
+use super::{address::Address, masking, providers::ProviderRef};
 
 /// One resource as Terraform's state has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,8 +34,18 @@ impl Holding {
         self.instances().any(|instance| {
             let paths = instance.get("sensitive_attributes").and_then(Value::as_array);
             let attributes = &instance["attributes"];
-            paths.is_some_and(|paths| paths.iter().any(|path| is_set(attributes, path)))
+            paths.is_some_and(|paths| paths.iter().any(|path| !follow(attributes, path).is_null()))
         })
+    }
+
+    /// The texts of its current object that the state marks as sensitive.
+    pub(super) fn secret_texts(&self) -> Vec<String> {
+        let instance = current(&self.entry);
+        let paths = instance.and_then(|i| i.get("sensitive_attributes")?.as_array());
+        let attributes = instance.map_or(&Value::Null, |i| &i["attributes"]);
+        let at = paths.into_iter().flatten().map(|path| follow(attributes, path));
+        at.flat_map(|value| masking::secret_texts(value, &Value::Bool(true)))
+            .collect()
     }
 
     /// The attributes of its current object.
@@ -74,8 +84,8 @@ impl Holding {
     }
 }
 
-/// Whether anything stands where a path of a state leads. What can not be followed counts as set.
-fn is_set(attributes: &Value, path: &Value) -> bool {
+/// What stands where a path of a state leads: as near to it as it can be followed.
+fn follow<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     let mut at = attributes;
     for step in path.as_array().into_iter().flatten() {
         let next = match step.get("value") {
@@ -84,10 +94,10 @@ fn is_set(attributes: &Value, path: &Value) -> bool {
         };
         match next {
             Some(next) => at = next,
-            None => return !at.is_null(),
+            None => return at,
         }
     }
-    !at.is_null()
+    at
 }
 
 /// The current object of a state's resource entry (not a deposed one).
@@ -165,6 +175,9 @@ mod tests {
     #[test]
     fn the_current_object_counts() {
         assert!(holding().is_sensitive());
+        let mut text = holding();
+        text.entry["instances"][1]["attributes"] = json!({"v": ["hunter2222", 1], "w": "x"});
+        assert_eq!(text.secret_texts(), ["hunter2222"]);
         let mut unset = holding();
         unset.entry["instances"][1]["attributes"]["v"] = Value::Null;
         assert!(!unset.is_sensitive());

@@ -74,6 +74,27 @@ pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     secrets.mark(secret)
 }
 
+/// The texts of an object at the places that a mask calls sensitive.
+pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
+    let mut texts = Vec::new();
+    gather(object, sensitive, &mut texts);
+    texts
+}
+
+fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) if *sensitive == Value::Bool(true) => texts.push(text.clone()),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, item)| gather(item, at(sensitive, index), texts)),
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, member)| gather(member, below(sensitive, key), texts)),
+        _ => {}
+    }
+}
+
 /// A Spec's attributes with what the provider calls sensitive marked. A block that the Spec writes as one object stands in
 /// a list in the provider's schema.
 pub(super) fn attributes(
@@ -201,6 +222,7 @@ mod tests {
                 "list": ["a", {"$unknown": true}], "id": {"$unknown": true}})
         );
         assert_eq!(secrets.mask("hunter3333"), "***");
+        assert_eq!(secret_texts(&after, &sensitive), ["hunter2222", "hunter3333"]);
         let expected = expected(&after, &unknown);
         assert_eq!(expected["password"], "hunter2222");
         assert_eq!(expected["id"], value::unknown());

@@ -74,6 +74,7 @@ pub(super) async fn observe(
         .map(|item| Observed {
             id: item.id.clone(),
             live: live.remove(&item.id),
+            health: None,
         })
         .collect())
 }

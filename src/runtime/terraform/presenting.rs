@@ -45,6 +45,8 @@ pub(super) struct Ready {
     pub(super) recorded: Option<Recorded>,
     /// The planned object, with `$unknown` marks.
     pub(super) expected: Option<Value>,
+    /// Where the planned object is sensitive.
+    pub(super) sensitive: Value,
     /// Whether it still waited for values of others.
     pub(super) provisional: bool,
 }
@@ -78,6 +80,7 @@ pub(super) fn forgotten(stack: &StackId, item: Item, reason: String) -> Planned 
         public,
         recorded: None,
         expected: None,
+        sensitive: Vec::new(),
         private: Value::Null,
     }
 }
@@ -152,11 +155,16 @@ impl Segment<'_> {
         let expected = change
             .filter(|_| item.desired.is_some())
             .map(|c| masking::expected(&c.change.after, &c.change.after_unknown));
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let texts = expected
+            .as_ref()
+            .map(|expected| masking::secret_texts(expected, sensitive));
         let ready = Ready {
             action,
             touched: left_over || change.is_some_and(is_touched),
             recorded: recorded.clone(),
             expected: expected.clone(),
+            sensitive: sensitive.clone(),
             provisional: is_provisional(item),
             subject: subject.clone(),
         };
@@ -165,6 +173,7 @@ impl Segment<'_> {
             public,
             recorded,
             expected,
+            sensitive: texts.unwrap_or_default(),
             private: json!({"plan": token}),
         };
         (planned, ready)

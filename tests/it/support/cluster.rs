@@ -20,6 +20,7 @@ pub struct Cluster {
     folder: PathBuf,
     url: String,
     controllers: OnceLock<Vec<Service>>,
+    https: OnceLock<(Service, Ports)>,
     api_server: Service,
     etcd: Service,
     ports: Ports,
@@ -103,6 +104,7 @@ impl Cluster {
             folder,
             url,
             controllers: OnceLock::new(),
+            https: OnceLock::new(),
             api_server,
             etcd,
             ports,
@@ -230,6 +232,41 @@ impl Cluster {
         text.lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect()
+    }
+
+    /// Puts an object into etcd past the API server, as one that an older server let in.
+    pub async fn put_in_etcd(&self, key: &str, object: &serde_json::Value) {
+        use base64::Engine as _;
+        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        let url = format!("http://127.0.0.1:{}/v3/kv/put", self.ports.nth(1));
+        let body = json!({"key": encode(key), "value": encode(&object.to_string())});
+        let answer = reqwest::Client::new()
+            .post(url)
+            .body(body.to_string())
+            .send()
+            .await;
+        let status = answer.expect("etcd answers").status();
+        assert!(status.is_success(), "{status}");
+    }
+
+    /// An HTTPS server with the cluster's own certificate: a mutating webhook and a kubelet's logs (`https.py`). Its port,
+    /// and the authority by which it is known, in base64.
+    pub fn https(&self) -> (u16, String) {
+        use base64::Engine as _;
+        let (_, ports) = self.https.get_or_init(|| {
+            let ports = Ports::claim();
+            let mut command = Command::new(super::kcl::interpreter());
+            command
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/https.py"))
+                .arg(ports.nth(1).to_string())
+                .args([self.path("server.crt"), self.path("server.key")]);
+            let mut service = Service::start("https", &command, &self.folder);
+            service.wait_for_port(ports.nth(1), Duration::from_secs(60));
+            (service, ports)
+        });
+        let authority = std::fs::read(self.path("ca.crt")).expect("the authority can be read");
+        let authority = base64::engine::general_purpose::STANDARD.encode(authority);
+        (ports.nth(1), authority)
     }
 
     /// Ends the API server as a power cut would; etcd and the kubeconfigs stay.

@@ -24,17 +24,31 @@ pub struct Faults {
     seed: u64,
     /// Of a hundred requests so many.
     percent: u64,
+    /// Every watch is told at once that it is too old.
+    expired_watches: bool,
 }
 
 impl Faults {
     /// Nothing, unless told.
     pub fn none() -> Self {
-        Self { seed: 1, percent: 0 }
+        Self::random(1, 0)
     }
 
     /// Of a hundred requests so many.
     pub fn random(seed: u64, percent: u64) -> Self {
-        Self { seed, percent }
+        Self {
+            seed,
+            percent,
+            expired_watches: false,
+        }
+    }
+
+    /// Watches alone, which never tell anything but that they are too old.
+    pub fn expired_watches() -> Self {
+        Self {
+            expired_watches: true,
+            ..Self::none()
+        }
     }
 }
 
@@ -59,6 +73,7 @@ struct Shared {
     client: kube::Client,
     random: Mutex<u64>,
     percent: u64,
+    expired_watches: bool,
     calm: AtomicBool,
     faults: AtomicU64,
     /// Counts down to the request at which the process dies; 0 is never.
@@ -75,6 +90,7 @@ impl Proxy {
             client: cluster.client().await,
             random: Mutex::new(faults.seed.max(1)),
             percent: faults.percent,
+            expired_watches: faults.expired_watches,
             calm: AtomicBool::new(false),
             faults: AtomicU64::new(0),
             countdown: AtomicU64::new(0),
@@ -184,6 +200,14 @@ fn cut() -> Response {
     Response::new(Body::from_stream(broken))
 }
 
+/// A watch that ends as one does whose version the server no longer has.
+fn expired() -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired",
+        "message": "too old resource version"});
+    let event = json!({"type": "ERROR", "object": status});
+    Response::new(Body::from(format!("{event}\n")))
+}
+
 fn refusal(code: u16, reason: &str, message: &str) -> Response {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message});
     let response = Response::builder()
@@ -207,6 +231,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
             shared.killed.notify_one();
             std::future::pending::<()>().await;
         }
+    }
+    let is_watch = |query: &str| query.split('&').any(|pair| pair == "watch=true");
+    if shared.expired_watches && request.uri().query().is_some_and(is_watch) {
+        shared.faults.fetch_add(1, Ordering::SeqCst);
+        return expired();
     }
     let dice = shared.next();
     if shared.calm.load(Ordering::SeqCst) || dice % 100 >= shared.percent {

@@ -37,6 +37,8 @@ pub struct TestStack {
     pub secrets: Secrets,
     /// How the cluster is treated.
     pub options: Options,
+    /// What is not compared.
+    pub ignore: Vec<String>,
     kubeconfig: PathBuf,
 }
 
@@ -57,6 +59,7 @@ impl TestStack {
                 wait: false,
                 ..Options::default()
             },
+            ignore: Vec::new(),
             kubeconfig,
         }
     }
@@ -106,6 +109,7 @@ impl TestStack {
             spec,
             state: &self.state,
             runtimes,
+            ignore: &self.ignore,
             cluster: Some(cluster()),
             events: &NoEvents,
             secrets: &self.secrets,

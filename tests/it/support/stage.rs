@@ -312,7 +312,7 @@ impl Outcome {
 
 /// The project `storefront` of the example, its stack `dev` alone.
 pub fn storefront(monorepo: &Repository) {
-    monorepo.git(["checkout", "-q", "main~1", "--", "appops/storefront"]);
+    monorepo.git(["checkout", "-q", ":/^The example", "--", "appops/storefront"]);
     monorepo.git([
         "rm",
         "-rqf",

@@ -1,5 +1,5 @@
 //! One stack in both worlds, through the engine, on a real API server: a value made by Terraform goes into a ConfigMap,
-//! one made by the API server into a file, and its hash into another ConfigMap.
+//! one made by the API server into a file, and its hash into another ConfigMap; a sensitive one is carried hidden.
 
 use std::{
     path::PathBuf,
@@ -18,6 +18,7 @@ use konverge::{
         plan::Action,
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
+        value,
     },
     runtime::{
         kubernetes::{ClusterAccess, Credentials, Kubernetes, Options},
@@ -181,6 +182,10 @@ impl Mixed {
                     json!({"input": {"address": wish.address}, "triggers_replace": wish.again}),
                 ),
                 password,
+                map(
+                    "url",
+                    json!({"url": "postgres://app:$kusion_path.hashicorp:local:local_sensitive_file:password.content@db"}),
+                ),
             ],
         }
     }
@@ -198,6 +203,7 @@ impl Mixed {
             spec,
             state: &self.state,
             runtimes: &self.runtimes,
+            ignore: &[],
             cluster: Some("test".parse().unwrap()),
             events: &NoEvents,
             secrets: &self.secrets,
@@ -322,13 +328,24 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     let mut stack = Mixed::new(binary).await;
     // Created: four segments, each waiting for values of the one before.
     let plan = stack.plan(&stack.spec(&FIRST)).await;
-    assert_eq!(plan.public.summary.create, 5);
+    assert_eq!(plan.public.summary.create, 6);
     assert!(stack.map("app").await.is_none() && stack.file("password").is_none());
     let outcome = stack.carry_out(plan).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     stack.assert_agreed("10.0.0.7").await;
     let again = stack.plan(&stack.spec(&FIRST)).await;
-    assert_eq!(again.public.summary.unchanged, 5, "{:?}", again.public);
+    assert_eq!(again.public.summary.unchanged, 6, "{:?}", again.public);
+    let url = stack.map("url").await.unwrap();
+    assert_eq!(url["data"]["url"], format!("postgres://app:{PASSWORD}@db"));
+    let recorded = stack
+        .state
+        .resources
+        .iter()
+        .find(|r| r.id.as_str().ends_with(":url"));
+    assert!(
+        value::as_secret(&recorded.unwrap().attributes["data"]["url"]).is_some(),
+        "{recorded:?}"
+    );
 
     // Changed: the address flows from Terraform into the cluster.
     let second = Wish {
@@ -414,15 +431,15 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     stack.assert_agreed("10.0.0.10").await;
     let again = stack.plan(&stack.spec(&resumed)).await;
-    assert_eq!(again.public.summary.unchanged, 5, "{:?}", again.public);
+    assert_eq!(again.public.summary.unchanged, 6, "{:?}", again.public);
 
     // Destroyed.
     let nothing = Spec::default();
     let plan = stack.plan(&nothing).await;
-    assert_eq!(plan.public.summary.delete, 5);
+    assert_eq!(plan.public.summary.delete, 6);
     let outcome = stack.carry_out(plan).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
-    for name in ["app", "digest"] {
+    for name in ["app", "digest", "url"] {
         assert!(stack.map(name).await.is_none(), "{name}");
     }
     assert!(stack.file("report").is_none() && stack.file("password").is_none());

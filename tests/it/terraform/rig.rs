@@ -65,6 +65,7 @@ impl Rig {
         Self {
             runtime: Terraform::new(options),
             scope: Scope {
+                ignore: Vec::new(),
                 stack: "shop/prod".parse().unwrap(),
                 data: BTreeMap::new(),
             },

@@ -21,40 +21,11 @@ pub use objects::{Document, DocumentError, documents};
 pub use related::Related;
 pub use rules::{Rules, RulesError};
 
-use std::fmt;
-
-use serde::Serialize;
 use serde_json::Value;
 
 use view::View;
 
-/// What an object is like, in the words of contracts, section Commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Health {
-    /// It is what its manifest asks for (Argo CD: Healthy).
-    Ready,
-    /// It is on its way (Progressing).
-    Progressing,
-    /// It will not get there by itself (Degraded).
-    Failed,
-    /// Somebody stopped it on purpose (Suspended).
-    Suspended,
-    /// Nothing can be said.
-    Unknown,
-}
-
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ready => "ready",
-            Self::Progressing => "progressing",
-            Self::Failed => "failed",
-            Self::Suspended => "suspended",
-            Self::Unknown => "unknown",
-        })
-    }
-}
+pub use crate::model::health::Health;
 
 /// What somebody who waits should make of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

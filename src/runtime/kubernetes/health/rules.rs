@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, Failure};
 const LUA_FILE: &str = "health.lua";
 const CEL_FILE: &str = "health.cel.yaml";
 /// A script longer than this is refused, bytes.
-const LARGEST: u64 = 256 * 1024;
+const LARGEST: usize = 256 * 1024;
 
 /// A folder of rules that can not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,14 +106,6 @@ impl Rules {
                 if path.is_dir() && depth < 2 {
                     folders.push((path, depth + 1));
                 } else if depth > 0 && is_rule(&path) {
-                    let size = path.metadata().map_err(|error| unreadable(&path, error))?.len();
-                    if size > LARGEST {
-                        return Err(RulesError::Invalid {
-                            message: format!("a rule may have at most {LARGEST} bytes, this has {size}"),
-                            path: path.display().to_string(),
-                            line: None,
-                        });
-                    }
                     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
                     let relative = path.strip_prefix(folder).map(PathBuf::from);
                     files.push((
@@ -137,6 +129,13 @@ impl Rules {
     ) -> Result<Self, RulesError> {
         let mut by_folder = BTreeMap::new();
         for (relative, path, text) in files.into_iter().filter(|(relative, ..)| is_rule(relative)) {
+            if text.len() > LARGEST {
+                return Err(RulesError::Invalid {
+                    message: format!("a rule may have at most {LARGEST} bytes, this has {}", text.len()),
+                    path,
+                    line: None,
+                });
+            }
             let pattern = relative.parent().unwrap_or(Path::new("")).display().to_string();
             let code = if relative.ends_with(CEL_FILE) {
                 let parsed = Expressions::parse(&text).map_err(|error| RulesError::Invalid {

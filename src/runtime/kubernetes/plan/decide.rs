@@ -17,7 +17,7 @@ use crate::{
         Item, Planned, Scope,
         kubernetes::{KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, triage},
     },
-    secrets::mask_object,
+    secrets::{mask_object, secret_texts},
 };
 
 /// What all items of a call share.
@@ -94,7 +94,11 @@ impl Planner<'_> {
             }
             (Some(_), Some(live)) => {
                 self.check_owner(&subject, &live)?;
-                self.update(&item, &subject, &live).await?
+                let mut draft = self.update(&item, &subject, &live).await?;
+                if draft.action == Action::Unchanged {
+                    draft.expected = Some(live);
+                }
+                draft
             }
         };
         Ok(self.finish(item, &subject, draft))
@@ -113,6 +117,16 @@ impl Planner<'_> {
         public.validated = draft.validated;
         public.replace = draft.replace;
         public.data_loss = draft.data_loss;
+        if item
+            .desired
+            .as_ref()
+            .is_some_and(|d| d.extensions.contains_key("healthPolicy"))
+        {
+            draft.notes.push(
+                "its `healthPolicy` (assertions in KCL) is not asked: write it as a rule in CEL or Lua, see `apply.health_rules`"
+                    .to_owned(),
+            );
+        }
         draft.notes.dedup();
         public.notes = draft
             .notes
@@ -123,6 +137,7 @@ impl Planner<'_> {
             item,
             public,
             recorded: draft.recorded,
+            sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected,
             private: draft.private,
         }

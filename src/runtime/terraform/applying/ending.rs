@@ -8,7 +8,7 @@ use crate::{
     model::{plan::Action, value},
     runtime::{
         Applied,
-        terraform::{error::TerraformError, holding::Holding, messages::plain},
+        terraform::{error::TerraformError, holding::Holding, masking, messages::plain},
     },
 };
 
@@ -87,10 +87,15 @@ impl Application<'_> {
             .expected
             .as_ref()
             .map(|expected| fill(expected, state.and_then(Holding::attributes)));
+        let mut sensitive = state.map(Holding::secret_texts).unwrap_or_default();
+        if let Some(live) = &live {
+            sensitive.extend(masking::secret_texts(live, &ready.sensitive));
+        }
         Applied {
             id: ready.subject.id().clone(),
             recorded: ready.recorded.clone().filter(|_| ready.action != Action::Forget),
             live,
+            sensitive,
         }
     }
 

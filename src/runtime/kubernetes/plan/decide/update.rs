@@ -9,8 +9,9 @@ use super::{
 use crate::{
     error::{ErrorKind, Failure},
     model::{
-        diff,
+        Digest, diff,
         plan::{Action, Change, Origin, Validation},
+        state::Recorded,
         value,
     },
     runtime::{
@@ -33,7 +34,7 @@ impl Planner<'_> {
         subject: &Subject,
         live: &Value,
     ) -> Result<Draft, Failure> {
-        let body = self.body(item);
+        let body = self.left_alone(self.body(item), live);
         if body.values().any(value::holds_unknown) {
             return Ok(self.undecided(item, subject, &body, live));
         }
@@ -44,8 +45,8 @@ impl Planner<'_> {
             ));
         };
         let guard = subject.cluster.guard(&of.api_version()).await?;
-        if item.prior.is_some() && self.is_proven(item, &body, live, &guard) {
-            return Ok(self.unchanged(item, subject, &body, live, &guard));
+        if let Some(recorded) = self.proven(item, subject, &body, live, &guard) {
+            return Ok(unchanged(Some(recorded)));
         }
         let prior = item
             .prior
@@ -67,7 +68,8 @@ impl Planner<'_> {
                     becomes: &answered.answer.value,
                     admission: environment.may_mutate(&of.group, &of.plural),
                 };
-                let changes = change::changes(&sides, &self.runtime.secrets);
+                let mut changes = change::changes(&sides, &self.runtime.secrets);
+                changes.retain(|change| !self.is_ignored(&change.path));
                 Ok(self.answered(item, subject, &sides, changes, &answered, &guard))
             }
             Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
@@ -83,6 +85,33 @@ impl Planner<'_> {
         }
     }
 
+    /// At paths that are not compared what is sent is what is there, so that nothing comes of it, whoever owns it.
+    fn left_alone(&self, body: Map<String, Value>, live: &Value) -> Map<String, Value> {
+        let mut body = Value::Object(body);
+        for path in &self.scope.ignore {
+            if change::at(&body, path).is_none() {
+                continue;
+            }
+            match (change::at(live, path), change::member(&mut body, path)) {
+                (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
+                (None, Some((map, key))) => drop(map.shift_remove(&key)),
+                (_, None) => {}
+            }
+        }
+        match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        }
+    }
+
+    fn is_ignored(&self, path: &str) -> bool {
+        let within = |ignored: &String| {
+            path.strip_prefix(ignored.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.scope.ignore.iter().any(within)
+    }
+
     fn answered(
         &self,
         item: &Item,
@@ -94,7 +123,7 @@ impl Planner<'_> {
     ) -> Draft {
         let adopting = item.prior.is_none();
         if changes.is_empty() && !adopting {
-            let mut draft = self.unchanged(item, subject, sides.desired, sides.live, guard);
+            let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
@@ -111,37 +140,36 @@ impl Planner<'_> {
         draft
     }
 
-    fn is_proven(&self, item: &Item, body: &Map<String, Value>, live: &Value, guard: &str) -> bool {
-        let recorded = item
-            .prior
-            .as_ref()
-            .and_then(|prior| Echo::read(prior.private.get("echo")?));
-        let Some(recorded) = recorded.filter(|echo| echo.guard == guard) else {
-            return false;
-        };
-        if proof::structural(body, live) {
-            return true;
-        }
-        let secrets = &self.runtime.secrets;
-        let live = live
-            .as_object()
-            .map(|live| Value::Object(mask_object(secrets, live)));
-        live.and_then(|live| Echo::of(&mask_object(secrets, body), &live, guard)) == Some(recorded)
-    }
-
-    fn unchanged(
+    /// The record of an object of which it can be proven that applying it would change nothing.
+    fn proven(
         &self,
         item: &Item,
         subject: &Subject,
         body: &Map<String, Value>,
         live: &Value,
         guard: &str,
-    ) -> Draft {
-        let mut draft = Draft::new(Action::Unchanged);
-        draft.validated = Validation::Server;
-        draft.recorded = self.record(item, subject, body, Some(live), guard);
-        draft.expected = Some(live.clone());
-        draft
+    ) -> Option<Recorded> {
+        let prior = item.prior.as_ref()?;
+        let echo = Echo::read(prior.private.get("echo")?).filter(|echo| echo.guard == guard)?;
+        let secrets = &self.runtime.secrets;
+        let sent = mask_object(secrets, body);
+        if !proof::structural(body, live) {
+            let live = Value::Object(mask_object(secrets, live.as_object()?));
+            if Echo::of(&sent, &live, guard)? != echo {
+                return None;
+            }
+        }
+        let is_same_object = prior.private.get("uid") == live.pointer("/metadata/uid");
+        if !is_same_object || Digest::of_json(&Value::Object(sent)) != echo.desired {
+            return self.record(item, subject, body, Some(live), guard);
+        }
+        // What would be sent is what was sent: the record stands.
+        Some(Recorded {
+            id: item.id.clone(),
+            cluster: Some(subject.cluster.api.name.clone()),
+            extensions: item.desired.as_ref()?.extensions.clone(),
+            ..prior.clone()
+        })
     }
 
     /// What can be said without the server: what is there, with what is wanted laid over it.
@@ -219,6 +247,14 @@ impl Planner<'_> {
         }
         Ok(draft)
     }
+}
+
+/// Nothing would come of it.
+fn unchanged(recorded: Option<Recorded>) -> Draft {
+    let mut draft = Draft::new(Action::Unchanged);
+    draft.validated = Validation::Server;
+    draft.recorded = recorded;
+    draft
 }
 
 /// What references may read after an update: all of it but what moves by itself.

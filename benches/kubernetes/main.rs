@@ -1,0 +1,215 @@
+//! Konverge against `kubectl` and against a bare client, on one real API server in one run: ratios, and requests counted;
+//! and the scheduler by itself.
+//!
+//! `scripts/parts install test bench`, then `cargo bench --bench kubernetes`. `KONVERGE_BENCH_SIZES=1000,5000` says how
+//! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `docs/performance.md` is written.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+#![allow(missing_docs)]
+
+#[path = "../../tests/it/support/mod.rs"]
+mod support;
+
+mod command;
+mod others;
+mod page;
+mod scheduler;
+
+use std::{sync::Arc, time::Duration, time::Instant};
+
+use konverge::{
+    engine::{EnginePlan, Runtimes},
+    runtime::kubernetes::Kubernetes,
+};
+use page::{Measured, Page};
+use serde_json::{Value, json};
+use support::{
+    cluster::Cluster,
+    stack::{TestStack, spec},
+};
+
+/// Runs of what takes little time; the best counts.
+const ROUNDS: usize = 7;
+/// Up to so many objects `kubectl apply` is waited for.
+const APPLIED_BY_KUBECTL: usize = 1000;
+
+fn main() {
+    // `cargo test --benches` only sees that it builds.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut page = Page::default();
+    let sizes = std::env::var("KONVERGE_BENCH_SIZES").unwrap_or_else(|_| "1000,5000".to_owned());
+    for size in sizes.split(',').map(|size| size.trim().parse().unwrap()) {
+        runtime.block_on(measure(size, &mut page));
+    }
+    scheduler::measure(&mut page);
+    let text = page.text();
+    println!("{text}");
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        page::write_section(&text);
+    }
+}
+
+/// 40 % ConfigMaps of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets.
+fn objects(ns: &str, count: usize) -> Vec<Value> {
+    let meta = |n: usize| json!({"name": format!("o{n}"), "namespace": ns, "labels": {"app": format!("o{n}"), "bench": "yes"}});
+    (0..count)
+        .map(|n| match n % 10 {
+            0..4 => json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(n), "data": {"text": "x".repeat(1000), "n": n.to_string()}}),
+            4..7 => json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(n), "spec": {"replicas": 1, "selector": {"matchLabels": {"app": format!("o{n}")}},
+                "template": {"metadata": {"labels": {"app": format!("o{n}")}}, "spec": {"containers": [{"name": "web", "image": "nginx:1", "ports": [{"containerPort": 80}],
+                    "env": [{"name": "N", "value": n.to_string()}], "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}}}}),
+            7..9 => json!({"apiVersion": "v1", "kind": "Service", "metadata": meta(n), "spec": {"selector": {"app": format!("o{n}")}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}}),
+            _ => json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta(n), "data": {"password": "c2VjcmV0LW9mLXRoZS1iZW5jaA=="}}),
+        })
+        .collect()
+}
+
+/// How many LISTs find that many objects, 500 at a time.
+fn lists(count: usize) -> u64 {
+    [4, 3, 2, 1]
+        .iter()
+        .map(|tenths| (count * tenths / 10).div_ceil(500) as u64)
+        .sum()
+}
+
+async fn measure(size: usize, page: &mut Page) {
+    let cluster = Cluster::start();
+    let bare = others::creates(&cluster, size).await;
+    let whole = command::first_apply(&cluster, size).await;
+    if size <= APPLIED_BY_KUBECTL {
+        let kubectl = others::kubectl_apply(&cluster, size).await;
+        page.faster(
+            "first apply, the whole command, no waiting",
+            size,
+            &whole,
+            "`kubectl apply --server-side`",
+            kubectl,
+        );
+    }
+    page.longer(
+        "the same",
+        size,
+        &whole,
+        "the fastest parallel creates of a bare client",
+        bare,
+    );
+    page.memory("peak memory of that", size, whole.memory);
+
+    let ns = cluster.namespace("bench").await;
+    let wanted = objects(&ns, size);
+    let mut stack = TestStack::new("bench", cluster.kubeconfig());
+    let kubernetes = stack.kubernetes().await;
+    let runtimes = Runtimes::new().with(kubernetes.clone());
+    let writing = write(&mut stack, &kubernetes, &runtimes, &wanted).await;
+    page.longer(
+        "its writing phase",
+        size,
+        &writing,
+        "the fastest parallel creates of a bare client",
+        bare,
+    );
+
+    let all_unchanged = |plan: &EnginePlan| {
+        assert_eq!(
+            plan.public.summary.unchanged,
+            size,
+            "{:?}",
+            plan.public.resources.first()
+        )
+    };
+    let unchanged = best(&stack, &kubernetes, &runtimes, &wanted, all_unchanged).await;
+    assert_eq!(
+        unchanged.requests,
+        lists(size),
+        "an unchanged object costs a request of its own"
+    );
+    let mut edited = wanted.clone();
+    for object in edited.iter_mut().step_by(size / 10).take(10) {
+        object["metadata"]["labels"]["bench"] = json!("edited");
+    }
+    let ten_updated = |plan: &EnginePlan| assert_eq!(plan.public.summary.update, 10);
+    let ten = best(&stack, &kubernetes, &runtimes, &edited, ten_updated).await;
+    assert_eq!(ten.requests, unchanged.requests + 10);
+
+    let diff = others::kubectl_diff(&cluster, &stack.id, &wanted);
+    page.faster(
+        "nothing changed",
+        size,
+        &unchanged,
+        "`kubectl diff --server-side`",
+        diff,
+    );
+    let bare = others::lists(&cluster, &ns).await;
+    page.longer(
+        "the same",
+        size,
+        &unchanged,
+        "the bare LISTs, answers not even parsed",
+        bare,
+    );
+    page.longer("10 changed", size, &ten, "nothing changed", unchanged.took);
+    let preview = command::preview(&cluster, &stack.id, &wanted);
+    page.memory(
+        "peak memory of a preview that finds everything there",
+        size,
+        preview.memory,
+    );
+}
+
+/// Plans everything as new and carries it out; what the carrying out takes.
+async fn write(
+    stack: &mut TestStack,
+    kubernetes: &Arc<Kubernetes>,
+    runtimes: &Runtimes,
+    wanted: &[Value],
+) -> Measured {
+    let plan = stack.plan_on(runtimes, &spec(wanted)).await.unwrap();
+    assert_eq!(
+        plan.public.summary.create,
+        wanted.len(),
+        "{:?}",
+        plan.failures.first()
+    );
+    let (before, started) = (kubernetes.requests(), Instant::now());
+    let outcome = stack.carry_out(plan).await;
+    let took = started.elapsed();
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    Measured {
+        took,
+        requests: kubernetes.requests() - before,
+        memory: 0,
+    }
+}
+
+/// From a compiled Spec and an opened state to the plan, discovery cached.
+async fn best(
+    stack: &TestStack,
+    kubernetes: &Arc<Kubernetes>,
+    runtimes: &Runtimes,
+    wanted: &[Value],
+    check: impl Fn(&EnginePlan),
+) -> Measured {
+    let spec = spec(wanted);
+    let mut best = Measured {
+        took: Duration::MAX,
+        requests: 0,
+        memory: 0,
+    };
+    for _ in 0..ROUNDS {
+        let (before, started) = (kubernetes.requests(), Instant::now());
+        let plan = stack.plan_on(runtimes, &spec).await.unwrap();
+        let took = started.elapsed();
+        check(&plan);
+        if took < best.took {
+            best.took = took;
+            best.requests = kubernetes.requests() - before;
+        }
+    }
+    best
+}

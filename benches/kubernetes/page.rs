@@ -1,0 +1,108 @@
+//! The section of `docs/performance.md`.
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+const BEGIN: &str = "<!-- bench:kubernetes -->";
+const END: &str = "<!-- /bench:kubernetes -->";
+
+/// What was measured of one thing.
+pub struct Measured {
+    pub took: Duration,
+    pub requests: u64,
+    /// MiB; 0 if it was not looked at.
+    pub memory: u64,
+}
+
+/// The rows so far.
+#[derive(Default)]
+pub struct Page {
+    against: String,
+    memory: String,
+    scheduler: String,
+}
+
+impl Page {
+    /// Where we are faster.
+    pub fn faster(&mut self, what: &str, size: usize, ours: &Measured, against: &str, theirs: Duration) {
+        let ratio = theirs.as_secs_f64() / ours.took.as_secs_f64();
+        self.row(
+            what,
+            size,
+            ours,
+            against,
+            theirs,
+            &format!("{ratio:.0} times as fast"),
+        );
+    }
+
+    /// Where the other is the floor.
+    pub fn longer(&mut self, what: &str, size: usize, ours: &Measured, against: &str, theirs: Duration) {
+        let ratio = ours.took.as_secs_f64() / theirs.as_secs_f64();
+        self.row(
+            what,
+            size,
+            ours,
+            against,
+            theirs,
+            &format!("{ratio:.2} times as long"),
+        );
+    }
+
+    fn row(
+        &mut self,
+        what: &str,
+        size: usize,
+        ours: &Measured,
+        against: &str,
+        theirs: Duration,
+        ratio: &str,
+    ) {
+        let _ = writeln!(
+            self.against,
+            "| {what} | {size} | {:.3} s | {} | {against}: {:.3} s | {ratio} |",
+            ours.took.as_secs_f64(),
+            ours.requests,
+            theirs.as_secs_f64()
+        );
+    }
+
+    pub fn memory(&mut self, what: &str, size: usize, mib: u64) {
+        let _ = writeln!(self.memory, "| {what} | {size} | {mib} MiB |");
+    }
+
+    pub fn scheduler(&mut self, shape: &str, nodes: usize, edges: usize, took: Duration) {
+        let millis = took.as_secs_f64() * 1e3;
+        let _ = writeln!(self.scheduler, "| {shape} | {nodes} | {edges} | {millis:.2} ms |");
+    }
+
+    pub fn text(&self) -> String {
+        let build = if cfg!(debug_assertions) {
+            "an unoptimised build"
+        } else {
+            "an optimised build"
+        };
+        format!(
+            "## Kubernetes\n\n\
+             One real kube-apiserver (v1.34) on etcd, loopback TLS, two cores shared by client and server, {build}; 40 % ConfigMaps\n\
+             of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets. Best of several runs where they are short; read the ratios, not\n\
+             the seconds. `nothing changed` is from the compiled Spec and the opened state to the plan, discovery cached; its requests\n\
+             are the LISTs alone. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kubernetes` writes this.\n\n\
+             | what | objects | Konverge | requests | against | ratio |\n|---|---|---|---|---|---|\n{}\n\
+             | memory of the executable | objects | at most |\n|---|---|---|\n{}\n\
+             The graph and the ready queue by themselves, from resources to the last one done:\n\n\
+             | shape | nodes | edges | time |\n|---|---|---|---|\n{}",
+            self.against, self.memory, self.scheduler
+        )
+    }
+}
+
+pub fn write_section(text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let old = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
+    let section = format!("{BEGIN}\n{text}{END}");
+    let new = match (old.find(BEGIN), old.find(END)) {
+        (Some(from), Some(to)) => format!("{}{section}{}", &old[..from], &old[to + END.len()..]),
+        _ => format!("{}\n\n{section}\n", old.trim_end()),
+    };
+    std::fs::write(path, new).unwrap();
+}

@@ -1,0 +1,84 @@
+//! `konverge status`: how stacks stand.
+
+use super::{
+    Context,
+    which::{Infrastructure, Stacks},
+};
+use crate::{
+    error::Failure,
+    ops::{KeyUse, Request, Selection, session, status},
+    report::{self, terminal::Style},
+};
+
+/// Arguments of `konverge status`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without stacks every one is looked at, also those that only the state knows.\n\
+                  JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|removed\",\n\
+                  \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\
+                  \"objects\":[{\"id\",\"cluster\",\"health\":\"ready|progressing|failed|suspended|unknown\",\"message\"}],\"error\":{…}}]};\n\
+                  what is not known is absent."
+)]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    infrastructure: Infrastructure,
+    /// Look again and again, and say what changes, until nothing is under way any more
+    #[arg(long)]
+    watch: bool,
+    /// How the result is printed
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// Exit with 2 if anything is not applied or not ready
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For a terminal
+    Text,
+    /// As the help below has it
+    Json,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the stacks from being opened. What can not be found out of a stack is shown, and gives exit code 1.
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let selection = match args.stacks.selection() {
+        Selection::Affected => Selection::All,
+        chosen => chosen,
+    };
+    let request = Request {
+        selection: selection.clone(),
+        live: args.infrastructure.live.into(),
+        given: args.infrastructure.given(),
+        ..Request::default()
+    };
+    let session = session::open(&context.run(), &request, KeyUse::Look).await?;
+    let targets = status::targets(&session, &selection).await?;
+    let status = match args.watch {
+        true => status::watch(&session.planning, &targets).await?,
+        false => status::run(&session.planning, &targets).await?,
+    };
+    context.print(&match args.output {
+        Output::Json => report::json::document(&status),
+        Output::Text => report::status::text(
+            &status,
+            Style {
+                color: context.colour(),
+            },
+        ),
+    });
+    let failed = status.stacks.iter().any(|stack| stack.error.is_some());
+    let well = status.stacks.iter().all(|stack| stack.is_well());
+    Ok(match (failed, args.exit_code && !well) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
+    })
+}

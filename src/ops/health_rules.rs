@@ -1,0 +1,66 @@
+//! The user's rules of readiness: files of the revision whose `konverge.yaml` names them. In `ci` that is the protected
+//! branch's.
+
+use std::path::PathBuf;
+
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    model::{
+        RepoPath,
+        source::{BlobId, FileKind, Source},
+    },
+    runtime::kubernetes::health::Rules,
+};
+
+/// The rules that `apply.health_rules` names; none if it is not set.
+///
+/// # Errors
+/// The folder holds no rule, or one that can not be used.
+pub(super) fn load(config: &Config, source: &dyn Source) -> Result<Rules, Failure> {
+    let mut files = Vec::new();
+    for (inside, path, blob) in listed(config, source) {
+        let text = source
+            .read(blob)
+            .map_err(|error| Failure::new(ErrorKind::Config, format!("{path}: {error}")))?;
+        files.push((
+            inside,
+            path.to_string(),
+            String::from_utf8_lossy(&text).into_owned(),
+        ));
+    }
+    let rules = Rules::from_files(files)?;
+    match &config.apply.health_rules {
+        Some(folder) if rules.is_empty() => Err(Failure::new(
+            ErrorKind::Config,
+            format!(
+                "apply.health_rules: there is no rule in `{}`",
+                folder.escape_debug()
+            ),
+        )
+        .hint("put `<group>/<Kind>/health.lua` or `health.cel.yaml` into it, or take the key out")),
+        _ => Ok(rules),
+    }
+}
+
+/// Whether the rules of two revisions are the same, the folder being named by one configuration.
+pub(super) fn same(config: &Config, one: &dyn Source, other: &dyn Source) -> bool {
+    listed(config, one) == listed(config, other)
+}
+
+/// The rules in the folder: path inside it, path, content.
+fn listed(config: &Config, source: &dyn Source) -> Vec<(PathBuf, RepoPath, BlobId)> {
+    let Some(folder) = config.apply.health_rules.as_deref().and_then(RepoPath::normalise) else {
+        return Vec::new();
+    };
+    let below = format!("{folder}/");
+    let is_rule = |path: &RepoPath, kind| kind == FileKind::File && path.file_name().starts_with("health.");
+    let files = source.files().iter();
+    files
+        .filter(|(path, entry)| is_rule(path, entry.kind))
+        .filter_map(|(path, entry)| {
+            let inside = path.as_str().strip_prefix(&below)?;
+            Some((PathBuf::from(inside), path.clone(), entry.blob))
+        })
+        .collect()
+}

@@ -1,0 +1,231 @@
+//! `status`: what is recorded of each stack, whether the head wants something else, and how its objects are doing now.
+
+use std::{collections::HashMap, time::Duration};
+
+use futures::{StreamExt, stream};
+
+use super::{
+    Planning, Selection, Session, Target,
+    clusters::{self, Live},
+};
+use crate::{
+    config,
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId, StackId,
+        event::Event,
+        health::Health,
+        spec::RuntimeKind,
+        status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, Status},
+    },
+    runtime::{Item, Scope},
+    state::Versioned,
+};
+
+/// Stacks looked at side by side.
+const AT_ONCE: usize = 8;
+/// How often a watch looks.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long a watch lasts unless `apply.ready_timeout` says otherwise.
+const WATCHED: Duration = Duration::from_secs(600);
+
+/// What was asked for; if that is everything, also the stacks that only the states know.
+///
+/// # Errors
+/// The store's.
+pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, Failure> {
+    let mut targets = session.targets.clone();
+    if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
+        let known = memory.states.known().await?.entries;
+        let gone = known
+            .into_iter()
+            .filter(|(id, entry)| entry.is_known() && !targets.iter().any(|target| target.id == *id));
+        let gone: Vec<_> = gone
+            .map(|(id, entry)| Target::forgotten(id, entry.folder))
+            .collect();
+        targets.extend(gone);
+    }
+    Ok(targets)
+}
+
+/// Looks once; a stack of which something can not be found out takes no other down.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Status, Failure> {
+    let mut stacks: Vec<_> = stream::iter(targets)
+        .map(|target| one(planning, target))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    planning.run.check_interrupted()?;
+    stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    Ok(Status { version: 1, stacks })
+}
+
+/// Looks until nothing is under way any more, and says what changes meanwhile.
+///
+/// # Errors
+/// The run was interrupted; something is still under way after `apply.ready_timeout`.
+pub async fn watch(planning: &Planning, targets: &[Target]) -> Result<Status, Failure> {
+    let limit = planning.config.apply.ready_timeout;
+    let limit = limit.map_or(WATCHED, config::Span::duration);
+    let deadline = tokio::time::Instant::now() + limit;
+    let mut told = HashMap::new();
+    loop {
+        let status = run(planning, targets).await?;
+        let mut moving = 0;
+        for stack in &status.stacks {
+            for object in stack.objects.iter().flatten() {
+                moving += usize::from(object.health == Health::Progressing);
+                tell(planning, &stack.id, object, &mut told);
+            }
+        }
+        if moving == 0 {
+            return Ok(status);
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Err(Failure::new(
+                ErrorKind::Kubernetes,
+                format!("{moving} objects are still not ready after {} s", limit.as_secs()),
+            )
+            .hint("`konverge status` shows which; `apply.ready_timeout` in konverge.yaml says how long to watch"));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = planning.run.cancel.cancelled() => {}
+        }
+    }
+}
+
+/// One line for an object that is not as it was.
+fn tell(
+    planning: &Planning,
+    stack: &StackId,
+    object: &ObjectStatus,
+    told: &mut HashMap<(StackId, ResourceId), String>,
+) {
+    let message = match object.message.as_str() {
+        "" => object.health.to_string(),
+        why => format!("{}: {why}", object.health),
+    };
+    let key = (stack.clone(), object.id.clone());
+    let news = told.get(&key) != Some(&message);
+    // What is ready from the start is no news.
+    if news && (object.health != Health::Ready || told.contains_key(&key)) {
+        planning.run.events.event(Event::ResourceProgress {
+            stack: stack.clone(),
+            id: object.id.clone(),
+            message: message.clone(),
+        });
+    }
+    told.insert(key, message);
+}
+
+async fn one(planning: &Planning, target: &Target) -> StackStatus {
+    let mut status = StackStatus {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        head: HeadStatus::New,
+        applied: None,
+        pending: Vec::new(),
+        resources: 0,
+        objects: None,
+        error: None,
+    };
+    if let Err(failure) = fill(planning, target, &mut status).await {
+        let mut body = failure.body();
+        body.message = planning.secrets().mask(&body.message);
+        status.error = Some(body);
+    }
+    status
+}
+
+async fn fill(planning: &Planning, target: &Target, status: &mut StackStatus) -> Result<(), Failure> {
+    let Some(memory) = &planning.memory else {
+        return Ok(());
+    };
+    let Some(prior) = memory
+        .states
+        .load(&target.id)
+        .await?
+        .filter(|prior| !prior.retired)
+    else {
+        return Ok(());
+    };
+    status.applied = Some(applied(&prior));
+    status.resources = prior.state.resources.len();
+    status.pending.clone_from(&prior.pending);
+    status.head = match (&target.head, prior.state.input_digest) {
+        (None, _) => HeadStatus::Removed,
+        (Some(_), Some(recorded)) if prior.pending.is_empty() => {
+            match planning.input_digest(target)? == Some(recorded) {
+                true => HeadStatus::Applied,
+                false => HeadStatus::Changed,
+            }
+        }
+        (Some(_), _) => HeadStatus::Unfinished,
+    };
+    let reachable = !planning.config.clusters.is_empty() || planning.given.is_given();
+    if planning.live == Live::Required || (planning.live == Live::Auto && reachable) {
+        status.objects = Some(objects(planning, target, &prior).await?);
+    }
+    Ok(())
+}
+
+fn applied(prior: &Versioned) -> AppliedStatus {
+    AppliedStatus {
+        serial: prior.serial,
+        written: prior.written,
+        reason: prior.reason.to_string(),
+        actor: prior.writer.actor.clone(),
+        run: prior.writer.run.clone(),
+        commit: prior.state.commit.clone(),
+        spec_digest: prior.state.spec_digest,
+    }
+}
+
+/// The recorded Kubernetes objects as they are now.
+async fn objects(
+    planning: &Planning,
+    target: &Target,
+    prior: &Versioned,
+) -> Result<Vec<ObjectStatus>, Failure> {
+    let recorded = prior.state.resources.iter();
+    let recorded: Vec<_> = recorded
+        .filter(|resource| resource.runtime == RuntimeKind::Kubernetes)
+        .collect();
+    if recorded.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cluster = match target.rules() {
+        Some(stack) => clusters::cluster_of(&planning.config, stack, &planning.given, planning.live)?,
+        None => None,
+    };
+    let items: Vec<_> = recorded
+        .iter()
+        .map(|resource| Item {
+            id: resource.id.clone(),
+            cluster: resource.cluster.clone().or_else(|| cluster.clone()),
+            prior: Some((*resource).clone()),
+            desired: None,
+        })
+        .collect();
+    let scope = Scope {
+        stack: target.id.clone(),
+        data: prior.state.runtime.clone(),
+        ignore: Vec::new(),
+    };
+    let kubernetes = planning.runtimes.get(RuntimeKind::Kubernetes)?;
+    let seen = kubernetes.observe(&scope, &items).await?;
+    let objects = items.iter().zip(seen).filter_map(|(item, seen)| {
+        let (health, message) = seen.health?;
+        Some(ObjectStatus {
+            id: item.id.clone(),
+            cluster: item.cluster.clone(),
+            health,
+            message,
+        })
+    });
+    Ok(objects.collect())
+}

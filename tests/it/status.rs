@@ -1,0 +1,178 @@
+//! `konverge status`: what is recorded, what the head wants, and how what is there is doing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    git::Repository,
+    objects::{Objects, path},
+    process::{Konverge, Outcome},
+    service::eventually,
+    stack::id,
+};
+
+struct Shop {
+    monorepo: Repository,
+    cluster: &'static Cluster,
+}
+
+impl Shop {
+    fn new(cluster: &'static Cluster) -> Self {
+        let monorepo = Repository::init();
+        monorepo
+            .write(
+                "konverge.yaml",
+                "version: 1\nclusters: {test: {}}\napply: {ready_timeout: 60s}\n",
+            )
+            .write("kcl.mod", "[package]\nname = \"shop\"\n")
+            .write("apps/shop/project.yaml", "name: shop\n");
+        Self { monorepo, cluster }
+    }
+
+    fn wants(&self, stack: &str, objects: &[&Value]) {
+        let resource =
+            |object: &&Value| json!({"id": id(object), "type": "Kubernetes", "attributes": object});
+        let resources: Vec<_> = objects.iter().map(resource).collect();
+        let folder = format!("apps/shop/{stack}");
+        self.monorepo
+            .write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"))
+            .write(
+                &format!("{folder}/kcl.yaml"),
+                "kcl_cli_configs:\n  files: [main.k]\n",
+            )
+            .write(
+                &format!("{folder}/main.k"),
+                format!("resources = {}\n", json!(resources)),
+            )
+            .commit(stack);
+    }
+
+    fn konverge(&self, arguments: &[&str]) -> Konverge {
+        Konverge::new(arguments)
+            .with_kcl()
+            .dir(self.monorepo.path())
+            .env("XDG_STATE_HOME", self.monorepo.path().join(".git/test-state"))
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        self.konverge(arguments).run()
+    }
+
+    fn status(&self) -> Vec<Value> {
+        let status = self.run(&["status", "--output", "json"]).expect(0).json();
+        assert_eq!(status["version"], 1);
+        status["stacks"].as_array().unwrap().clone()
+    }
+}
+
+fn config_map(ns: &str, name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"value": value}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_from_its_first_apply_to_its_removal() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("status").await, Objects::of(cluster).await);
+    let shop = Shop::new(cluster);
+    let (one, two) = (config_map(&ns, "one", "1"), config_map(&ns, "two", "1"));
+    shop.wants("dev", &[&one, &two]);
+    let new = &shop.status()[0];
+    assert_eq!((&new["id"], &new["head"]), (&json!("shop/dev"), &json!("new")));
+    assert!(
+        new.get("applied").is_none() && new.get("objects").is_none(),
+        "{new}"
+    );
+
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let commit = shop.monorepo.rev("HEAD");
+    let applied = &shop.status()[0];
+    assert_eq!(applied["head"], "applied");
+    assert_eq!(applied["applied"]["serial"], 1, "{applied}");
+    assert_eq!(applied["resources"], 2);
+    let ready = json!({"id": id(&one), "cluster": "test", "health": "ready", "message": ""});
+    assert_eq!(applied["objects"][0], ready);
+    shop.run(&["status", "--exit-code"]).expect(0);
+
+    // Behind the head, and with something that is gone.
+    shop.wants("dev", &[&one, &config_map(&ns, "two", "2")]);
+    objects.delete(&one).await;
+    let behind = shop.run(&["status", "shop/dev", "--exit-code"]).expect(2);
+    for words in [
+        "the head wants something else than what is applied",
+        "serial 1, 2 resources",
+        "1 ready, 1 failed",
+        "it is not there",
+    ] {
+        assert!(behind.stdout.contains(words), "{words}: {}", behind.stdout);
+    }
+    let offline = shop
+        .run(&["status", "--live", "never", "--output", "json"])
+        .expect(0)
+        .json();
+    assert!(offline["stacks"][0].get("objects").is_none(), "{offline}");
+
+    // An apply of a commit that ends half-way.
+    shop.wants("dev", &[&one, &config_map("status-nowhere", "two", "2")]);
+    shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(1);
+    assert_eq!(shop.status()[0]["head"], "unfinished");
+    shop.wants("dev", &[&one]);
+    shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(0);
+    let recorded = shop.status()[0]["applied"]["commit"].clone();
+    assert_eq!(recorded, shop.monorepo.rev("HEAD"));
+    assert_ne!(recorded, commit);
+
+    // Gone from the repository, but not from the state.
+    shop.monorepo.remove("apps/shop/dev").commit("No dev");
+    let removed = &shop.status()[0];
+    assert_eq!(
+        (&removed["id"], &removed["head"]),
+        (&json!("shop/dev"), &json!("removed"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (
+        cluster.namespace("status-watch").await,
+        Objects::of(cluster).await,
+    );
+    let shop = Shop::new(cluster);
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "a:1"}]}}}});
+    shop.wants("dev", &[&web]);
+    shop.run(&["apply", "--all", "--yes", "--no-wait"]).expect(0);
+    let watching = shop.konverge(&["status", "--watch", "--exit-code"]).start();
+    // It has looked once: then the controller says that all is well.
+    let listed = format!("/namespaces/{ns}/deployments");
+    eventually("it has looked", Duration::from_secs(60), || async {
+        let audit = cluster.audit();
+        let looks = |event: &&crate::support::cluster::AuditEvent| {
+            event.uri.contains(&listed) && event.verb != "patch"
+        };
+        (audit.iter().filter(looks).count() > 1).then_some(())
+    })
+    .await;
+    let condition =
+        |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": ""});
+    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "conditions": [condition("Available", "MinimumReplicasAvailable"), condition("Progressing", "NewReplicaSetAvailable")]});
+    objects.report(&path(&web, true), &status).await;
+    let outcome = watching.wait().expect(0);
+    let lines: Vec<_> = outcome
+        .stderr
+        .lines()
+        .filter(|line| line.contains("Deployment"))
+        .collect();
+    assert!(lines[0].contains("progressing: "), "{lines:?}");
+    assert!(lines.last().unwrap().contains("ready"), "{lines:?}");
+    assert!(
+        outcome.stdout.contains("what the head wants is applied"),
+        "{}",
+        outcome.stdout
+    );
+}
