@@ -44,7 +44,10 @@ pub enum Output {
 /// Whatever keeps the stacks from being opened. A stack that can not be planned is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let live = args.opened.infrastructure.live.into();
-    let session = args.opened.open(&context.run(), live, KeyUse::Look, false).await?;
+    let session = args
+        .opened
+        .open(&context.run(), live, KeyUse::Look, false)
+        .await?;
     let preview = ops::preview::run(&session.planning, &session.targets).await?;
     if args.output == Output::Text {
         remark(&preview.plan, &session);
