@@ -49,7 +49,7 @@ pub enum Output {
 /// # Errors
 /// Whatever keeps the stacks from being opened. What can not be found out of a stack is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let selection = match args.stacks.selection() {
+    let selection = match args.stacks.selection()? {
         Selection::Affected => Selection::All,
         chosen => chosen,
     };
