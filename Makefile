@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy deny bench docs site image release
+.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz bench docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -42,6 +42,7 @@ test-all: parts example release ## also what is slower: release, image, other st
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 	$(AS_ROOT) scripts/quick-start
+	$(MAKE) fuzz
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"
@@ -59,6 +60,13 @@ clippy:
 deny:
 	scripts/parts install cargo-deny
 	"$$(scripts/parts path cargo-deny)" --locked check bans licenses sources
+
+fuzz: ## feed hostile bytes to the readers of imports, settings and Specs, a minute each
+	scripts/parts install cargo-fuzz
+	cp Cargo.lock fuzz/Cargo.lock # the versions that are shipped
+	for target in scanner settings spec; do \
+	  PATH="$(CACHE)/bin:$$PATH" $(CARGO) +nightly fuzz run --dev --sanitizer none $$target -- -max_total_time=60; \
+	done
 
 bench: parts ## measure; the figures go to docs/
 	scripts/parts install bench
