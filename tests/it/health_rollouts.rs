@@ -12,9 +12,6 @@ use crate::support::{
     stack::{TestStack, id},
 };
 
-/// One rollout after the other: all at once they starve the control plane of a small machine, and with it the fake node.
-static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 /// A Deployment; `nobody` as scheduler leaves its pods where they are.
 fn deployment(namespace: &str, name: &str, scheduler: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
@@ -51,7 +48,6 @@ fn why(outcome: &StackOutcome, object: &Value) -> String {
 
 #[tokio::test]
 async fn a_rollout_is_waited_for_and_its_update_too() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("ready").await, Objects::of(cluster).await);
     let mut stack = stack(cluster, "ready");
@@ -73,7 +69,6 @@ async fn a_rollout_is_waited_for_and_its_update_too() {
 
 #[tokio::test]
 async fn a_rollout_that_gets_stuck_fails_at_its_own_deadline() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let ns = cluster.namespace("stuck").await;
     let mut web = deployment(&ns, "web", STUCK);
@@ -85,7 +80,6 @@ async fn a_rollout_that_gets_stuck_fails_at_its_own_deadline() {
 
 #[tokio::test]
 async fn pods_that_can_not_start_fail_the_rollout_early_and_are_named() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("failing").await, Objects::of(cluster).await);
     let web = deployment(&ns, "web", STUCK);
@@ -117,7 +111,6 @@ async fn pods_that_can_not_start_fail_the_rollout_early_and_are_named() {
 
 #[tokio::test]
 async fn a_quota_that_is_used_up_fails_the_rollout_early() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let ns = cluster.namespace("quota").await;
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": ns},
@@ -131,7 +124,6 @@ async fn a_quota_that_is_used_up_fails_the_rollout_early() {
 
 #[tokio::test]
 async fn a_paused_rollout_is_not_waited_for() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("paused").await, Objects::of(cluster).await);
     let mut web = deployment(&ns, "web", STUCK);
@@ -143,7 +135,6 @@ async fn a_paused_rollout_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_partitioned_set_is_ready_when_its_part_is() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("partition").await, Objects::of(cluster).await);
     let mut db = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": ns},
@@ -168,7 +159,6 @@ async fn a_partitioned_set_is_ready_when_its_part_is() {
 
 #[tokio::test]
 async fn what_an_autoscaler_wants_is_waited_for_and_its_own_errors_are_not() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("scaled").await, Objects::of(cluster).await);
     let mut web = deployment(&ns, "web", SCHEDULED);
@@ -194,7 +184,6 @@ async fn what_an_autoscaler_wants_is_waited_for_and_its_own_errors_are_not() {
 
 #[tokio::test]
 async fn a_job_is_ready_when_it_has_completed() {
-    let _turn = TURN.lock().await;
     let cluster = Cluster::with_controllers();
     let (ns, objects) = (cluster.namespace("job").await, Objects::of(cluster).await);
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": ns},
