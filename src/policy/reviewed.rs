@@ -9,7 +9,7 @@ use crate::{
     model::{
         Digest, ResourceId, StackId,
         plan::{Action, Origin, ResourcePlan, StackPlan},
-        review::{ReviewRecord, Unit, resource_units},
+        review::{ReviewRecord, Unit, resource_units, stack_units},
         value,
     },
 };
@@ -17,7 +17,6 @@ use crate::{
 /// What was reviewed of one stack: the union of the records that count.
 #[derive(Debug, Clone, Default)]
 pub struct Reviewed {
-    digests: BTreeSet<Digest>,
     by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
     approved: BTreeSet<Digest>,
 }
@@ -52,17 +51,29 @@ impl Reviewed {
             .flat_map(|record| &record.stacks)
             .filter(|reviewed| reviewed.id == *stack);
         for unit in stacks.flat_map(|reviewed| &reviewed.units) {
-            reviewed.digests.insert(unit.digest());
-            let place = (unit.resource.clone(), unit.path.clone());
-            reviewed.by_path.entry(place).or_default().push(unit.clone());
+            reviewed.add(unit.clone());
         }
         reviewed
+    }
+
+    fn add(&mut self, unit: Unit) {
+        let place = (unit.resource.clone(), unit.path.clone());
+        self.by_path.entry(place).or_default().push(unit);
     }
 
     /// Adds plans that somebody approved by their digest.
     #[must_use]
     pub fn with_approvals(mut self, digests: impl IntoIterator<Item = Digest>) -> Self {
         self.approved.extend(digests);
+        self
+    }
+
+    /// Takes a plan for reviewed if its digest was approved, with what it leaves open until it is applied.
+    #[must_use]
+    pub fn with_what_was_approved(mut self, plan: &StackPlan) -> Self {
+        if self.approved.contains(&plan.digest) {
+            stack_units(plan).into_iter().for_each(|unit| self.add(unit));
+        }
         self
     }
 
@@ -291,6 +302,26 @@ mod tests {
             objections(&[&unknown], &known(2), DriftPolicy::Restore),
             [Objection::Unseen]
         );
+    }
+
+    #[test]
+    fn an_approval_covers_what_becomes_known_on_the_way() {
+        let host = |value: Value| {
+            plan(
+                Action::Update,
+                vec![change("/data/host", json!("a"), value, Origin::Change)],
+            )
+        };
+        let (unknown, known) = (host(value::unknown()), host(json!("10.0.0.1")));
+        let later = |approved: &StackPlan| {
+            let reviewed = Reviewed::default().with_approvals([approved.digest]);
+            let reviewed = reviewed.with_what_was_approved(&unknown);
+            let stack = &known.id;
+            reviewed
+                .resource_objections(stack, &known.resources[0], DriftPolicy::Restore)
+                .len()
+        };
+        assert_eq!((later(&unknown), later(&known)), (0, 1));
     }
 
     #[test]

@@ -113,7 +113,9 @@ impl Consent for ByReview {
             .records
             .iter()
             .filter(|record| !used.contains(&record.pull_request));
-        let reviewed = Reviewed::of(&plan.id, records).with_approvals(self.approvals.iter().copied());
+        let reviewed = Reviewed::of(&plan.id, records)
+            .with_approvals(self.approvals.iter().copied())
+            .with_what_was_approved(plan);
         let objections = reviewed.objections(plan, self.drift);
         self.current
             .lock()
