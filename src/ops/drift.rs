@@ -1,11 +1,13 @@
-//! `drift`: what differs from what was applied last. The wanted state is the recorded one, so that a change of the code
-//! that is not applied yet is never taken for drift.
+//! `drift`: what differs from what was applied last. Where the code has moved on, the commit that was applied last is
+//! compiled again and what is there is held against that: a change of the code that is not applied yet is never taken
+//! for drift, and hides none.
 
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
+use serde_json::Value;
 
-use super::{Planned, Planning, Target};
+use super::{Planned, Planning, Target, last_applied::LastApplied};
 use crate::{
     error::Failure,
     model::{
@@ -28,10 +30,11 @@ const AT_ONCE: usize = 8;
 pub async fn run(planning: &Planning, targets: &[Target], budget: Option<Duration>) -> Result<Plan, Failure> {
     let began = Instant::now();
     let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
+    let last_applied = LastApplied::new(planning);
     let targets = targets.iter().enumerate();
     let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
         .map(|(_, target)| target)
-        .map(|target| one(planning, target))
+        .map(|target| one(planning, &last_applied, target))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -51,8 +54,8 @@ pub fn digest(plan: &StackPlan) -> Digest {
     }))
 }
 
-async fn one(planning: &Planning, target: &Target) -> StackPlan {
-    match looked(planning, target).await {
+async fn one(planning: &Planning, last_applied: &LastApplied<'_>, target: &Target) -> StackPlan {
+    match looked(planning, last_applied, target).await {
         Ok(plan) => plan,
         Err(failure) => {
             let mut body = failure.body();
@@ -62,27 +65,59 @@ async fn one(planning: &Planning, target: &Target) -> StackPlan {
     }
 }
 
-async fn looked(planning: &Planning, target: &Target) -> Result<StackPlan, Failure> {
+async fn looked(
+    planning: &Planning,
+    last_applied: &LastApplied<'_>,
+    target: &Target,
+) -> Result<StackPlan, Failure> {
     let prior = match &planning.memory {
         Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
     };
     let state = prior.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
-    let wanted = planning.spec(target).await?;
+    let mut wanted = planning.spec(target).await?;
+    let mut is_applied = state.spec_digest == Some(wanted.digest());
+    if !is_applied && let Some(applied) = last_applied.spec(&target.id, &state).await {
+        (wanted, is_applied) = (applied, true);
+    }
     let plan = match planning.plan_from(target, &wanted, &state).await? {
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };
-    if state.spec_digest == Some(wanted.digest()) || plan.error.is_some() {
+    if is_applied || plan.error.is_some() {
         return Ok(plan);
     }
-    // The code has moved on: what the change itself would do is no drift.
+    // What the change of the code itself would do is no drift.
     let drifted = plan
         .resources
         .iter()
-        .filter_map(|resource| drifted(&plan.id, resource))
+        .filter_map(|resource| match resource.action {
+            Action::Create => missing(&plan.id, resource, &state),
+            _ => drifted(&plan.id, resource),
+        })
         .collect();
     Ok(StackPlan::new(plan.stack, plan.id, plan.basis, drifted))
+}
+
+/// A resource that was applied and is not there any more, as it was applied.
+fn missing(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
+    let recorded = state.resource(&resource.id)?;
+    let whole = Change {
+        path: String::new(),
+        from: None,
+        to: Some(Value::Object(recorded.attributes.clone())),
+        origin: Origin::Drift,
+    };
+    Some(ResourcePlan {
+        cluster: resource.cluster.clone(),
+        ..ResourcePlan::new(
+            stack,
+            resource.id.clone(),
+            resource.runtime,
+            Action::Create,
+            vec![whole],
+        )
+    })
 }
 
 /// The part of a resource's plan that puts back what somebody changed.

@@ -18,6 +18,7 @@ pub mod health;
 mod health_rules;
 mod infrastructure;
 pub mod init;
+mod last_applied;
 pub mod order;
 mod planning;
 pub mod preview;

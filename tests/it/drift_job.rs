@@ -3,7 +3,7 @@
 use konverge::state::Looks;
 use serde_json::json;
 
-use crate::support::{github::Issue, stage::Stage};
+use crate::support::{github::Issue, stage::Stage, tiny};
 
 fn issues(stage: &Stage) -> Vec<Issue> {
     let of_drift = |issue: &&Issue| issue.labels.iter().any(|label| label == "konverge-drift");
@@ -196,6 +196,76 @@ async fn a_budget_ends_the_look_and_keeps_the_rest_for_the_next() {
     assert_eq!(first.stacks.len(), 1, "{first:?}");
     stage.schedule().outcome.check(0);
     assert_eq!(states.looks().await.unwrap().stacks.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_that_has_moved_on_hides_no_drift() {
+    let mut stage = Stage::small("").await;
+    let maps = ["ahead-both", "ahead-gone", "ahead-code"];
+    let all = |value| maps.map(|map| (map, value));
+    stage.reviewed(7, "ahead", |stage| {
+        stage.stack("ahead/dev", &all("one"));
+    });
+    stage.merge(7, "ahead").outcome.check(0);
+    stage
+        .straight_to_main(|stage| stage.stack("ahead/dev", &all("two")))
+        .outcome
+        .check(3);
+    stage.schedule().outcome.check(0);
+    assert!(issues(&stage).is_empty(), "what nobody applied is no drift");
+
+    stage.by_hand("ahead-both", Some("by hand")).await;
+    stage.by_hand("ahead-gone", None).await;
+    let drifted = |stage: &mut Stage| {
+        let looked = stage.schedule();
+        looked.outcome.check(0);
+        assert!(
+            looked.summary.contains("| `ahead/dev` | +1 ~1 |"),
+            "{}",
+            looked.summary
+        );
+        let open = issues(stage);
+        assert_eq!((open.len(), open[0].state.as_str()), (1, "open"));
+        let body = &open[0].body;
+        for said in ["ahead-both", "by hand", "ahead-gone", "one"] {
+            assert!(body.contains(said), "{said}: {body}");
+        }
+        assert!(!body.contains("ahead-code") && !body.contains("two"), "{body}");
+    };
+    drifted(&mut stage);
+    // The code does not even have the stack any more.
+    stage
+        .straight_to_main(|stage| {
+            stage.monorepo.remove("appops/ahead");
+        })
+        .outcome
+        .check(3);
+    drifted(&mut stage);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_of_an_unfinished_stack_is_reported() {
+    let mut stage = applied("", &[("torn/dev", "torn-one")]).await;
+    // The namespace is not there: the stack does not come to its end.
+    let maps = [("torn-one", "default"), ("torn-two", "torn-nowhere")];
+    let map = |(name, namespace): (&str, &str)| {
+        format!(
+            "    {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{name}\", namespace = \"{namespace}\"}}, data = {{value = \"one\"}}}}\n"
+        )
+    };
+    let program = format!("resources = [\n{}]\n", maps.map(map).concat());
+    stage.reviewed(8, "torn", |stage| {
+        tiny::write_program(&stage.monorepo, "torn/dev", &program)
+    });
+    stage.merge(8, "torn").outcome.check(1);
+    stage.schedule().outcome.check(0);
+    assert!(issues(&stage).is_empty(), "what is still to be done is no drift");
+    stage.by_hand("torn-one", None).await;
+    stage.schedule().outcome.check(0);
+    let open = issues(&stage);
+    assert_eq!(open.len(), 1, "{open:?}");
+    let body = &open[0].body;
+    assert!(body.contains("torn-one") && !body.contains("torn-two"), "{body}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

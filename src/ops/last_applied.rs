@@ -1,0 +1,89 @@
+//! What was applied last, compiled again: where the code has moved on, what is there is held against this.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tokio::sync::Mutex;
+
+use super::{At, Knowledge, Planning, Wanted, Workspace, affected::credentials};
+use crate::{
+    error::Failure,
+    git::Repository,
+    model::{CommitId, StackId, spec::Spec, state::StackState},
+};
+
+/// The commits that states record, each opened once and only if it is asked for.
+pub(super) struct LastApplied<'a> {
+    planning: &'a Planning,
+    opened: Mutex<Option<Opened>>,
+}
+
+struct Opened {
+    repository: Repository,
+    known: Knowledge,
+    /// `None` is one that can not be had.
+    revisions: HashMap<CommitId, Option<Arc<Workspace>>>,
+}
+
+impl<'a> LastApplied<'a> {
+    pub(super) fn new(planning: &'a Planning) -> Self {
+        Self {
+            planning,
+            opened: Mutex::new(None),
+        }
+    }
+
+    /// The Spec that a state records by its digest; `None` if it can not be had: the last apply did not end well, it was
+    /// of no commit, the commit is out of reach, or it compiles to another Spec by now.
+    pub(super) async fn spec(&self, stack: &StackId, state: &StackState) -> Option<Spec> {
+        let Wanted::Compiled { compiler, .. } = &self.planning.wanted else {
+            return None;
+        };
+        state.input_digest?;
+        let (commit, digest) = (state.commit.as_ref()?, state.spec_digest?);
+        let workspace = self.revision(commit).await?;
+        let there = workspace.layout.stack(stack)?;
+        let spec = compiler.spec(&workspace, there).await.ok()?;
+        (spec.digest() == digest).then_some(spec)
+    }
+
+    async fn revision(&self, commit: &CommitId) -> Option<Arc<Workspace>> {
+        let mut opened = self.opened.lock().await;
+        if opened.is_none() {
+            let repository = Repository::discover(&self.planning.run.dir).ok()?;
+            *opened = Some(Opened {
+                known: Knowledge::of(&repository),
+                repository,
+                revisions: HashMap::new(),
+            });
+        }
+        let opened = opened.as_mut()?;
+        if let Some(found) = opened.revisions.get(commit) {
+            return found.clone();
+        }
+        let revision = match self.open(opened, commit).await {
+            Ok(workspace) => Some(Arc::new(workspace)),
+            Err(failure) => {
+                self.planning.run.notes.note(&format!(
+                    "note: commit {}, which was applied last, can not be read here ({failure}): of what the code has \
+                     changed since, it is not seen whether it changed outside too",
+                    commit.short()
+                ));
+                None
+            }
+        };
+        opened.revisions.insert(commit.clone(), revision.clone());
+        revision
+    }
+
+    async fn open(&self, opened: &Opened, commit: &CommitId) -> Result<Workspace, Failure> {
+        let credentials = credentials(&self.planning.run);
+        opened.repository.ensure(commit, credentials.as_ref()).await?;
+        let at = At::Commit(commit.clone());
+        Workspace::open_knowing(
+            &opened.known,
+            &opened.repository,
+            &at,
+            Some(&self.planning.config),
+        )
+    }
+}
