@@ -32,7 +32,7 @@ pub struct StackStatus {
     pub pending: Vec<ResourceId>,
     /// How many resources are recorded.
     pub resources: usize,
-    /// Its Kubernetes objects as they are now; absent if no cluster was asked.
+    /// Its objects as they are now; absent if nobody was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<ObjectStatus>>,
     /// Why something could not be found out.

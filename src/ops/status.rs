@@ -53,8 +53,17 @@ pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Tar
 /// # Errors
 /// The run was interrupted.
 pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Status, Failure> {
+    look(
+        planning,
+        targets,
+        &[RuntimeKind::Kubernetes, RuntimeKind::Terraform],
+    )
+    .await
+}
+
+async fn look(planning: &Planning, targets: &[Target], kinds: &[RuntimeKind]) -> Result<Status, Failure> {
     let mut stacks: Vec<_> = stream::iter(targets)
-        .map(|target| one(planning, target))
+        .map(|target| one(planning, target, kinds))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -73,7 +82,8 @@ pub async fn watch(planning: &Planning, targets: &[Target]) -> Result<Status, Fa
     let deadline = tokio::time::Instant::now() + limit;
     let mut told = HashMap::new();
     loop {
-        let status = run(planning, targets).await?;
+        // What Terraform made does not move.
+        let status = look(planning, targets, &[RuntimeKind::Kubernetes]).await?;
         let mut moving = 0;
         for stack in &status.stacks {
             for object in stack.objects.iter().flatten() {
@@ -82,7 +92,7 @@ pub async fn watch(planning: &Planning, targets: &[Target]) -> Result<Status, Fa
             }
         }
         if moving == 0 {
-            return Ok(status);
+            return run(planning, targets).await;
         }
         if tokio::time::Instant::now() >= deadline {
             return Err(Failure::new(
@@ -122,7 +132,7 @@ fn tell(
     told.insert(key, message);
 }
 
-async fn one(planning: &Planning, target: &Target) -> StackStatus {
+async fn one(planning: &Planning, target: &Target, kinds: &[RuntimeKind]) -> StackStatus {
     let mut status = StackStatus {
         stack: target.folder.clone(),
         id: target.id.clone(),
@@ -133,7 +143,7 @@ async fn one(planning: &Planning, target: &Target) -> StackStatus {
         objects: None,
         error: None,
     };
-    if let Err(failure) = fill(planning, target, &mut status).await {
+    if let Err(failure) = fill(planning, target, kinds, &mut status).await {
         let mut body = failure.body();
         body.message = planning.secrets().mask(&body.message);
         status.error = Some(body);
@@ -141,7 +151,12 @@ async fn one(planning: &Planning, target: &Target) -> StackStatus {
     status
 }
 
-async fn fill(planning: &Planning, target: &Target, status: &mut StackStatus) -> Result<(), Failure> {
+async fn fill(
+    planning: &Planning,
+    target: &Target,
+    kinds: &[RuntimeKind],
+    status: &mut StackStatus,
+) -> Result<(), Failure> {
     let Some(memory) = &planning.memory else {
         return Ok(());
     };
@@ -167,8 +182,24 @@ async fn fill(planning: &Planning, target: &Target, status: &mut StackStatus) ->
         (Some(_), _) => HeadStatus::Unfinished,
     };
     let reachable = !planning.config.clusters.is_empty() || planning.given.is_given();
-    if planning.live == Live::Required || (planning.live == Live::Auto && reachable) {
-        status.objects = Some(objects(planning, target, &prior).await?);
+    for &kind in kinds {
+        let holds = || {
+            prior
+                .state
+                .resources
+                .iter()
+                .any(|resource| resource.runtime == kind)
+        };
+        let asked = match (planning.live, kind) {
+            (Live::Never, _) => false,
+            (Live::Required, _) => true,
+            (Live::Auto, RuntimeKind::Kubernetes) => reachable,
+            (Live::Auto, RuntimeKind::Terraform) => holds(),
+        };
+        if asked {
+            let seen = objects(planning, target, &prior, kind).await?;
+            status.objects.get_or_insert_default().extend(seen);
+        }
     }
     Ok(())
 }
@@ -185,22 +216,23 @@ fn applied(prior: &Versioned) -> AppliedStatus {
     }
 }
 
-/// The recorded Kubernetes objects as they are now.
+/// The recorded objects of one runtime as they are now.
 async fn objects(
     planning: &Planning,
     target: &Target,
     prior: &Versioned,
+    kind: RuntimeKind,
 ) -> Result<Vec<ObjectStatus>, Failure> {
     let recorded = prior.state.resources.iter();
-    let recorded: Vec<_> = recorded
-        .filter(|resource| resource.runtime == RuntimeKind::Kubernetes)
-        .collect();
+    let recorded: Vec<_> = recorded.filter(|resource| resource.runtime == kind).collect();
     if recorded.is_empty() {
         return Ok(Vec::new());
     }
     let cluster = match target.rules() {
-        Some(stack) => clusters::cluster_of(&planning.config, stack, &planning.given, planning.live)?,
-        None => None,
+        Some(stack) if kind == RuntimeKind::Kubernetes => {
+            clusters::cluster_of(&planning.config, stack, &planning.given, planning.live)?
+        }
+        _ => None,
     };
     let items: Vec<_> = recorded
         .iter()
@@ -216,16 +248,15 @@ async fn objects(
         data: prior.state.runtime.clone(),
         ignore: Vec::new(),
     };
-    let kubernetes = planning.runtimes.get(RuntimeKind::Kubernetes)?;
-    let seen = kubernetes.observe(&scope, &items).await?;
-    let objects = items.iter().zip(seen).filter_map(|(item, seen)| {
-        let (health, message) = seen.health?;
-        Some(ObjectStatus {
+    let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
+    let objects = items.iter().zip(seen).map(|(item, seen)| {
+        let (health, message) = seen.health;
+        ObjectStatus {
             id: item.id.clone(),
             cluster: item.cluster.clone(),
             health,
             message,
-        })
+        }
     });
     Ok(objects.collect())
 }

@@ -93,7 +93,7 @@ fn health(objects: &[ObjectStatus]) -> String {
         .map(|(health, count)| format!("{count} {health}"))
         .collect();
     match counts.is_empty() {
-        true => "no Kubernetes objects".to_owned(),
+        true => "nothing is recorded".to_owned(),
         false => counts.join(", "),
     }
 }

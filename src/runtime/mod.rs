@@ -65,8 +65,8 @@ pub struct Observed {
     pub id: ResourceId,
     /// What is there; `None` if nothing is. For Terraform what its state says.
     pub live: Option<Value>,
-    /// How it is doing, with a few words why (masked); `None` where the runtime has no notion of that.
-    pub health: Option<(Health, String)>,
+    /// How it is doing, with a few words why (masked).
+    pub health: (Health, String),
 }
 
 /// A planned resource: what is shown, and what the runtime needs to do exactly that.

@@ -119,7 +119,7 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
             Observed {
                 id: item.id.clone(),
                 live,
-                health: Some(health),
+                health,
             }
         }
     });

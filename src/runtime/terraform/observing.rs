@@ -13,9 +13,12 @@ use super::{
     saved_plan::SavedPlan,
     subject::Subject,
 };
-use crate::runtime::{Item, Observed, Scope};
+use crate::{
+    model::health::Health,
+    runtime::{Item, Observed, Scope},
+};
 
-/// The objects as a refresh finds them; `None` for what is not held or is gone.
+/// The objects as a refresh finds them; none for what is not held or is gone. Terraform knows of no other health.
 pub(super) async fn observe(
     runtime: &Terraform,
     scope: &Scope,
@@ -71,10 +74,21 @@ pub(super) async fn observe(
     }
     Ok(items
         .iter()
-        .map(|item| Observed {
-            id: item.id.clone(),
-            live: live.remove(&item.id),
-            health: None,
+        .map(|item| {
+            let live = live.remove(&item.id);
+            let health = match (&live, book.in_flight.get(&item.id)) {
+                (Some(_), _) => (Health::Ready, String::new()),
+                (None, Some(flight)) => (
+                    Health::Unknown,
+                    format!("an earlier run was stopped during its {}", flight.action),
+                ),
+                (None, None) => (Health::Failed, "it is not there".to_owned()),
+            };
+            Observed {
+                id: item.id.clone(),
+                live,
+                health,
+            }
         })
         .collect())
 }

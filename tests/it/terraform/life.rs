@@ -11,7 +11,10 @@ use konverge::{
 };
 use serde_json::json;
 
-use super::rig::{Rig, data};
+use super::{
+    place::Place,
+    rig::{Rig, data},
+};
 
 pub async fn from_creation_to_destruction(binary: PathBuf) {
     let mut rig = Rig::new(binary);
@@ -238,6 +241,27 @@ pub async fn drift_is_told_from_change(binary: PathBuf) {
     );
     rig.apply(only_a).await;
     assert_eq!(rig.recorded.len(), 1);
+}
+
+pub async fn status_says_what_is_gone(binary: PathBuf) {
+    let place = Place::new(&binary);
+    place.want(&[
+        Place::data("there", json!("x"), &[]),
+        place.local("local_file", "gone", "x", &[]),
+    ]);
+    place.run("apply").arg("--yes").run().expect(0);
+    std::fs::remove_file(place.path("gone")).unwrap();
+    let status = place.command(&["status", "shop/prod", "--output", "json"]).run();
+    let status = status.expect(0).json();
+    let mut objects = status["stacks"][0]["objects"].as_array().unwrap().clone();
+    objects.sort_by_key(|object| object["id"].to_string());
+    assert_eq!(
+        json!(objects),
+        json!([
+            {"id": "hashicorp:local:local_file:gone", "health": "failed", "message": "it is not there"},
+            {"id": "terraform:builtin:terraform_data:there", "health": "ready", "message": ""},
+        ])
+    );
 }
 
 pub async fn a_renamed_resource_moves(binary: PathBuf) {

@@ -55,6 +55,7 @@ impl Place {
             },
         });
         place.repository.write("konverge.yaml", configuration.to_string());
+        place.repository.write("kcl.mod", "[package]\nname = \"place\"\n");
         place.repository.commit("Configuration");
         place
     }
