@@ -79,10 +79,7 @@ async fn forget(
     sink: &dyn ApplySink,
     id: &ResourceId,
 ) -> Result<(), Failure> {
-    let change = |book: &mut Book| {
-        book.resources.remove(id);
-        book.in_flight.remove(id);
-    };
+    let change = |book: &mut Book| book.forget(id);
     runtime.books.change(runtime, &scope.stack, sink, change).await?;
     let applied = Applied {
         id: id.clone(),
@@ -172,9 +169,11 @@ impl<'a> Application<'a> {
                     };
                     book.resources.insert(subject.id().clone(), holding);
                 }
+                if let Some(replacement) = &ready.replacement {
+                    book.begun.insert(subject.id().clone(), replacement.clone());
+                }
                 if ready.action == Action::Forget {
-                    book.resources.remove(subject.id());
-                    book.in_flight.remove(subject.id());
+                    book.forget(subject.id());
                 }
             }
         };

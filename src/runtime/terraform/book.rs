@@ -11,7 +11,7 @@ use super::{
     holding::Holding,
     providers::ProviderRef,
 };
-use crate::model::ResourceId;
+use crate::model::{Digest, ResourceId, plan::Change};
 
 /// The key of the document in the stack's runtime data.
 pub const STATE: &str = "terraform/state";
@@ -26,6 +26,9 @@ pub(super) struct Book {
     /// What was being worked on when this was written: after a kill it may exist, half made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
+    /// Replacements that were begun and not brought to their end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) begun: BTreeMap<ResourceId, Replacement>,
     /// Per provider (`source version`) the hashes its package had at first use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     hashes: BTreeMap<String, Vec<String>>,
@@ -43,12 +46,24 @@ pub(super) struct InFlight {
     pub(super) id: Option<String>,
 }
 
+/// A replacement as it was agreed to: when its old object is gone, Terraform plans a mere creation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Replacement {
+    /// Of what was wanted then.
+    pub(super) wanted: Digest,
+    /// As they were shown.
+    pub(super) changes: Vec<Change>,
+    /// The paths that forced it.
+    pub(super) paths: Vec<String>,
+}
+
 impl Default for Book {
     fn default() -> Self {
         Self {
             version: 1,
             resources: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            begun: BTreeMap::new(),
             hashes: BTreeMap::new(),
         }
     }
@@ -73,6 +88,13 @@ impl Book {
             )));
         }
         Ok(book)
+    }
+
+    /// Gives a resource up.
+    pub(super) fn forget(&mut self, id: &ResourceId) {
+        self.resources.remove(id);
+        self.in_flight.remove(id);
+        self.begun.remove(id);
     }
 
     /// The form in which it may be stored.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::{
-    book::Book,
+    book::{Book, Replacement},
     difference::{self, Origins},
     masking,
     messages::Message,
@@ -49,6 +49,8 @@ pub(super) struct Ready {
     pub(super) sensitive: Value,
     /// Whether it still waited for values of others.
     pub(super) provisional: bool,
+    /// The replacement that it is, or that it brings to its end.
+    pub(super) replacement: Option<Replacement>,
 }
 
 /// What a presentation needs to know.
@@ -127,16 +129,22 @@ impl Segment<'_> {
         if left_over && action == Action::Unchanged {
             action = Action::Update;
         }
-        // To a reviewer it is the creation that they agreed to, brought to its end.
-        let shown = match &subject.made {
-            Some(_) if action == Action::Adopt => Action::Create,
+        // To a reviewer it is what they agreed to, brought to its end.
+        let begun = self
+            .begun(&subject)
+            .filter(|_| matches!(action, Action::Create | Action::Adopt));
+        let shown = match (begun, &subject.made) {
+            (Some(_), _) => Action::Replace,
+            (None, Some(_)) if action == Action::Adopt => Action::Create,
             _ => action,
         };
         let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
         let prior = item.prior.as_ref().map(|prior| &prior.attributes);
-        let changes = change.map_or_else(Vec::new, |change| {
-            self.changes(shown, change, drift, recorded.as_ref(), prior)
-        });
+        let changes = match (begun, change) {
+            (Some(begun), _) => begun.changes.clone(),
+            (None, Some(change)) => self.changes(shown, change, drift, recorded.as_ref(), prior),
+            (None, None) => Vec::new(),
+        };
         let mut public = ResourcePlan::new(
             self.stack,
             item.id.clone(),
@@ -151,7 +159,22 @@ impl Segment<'_> {
         {
             public.replace = difference::paths(&change.change.replace_paths);
         }
+        if let Some(begun) = begun {
+            public.replace.clone_from(&begun.paths);
+        }
+        let wanted = (shown == Action::Replace).then(|| subject.wanted()).flatten();
+        let replacement = wanted.map(|wanted| Replacement {
+            wanted,
+            changes: public.changes.clone(),
+            paths: public.replace.clone(),
+        });
         public.notes = self.notes(&subject, change, drift, left_over);
+        if begun.is_some() {
+            public.notes.push(
+                "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest"
+                    .to_owned(),
+            );
+        }
         let expected = change
             .filter(|_| item.desired.is_some())
             .map(|c| masking::expected(&c.change.after, &c.change.after_unknown));
@@ -166,6 +189,7 @@ impl Segment<'_> {
             expected: expected.clone(),
             sensitive: sensitive.clone(),
             provisional: is_provisional(item),
+            replacement,
             subject: subject.clone(),
         };
         let planned = Planned {
@@ -177,6 +201,12 @@ impl Segment<'_> {
             private: json!({"plan": token}),
         };
         (planned, ready)
+    }
+
+    /// The replacement that an earlier run began, if the same is wanted now.
+    fn begun(&self, subject: &Subject) -> Option<&Replacement> {
+        let begun = self.book.begun.get(subject.id())?;
+        (subject.wanted() == Some(begun.wanted)).then_some(begun)
     }
 
     fn changes(
@@ -262,7 +292,13 @@ impl Segment<'_> {
             notes.push(format!("its state moves here from `{old}`"));
         }
         notes.extend(self.left_in_flight(subject));
-        if drift.is_some_and(|d| d.change.after.is_null()) {
+        if let Some(old) = subject.replaced() {
+            notes.push(format!(
+                "the object that it replaces has the id `{}` and may still be there: look, and delete it by hand",
+                super::messages::plain(self.secrets, old)
+            ));
+        }
+        if drift.is_some_and(|d| d.change.after.is_null()) && self.begun(subject).is_none() {
             notes.push("it was deleted outside".to_owned());
         }
         if left_over {

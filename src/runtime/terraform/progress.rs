@@ -27,6 +27,12 @@ struct Standing {
     id: Option<String>,
 }
 
+impl Standing {
+    fn has_done(&self, step: &str) -> bool {
+        self.done.iter().any(|done| done == step)
+    }
+}
+
 /// All resources of an apply.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -75,10 +81,11 @@ impl Progress {
             }
             "apply_complete" => {
                 standing.doing = None;
-                standing.id = hook.id_value.clone();
+                // What is deleted has none to tell.
+                standing.id = hook.id_value.clone().or(standing.id.take());
                 standing.done.push(hook.action.clone());
                 let steps = self.steps[index];
-                if steps.iter().all(|step| standing.done.iter().any(|d| d == step)) {
+                if steps.iter().all(|step| standing.has_done(step)) {
                     standing.complete = Some(Instant::now());
                 }
                 None
@@ -129,7 +136,7 @@ impl Progress {
             let makes = matches!(r.action, Action::Create | Action::Replace);
             // Made, perhaps without an id that was told.
             let made = match &r.subject.made {
-                _ if makes && standing.complete.is_some() => Some(standing.id.as_deref()),
+                _ if makes && standing.has_done("create") => Some(standing.id.as_deref()),
                 Some(id) => Some(Some(id.as_str())),
                 None => None,
             };

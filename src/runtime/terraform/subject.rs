@@ -1,6 +1,6 @@
 //! What one item of a segment is to Terraform: address, provider, its part of the state, and what may not be said of it.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     address::{Address, is_identifier},
@@ -9,7 +9,7 @@ use super::{
     providers::{self, ProviderRef},
 };
 use crate::{
-    model::{ResourceId, spec::Resource},
+    model::{Digest, ResourceId, spec::Resource},
     runtime::Item,
 };
 
@@ -53,6 +53,12 @@ impl Subject {
         &self.item.id
     }
 
+    /// Of what is wanted.
+    pub(super) fn wanted(&self) -> Option<Digest> {
+        let desired = self.item.desired.as_ref()?;
+        Some(Digest::of_json(&json!([desired.attributes, desired.extensions])))
+    }
+
     /// What is to be held of it, as Terraform's state has it now.
     pub(super) fn holding_of(&self, entry: &Value) -> Holding {
         Holding {
@@ -66,6 +72,20 @@ impl Subject {
     /// What a module's state says of it: nothing of an object that a made one has replaced.
     pub(super) fn held(&self) -> Option<&Holding> {
         self.holding.as_ref().filter(|_| self.made.is_none())
+    }
+
+    /// The id of the object that a made one replaces, if that is made first and deleted then: it may still be there.
+    pub(super) fn replaced(&self) -> Option<&str> {
+        let made = self.made.as_deref()?;
+        let lifecycle = self.item.desired.as_ref()?.attributes.get("lifecycle")?;
+        let before = lifecycle.get("create_before_destroy") == Some(&Value::Bool(true));
+        let old = self
+            .holding
+            .as_ref()
+            .filter(|_| before)?
+            .attributes()?
+            .get("id")?;
+        old.as_str().filter(|old| *old != made)
     }
 
     /// The id of the object to take over, if there is one and it is not ours already.
@@ -143,7 +163,6 @@ fn is_harmless(key: &str, value: &Value) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_would_run_commands_or_expressions_is_refused() {

@@ -106,6 +106,12 @@ impl Application<'_> {
             }
             let in_flight = progress.in_flight(ready, |id| book.resources.get(id));
             book.in_flight.extend(in_flight);
+            for (index, ready) in ready.iter().enumerate() {
+                let id = ready.subject.id();
+                if progress.complete(index).is_some() && !book.in_flight.contains_key(id) {
+                    book.begun.remove(id);
+                }
+            }
         };
         let stack = &self.scope.stack;
         self.runtime
