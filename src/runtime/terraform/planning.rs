@@ -12,7 +12,7 @@ use super::{
     module,
     presenting::{self, Prepared},
     providers::ProviderRef,
-    refusals::{blame, give_imports_up, take_out},
+    refusals::{blame, give_imports_up, take_out, without_package},
     saved_plan::SavedPlan,
     subject::Subject,
 };
@@ -72,7 +72,17 @@ async fn plan_all(
             .filter(|(provider, _)| subjects.iter().any(|s| s.provider == **provider))
             .map(|(provider, hashes)| (provider.clone(), hashes.clone()))
             .collect();
-        let installed = toolbox.install(&used, options).await?;
+        let installed = match toolbox.install(&used, options).await {
+            Ok(installed) => installed,
+            Err(error) => {
+                let lacking = without_package(&subjects, &error);
+                if lacking.is_empty() {
+                    return Err(error);
+                }
+                take_out(&mut subjects, lacking, answers);
+                continue;
+            }
+        };
         let module = match module::build(&subjects, &toolbox.binary) {
             Ok(module) => module,
             Err(failed) => {

@@ -81,6 +81,20 @@ fn needs(subjects: &[Subject], named: &Targets) -> HashMap<ResourceId, BTreeSet<
     subjects.iter().filter_map(of).collect()
 }
 
+/// Those whose provider's package could not be had: the others do without it.
+pub(super) fn without_package(
+    subjects: &[Subject],
+    error: &TerraformError,
+) -> Vec<(ResourceId, TerraformError)> {
+    let (TerraformError::ProviderNotFound { source_address, .. }
+    | TerraformError::ProviderHash { source_address, .. }) = error
+    else {
+        return Vec::new();
+    };
+    let lacking = subjects.iter().filter(|s| s.provider.source == *source_address);
+    lacking.map(|s| (s.id().clone(), error.clone())).collect()
+}
+
 /// A refusal may come from an object that an interrupted run made and that can not be imported, because its provider
 /// can not or because it is gone: then the resource is planned as if there were none. Whether there was one.
 pub(super) fn give_imports_up(subjects: &mut [Subject], refused: &[(ResourceId, TerraformError)]) -> bool {

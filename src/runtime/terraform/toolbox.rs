@@ -95,11 +95,12 @@ impl Toolbox {
         if let Some(installed) = sets.get(wanted) {
             return Ok(installed.clone());
         }
-        let dir = self.home.path().join(format!("providers-{}", sets.len()));
-        std::fs::create_dir(&dir).map_err(|e| files(&e))?;
+        // Gone again if a package of the set can not be had.
+        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(|e| files(&e))?;
         if !wanted.is_empty() {
-            self.init(&dir, wanted, options).await?;
+            self.init(place.path(), wanted, options).await?;
         }
+        let dir = place.keep();
         let lock = match std::fs::read_to_string(dir.join(LOCK_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other.map_err(|e| files(&e))?,
@@ -214,11 +215,12 @@ fn refused(output: &Output, wanted: &ProviderSet, options: &TerraformOptions) ->
         &format!("{} {}", output.stderr, output.lines.join(" ")),
     );
     let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
-    let named = wanted.keys().find(|provider| {
-        let short = provider.source.split_once('/').map_or("", |(_, short)| short);
-        why.contains(short)
+    // The others are named later, by what init says of its progress.
+    let named = wanted.keys().filter_map(|provider| {
+        let (_, short) = provider.source.split_once('/')?;
+        Some((why.find(short)?, provider))
     });
-    let Some(provider) = named else {
+    let Some((_, provider)) = named.min_by_key(|(at, _)| *at) else {
         return TerraformError::Init(why.to_owned());
     };
     let (source_address, version, words) = (
