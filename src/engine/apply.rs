@@ -11,7 +11,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Journal, Review, carried::Carried, plan::EnginePlan, schedule::Schedule, units};
+use super::{Journal, Review, assembly, carried::Carried, plan::EnginePlan, schedule::Schedule, units};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -48,9 +48,9 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
     if let Some(refusal) = refusal(&request) {
         return outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal));
     }
-    let changing = plan
-        .nodes
-        .iter()
+    let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
+    let changing = may_go
+        .clone()
         .filter(|n| n.planned.public.action != Action::Unchanged)
         .count();
     request.events.event(Event::ApplyStarted {
@@ -67,8 +67,8 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         failures: Mutex::default(),
         stopped: Mutex::default(),
     };
-    let intents = plan.nodes.iter().filter(|node| !node.provisional);
-    let intents: Vec<_> = intents
+    let intents: Vec<_> = may_go
+        .filter(|node| !node.provisional)
         .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
         .collect();
     if !intents.is_empty()
@@ -82,12 +82,8 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
 
 fn refusal(request: &ApplyRequest<'_>) -> Option<Failure> {
     let plan = &request.plan;
-    if let Some((id, failure)) = plan.failures.first() {
-        return Some(
-            failure
-                .clone()
-                .within(format_args!("`{id}` could not be planned")),
-        );
+    if let Some(refusal) = plan.refusal() {
+        return Some(refusal);
     }
     (plan.empties_stack && !request.allow_empty).then(|| {
         let count = plan.nodes.len();
@@ -146,6 +142,7 @@ impl<'a> Walk<'a> {
     async fn run(&self) {
         let units::Units { units, waits } = units::group(&self.plan.nodes);
         let mut schedule = Schedule::new(&waits);
+        self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
         let limit = self.request.parallelism.max(1);
         loop {
@@ -177,6 +174,31 @@ impl<'a> Walk<'a> {
         };
         for left in schedule.left() {
             self.skip(&units[left].members, why);
+        }
+    }
+
+    /// Says what could not be planned, and leaves out what waits for it.
+    fn hold_back(&self, units: &[units::Unit], schedule: &mut Schedule) {
+        for (id, failure) in &self.plan.failures {
+            let failure = failure.clone().within("could not be planned");
+            self.fail(id, Action::Unknown, &failure);
+        }
+        let why = |failed: &ResourceId| format!("`{failed}` could not be planned");
+        for (id, failed) in &self.plan.waiting {
+            let message = Some(format!("not tried: {}", why(failed)));
+            self.note(id, Action::Unknown, ResourceResult::Skipped, message);
+        }
+        let mut left_out = BTreeMap::new();
+        for (unit, members) in units.iter().map(|unit| &unit.members).enumerate() {
+            let mut holders = members.iter().filter_map(|&n| self.plan.nodes[n].held.as_ref());
+            if let Some(failed) = holders.next() {
+                for unit in schedule.failed(unit).into_iter().chain([unit]) {
+                    left_out.entry(unit).or_insert_with(|| why(failed));
+                }
+            }
+        }
+        for (unit, why) in left_out {
+            self.skip(&units[unit].members, &why);
         }
     }
 
@@ -277,7 +299,8 @@ impl<'a> Walk<'a> {
             .into_inner()
             .expect("no panic while the lock is held");
         let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
-        let failure = stopped.or_else(|| match failures.into_iter().next() {
+        let failure = stopped.or_else(|| assembly::combined(&self.plan.failures));
+        let failure = failure.or_else(|| match failures.into_iter().next() {
             Some((id, failure)) => Some(failure.within(format_args!("`{id}`"))),
             None if bad && interrupted => Some(Failure::new(
                 ErrorKind::Interrupted,

@@ -2,9 +2,11 @@
 //!
 //! It knows neither which runtime does the work nor where the state lies: [`Runtimes`] holds the one, [`Journal`] stands
 //! for the other. A stack's graph is cut into [`stages`], each planned as a whole; [`apply`] walks the same graph with a
-//! ready queue, so that independent branches go on when one fails.
+//! ready queue, so that independent branches go on when one fails. What Terraform could not plan holds back what waits
+//! for it in the same way ([`assembly`]).
 
 mod apply;
+mod assembly;
 mod carried;
 mod drafts;
 mod journal;

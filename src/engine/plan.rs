@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     Runtimes,
+    assembly::{self, Failures},
     carried::Carried,
     drafts::{Draft, add_deletes, wanted_drafts},
     rename,
@@ -15,11 +16,10 @@ use crate::{
     model::{
         ClusterName, RepoPath, ResourceId, StackId,
         event::{Event, EventSink},
-        plan::{Action, Basis, ResourcePlan, StackPlan},
+        plan::{Action, ResourcePlan, StackPlan},
         reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
         state::StackState,
-        value,
     },
     runtime::{Granularity, Item, Planned, Scope},
     secrets::Secrets,
@@ -50,10 +50,12 @@ pub struct PlanRequest<'a> {
 
 /// A plan: what is shown, and what [`super::apply`] needs to do exactly that.
 pub struct EnginePlan {
-    /// What is shown and reviewed. If a resource could not be planned, its `error` is set and nothing can be applied.
+    /// What is shown and reviewed. If a resource could not be planned, its `error` is set.
     pub public: StackPlan,
     /// The resources that could not be planned, each with its own reason; in the order of the Spec.
     pub failures: Vec<(ResourceId, Failure)>,
+    /// Those that were not planned since they wait for one of the failures, each with that one.
+    pub(super) waiting: Vec<(ResourceId, ResourceId)>,
     pub(super) nodes: Vec<Node>,
     pub(super) targets: Targets,
     /// Whom references read: only of those it is kept what they are, which is most of a large stack's memory.
@@ -66,6 +68,14 @@ pub struct EnginePlan {
 }
 
 impl EnginePlan {
+    /// Why nothing of it may be done: a resource whose failure is the whole stack's. One that Terraform could not plan
+    /// holds back what waits for it, and every deletion; the rest is done.
+    pub fn refusal(&self) -> Option<Failure> {
+        let mut failures = self.failures.iter();
+        let (id, failure) = failures.find(|(_, failure)| assembly::stops_the_stack(failure))?;
+        Some(failure.clone().within(format_args!("`{id}`")))
+    }
+
     /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;
     /// secrets in clear, so never printed.
     pub fn expected(&self, id: &ResourceId) -> Option<&Value> {
@@ -82,6 +92,8 @@ pub(super) struct Node {
     pub stage: usize,
     /// Indices of the nodes that must end well before it starts.
     pub waits: Vec<usize>,
+    /// Who could not be planned, so that it may not be done.
+    pub held: Option<ResourceId>,
     /// What is recorded as its dependencies.
     pub depends_on: Vec<ResourceId>,
     /// Whether it is to go.
@@ -127,7 +139,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         read: drafts.iter().flat_map(|d| d.references.iter().cloned()).collect(),
         expected: HashMap::new(),
         carried: Carried::default(),
-        failures: HashMap::new(),
+        failures: Failures::default(),
         stack: &request.stack,
         secrets: request.secrets,
     };
@@ -154,16 +166,15 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     let Planner {
         planned,
         read,
-        mut failures,
+        failures,
         ..
     } = planner;
-    Ok(assemble(
+    Ok(assembly::assemble(
         request,
         scope,
         (targets, read),
-        drafts,
-        planned,
-        &mut failures,
+        (drafts, planned),
+        failures,
         empties_stack,
     ))
 }
@@ -195,7 +206,7 @@ struct Planner<'a> {
     expected: HashMap<ResourceId, (Value, bool)>,
     /// What of it is secret.
     carried: Carried,
-    failures: HashMap<ResourceId, Failure>,
+    failures: Failures,
     stack: &'a StackId,
     secrets: &'a Secrets,
 }
@@ -210,9 +221,15 @@ impl Planner<'_> {
         let inside: HashSet<_> = members.iter().map(|&n| drafts[n].item.id.clone()).collect();
         let mut items = Vec::with_capacity(members.len());
         let mut asked = Vec::with_capacity(members.len());
+        let held = self.failures.hold(drafts);
         for &member in members {
             if let Some(now) = drafts[member].is_now.take() {
                 self.planned[member] = Some(self.forgotten(&mut drafts[member], &now));
+                continue;
+            }
+            if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
+                let (id, failed) = (drafts[member].item.id.clone(), drafts[failed].item.id.clone());
+                self.failures.waiting.insert(id, failed);
                 continue;
             }
             match self.item(&mut drafts[member], &inside) {
@@ -221,7 +238,8 @@ impl Planner<'_> {
                     asked.push(member);
                 }
                 Err(failure) => {
-                    self.failures.insert(drafts[member].item.id.clone(), failure);
+                    let id = drafts[member].item.id.clone();
+                    self.failures.own.insert(id, failure);
                 }
             }
         }
@@ -246,11 +264,18 @@ impl Planner<'_> {
                     self.planned[member] = Some(planned);
                 }
                 Err(failure) => {
-                    self.failures.insert(id, failure);
+                    self.failures.own.insert(id, failure);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a draft that waits for a failed one can not even be planned: it reads what is not known, or is applied
+    /// as one with others that need not wait.
+    fn needs_what_is_missing(&self, draft: &Draft) -> bool {
+        let reads = draft.references.iter().any(|id| self.failures.has(id));
+        reads || (draft.granularity == Granularity::Segment && !draft.goes)
     }
 
     /// A record of something that is wanted under another id now.
@@ -283,12 +308,6 @@ impl Planner<'_> {
         let Some(wanted) = &draft.wanted else {
             return Ok(item);
         };
-        if let Some(broken) = draft.references.iter().find(|id| self.failures.contains_key(*id)) {
-            return Err(Failure::new(
-                ErrorKind::Spec,
-                format!("it refers to `{broken}`, which could not be planned"),
-            ));
-        }
         let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
         let lookup = |id: &ResourceId| match self.expected.get(id) {
             Some((value, true)) => Known::Settled(value),
@@ -302,78 +321,4 @@ impl Planner<'_> {
         item.desired = Some(wanted.with(attributes));
         Ok(item)
     }
-}
-
-fn assemble(
-    request: PlanRequest<'_>,
-    scope: Scope,
-    (targets, read): (Targets, HashSet<ResourceId>),
-    drafts: Vec<Draft>,
-    planned: Vec<Option<Planned>>,
-    failures: &mut HashMap<ResourceId, Failure>,
-    empties_stack: bool,
-) -> EnginePlan {
-    let mut in_order = Vec::new();
-    let mut public: Vec<ResourcePlan> = Vec::with_capacity(drafts.len());
-    let mut nodes = Vec::with_capacity(drafts.len());
-    for (draft, planned) in drafts.into_iter().zip(planned) {
-        if let Some(mut failure) = failures.remove(&draft.item.id) {
-            failure.message = request.secrets.mask(&failure.message);
-            in_order.push((draft.item.id, failure));
-        }
-        let Some(mut planned) = planned else {
-            continue;
-        };
-        let changes = std::mem::take(&mut planned.public.changes);
-        public.push(ResourcePlan {
-            changes,
-            ..planned.public.clone()
-        });
-        let desired = planned.item.desired.as_ref();
-        let provisional = desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
-        nodes.push(Node {
-            granularity: draft.granularity,
-            stage: draft.stage,
-            waits: draft.waits,
-            depends_on: draft.depends_on,
-            goes: draft.goes,
-            refers: !draft.references.is_empty(),
-            wanted: draft.wanted,
-            provisional,
-            planned,
-        });
-    }
-    let mut public = StackPlan::new(request.folder, request.stack, Basis::Live, public);
-    public.error = combined(&in_order).map(|failure| failure.body());
-    EnginePlan {
-        public,
-        failures: in_order,
-        nodes,
-        targets,
-        read,
-        scope,
-        runtimes: request.runtimes.clone(),
-        secrets: request.secrets.clone(),
-        empties_stack,
-    }
-}
-
-/// One failure that stands for all: the first in full, the others by name.
-fn combined(failures: &[(ResourceId, Failure)]) -> Option<Failure> {
-    let (id, first) = failures.first()?;
-    let mut failure = first.clone().within(format_args!("`{id}`"));
-    if failures.len() > 1 {
-        let others: Vec<_> = failures[1..]
-            .iter()
-            .take(5)
-            .map(|(id, f)| format!("`{id}`: {}", f.message))
-            .collect();
-        failure.message = format!(
-            "{}; and {} more: {}",
-            failure.message,
-            failures.len() - 1,
-            others.join("; ")
-        );
-    }
-    Some(failure)
 }

@@ -48,7 +48,13 @@ impl Schedule {
 
     /// The next unit to start, in the order in which they became ready.
     pub fn start(&mut self) -> Option<usize> {
-        self.ready.pop_front()
+        loop {
+            let unit = self.ready.pop_front()?;
+            // One that was ready may have been told to fail before its turn.
+            if self.standing[unit] == Standing::Ready {
+                return Some(unit);
+            }
+        }
     }
 
     /// A unit ended well.
@@ -108,6 +114,13 @@ mod tests {
         schedule.done(3);
         assert_eq!(schedule.start(), None);
         assert!(schedule.left().is_empty());
+    }
+
+    #[test]
+    fn what_fails_before_its_turn_is_not_started() {
+        let mut schedule = Schedule::new(&[vec![], vec![0], vec![]]);
+        assert_eq!(schedule.failed(0), [1]);
+        assert_eq!((schedule.start(), schedule.start()), (Some(2), None));
     }
 
     #[test]

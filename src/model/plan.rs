@@ -19,6 +19,7 @@ pub struct Plan {
 
 /// What would happen to one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StackPlan {
     /// Its folder.
     pub stack: RepoPath,
@@ -32,9 +33,13 @@ pub struct StackPlan {
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
-    /// Why it could not be planned.
+    /// Why it could not be planned, or not all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
+    /// With an error: what an apply would leave as it is, namely what could not be planned, what waits for it, and what
+    /// was to be deleted. The rest is applied. Empty if the error stops the whole stack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_back: Vec<ResourceId>,
 }
 
 /// What a plan compares with.
@@ -213,7 +218,13 @@ impl StackPlan {
             summary,
             resources: changed,
             error: None,
+            held_back: Vec::new(),
         }
+    }
+
+    /// Whether only a part of it could not be planned, so that an apply does the rest.
+    pub fn fails_in_part(&self) -> bool {
+        self.error.is_some() && !self.held_back.is_empty()
     }
 
     /// A stack that could not be planned.

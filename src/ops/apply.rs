@@ -219,8 +219,8 @@ async fn under_lease(
         )
         .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
     };
-    if let Some((id, failure)) = plan.failures.first() {
-        return Err(failure.clone().within(id));
+    if let Some(refusal) = plan.refusal() {
+        return Err(refusal);
     }
     let used = lease
         .prior()

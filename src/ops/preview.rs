@@ -19,7 +19,7 @@ const AT_ONCE: usize = 8;
 pub struct Preview {
     /// What is shown; secrets are masked.
     pub plan: Plan,
-    /// What a review record holds of it: the stacks that could be planned.
+    /// What a review record holds of it: what could be planned.
     pub reviewed: Vec<ReviewedStack>,
 }
 
@@ -58,7 +58,9 @@ async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<Reviewe
     match planning.plan(target, &wanted).await {
         Ok(planned) => {
             let plan = planned.public().clone();
-            let reviewed = plan.error.is_none().then(|| record(&plan, &wanted));
+            // What could be planned of a stack was shown, and may be applied without the rest.
+            let shown = plan.error.is_none() || plan.fails_in_part();
+            let reviewed = shown.then(|| record(&plan, &wanted));
             (plan, reviewed)
         }
         Err(failure) => (failed(failure), None),

@@ -60,8 +60,13 @@ fn check(stack: &StackPlan) -> Check {
         return Check {
             name,
             conclusion: Conclusion::Failure,
-            title: "could not be planned".to_owned(),
-            summary: format!("{} could not be planned.", escape::code(stack.id.as_str())),
+            title: label::failed(stack).to_owned(),
+            summary: format!(
+                "{} {}. {}",
+                escape::code(stack.id.as_str()),
+                label::failed(stack),
+                label::left_as_it_is(stack).unwrap_or_default()
+            ),
             text: markdown::stack_text(stack, CHECK_BUDGET),
             annotations: if note.file.is_empty() {
                 Vec::new()
@@ -96,7 +101,7 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
         file: error.file.clone().unwrap_or_default(),
         line: error.line,
         column: error.column,
-        title: format!("{} could not be planned", stack.id),
+        title: format!("{} {}", stack.id, label::failed(stack)),
         message: error.message.clone(),
     }
 }

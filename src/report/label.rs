@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::model::{
     ResourceId,
-    plan::{Action, ResourcePlan, Summary},
+    plan::{Action, ResourcePlan, StackPlan, Summary},
     spec::RuntimeKind,
 };
 
@@ -68,6 +68,24 @@ impl Title {
             format!("{} {}", self.kind, self.name)
         }
     }
+}
+
+/// How a stack with an error stands.
+pub fn failed(stack: &StackPlan) -> &'static str {
+    match stack.fails_in_part() {
+        true => "could not be planned in full",
+        false => "could not be planned",
+    }
+}
+
+/// What an apply would do about a stack that could be planned in part; nothing to say of any other.
+pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
+    stack.fails_in_part().then(|| {
+        format!(
+            "An apply does the rest and leaves out {}: what could not be planned, what waits for it, every deletion.",
+            plural(stack.held_back.len(), "resource")
+        )
+    })
 }
 
 /// The sign in front of a resource; always beside the word or in a column that says what it is.

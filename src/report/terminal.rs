@@ -160,14 +160,22 @@ fn failure(error: &ErrorBody) -> String {
 
 fn stack_plan(stack: &StackPlan, style: Style) -> String {
     let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
-    if let Some(error) = &stack.error {
-        return format!("{name}: {}\n{}", style.ink(Ink::Red, "failed"), failure(error));
-    }
+    let mut text = match (&stack.error, label::left_as_it_is(stack)) {
+        (None, _) => String::new(),
+        (Some(error), None) => {
+            return format!("{name}: {}\n{}", style.ink(Ink::Red, "failed"), failure(error));
+        }
+        (Some(error), Some(rest)) => format!(
+            "{name}: {}\n{}    {rest}\n",
+            style.ink(Ink::Red, "failed in part"),
+            failure(error)
+        ),
+    };
     let basis = match stack.basis {
         Basis::Live => "",
         Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
     };
-    let mut text = format!("{name}: {}{basis}\n", label::counts(&stack.summary));
+    text.push_str(&format!("{name}: {}{basis}\n", label::counts(&stack.summary)));
     for resource in &stack.resources {
         text.push_str(&resource_plan(resource, style));
     }

@@ -3,12 +3,15 @@
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
 mod failures;
+mod held_back;
 mod interruption;
 mod leaks;
 mod life;
 mod mixed;
 mod packages;
 mod place;
+mod replacement;
+mod reviewed;
 mod rig;
 mod sensitive;
 mod two_seconds;
@@ -38,6 +41,7 @@ with_both! {
     references_are_left_to_terraform: super::life::references_are_left_to_terraform;
     values_of_other_segments_are_known_after_apply: super::life::values_of_other_segments;
     drift_is_told_from_change: super::life::drift_is_told_from_change;
+    status_says_what_is_gone: super::life::status_says_what_is_gone;
     a_renamed_resource_moves: super::life::a_renamed_resource_moves;
     an_existing_object_is_adopted_and_may_be_left_standing: super::life::adopted_and_left_standing;
     one_bad_item_takes_no_other_down: super::failures::one_bad_item_takes_no_other_down;
@@ -56,12 +60,23 @@ with_both! {
     a_killed_apply_names_what_was_in_flight: super::interruption::a_killed_apply;
     what_is_complete_is_in_the_store_in_two_seconds: super::two_seconds::of_a_killed_run;
     an_interrupted_run_keeps_what_ended: super::two_seconds::of_an_interrupted_run;
+    a_replacement_that_failed_half_way_is_brought_to_its_end: super::replacement::that_failed_half_way;
+    a_killed_replacement_is_brought_to_its_end: super::replacement::that_was_killed;
+    a_replacement_whose_state_was_not_written_is_taken_over: super::replacement::whose_state_was_not_written;
     what_an_interrupted_run_made_is_imported: super::interruption::what_was_made_is_imported;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
     secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;
     a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
+    the_cluster_goes_on_without_terraform: super::held_back::without_terraform;
+    the_cluster_goes_on_without_a_provider: super::held_back::without_a_provider;
+    a_guardrail_stops_the_whole_stack: super::held_back::what_stops_the_whole_stack;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reviewed_change_is_merged_without_terraform() {
+    reviewed::merged_without_terraform().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

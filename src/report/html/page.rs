@@ -151,11 +151,15 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
             });
             let _ = write!(
                 lines,
-                "<li class=\"failed\">{name} could not be planned{place}<pre>{}</pre>",
+                "<li class=\"failed\">{name} {}{place}<pre>{}</pre>",
+                label::failed(stack.plan),
                 escape::html(&error.message)
             );
             for hint in &error.hints {
                 let _ = write!(lines, "<p>Next: {}</p>", escape::html_code(hint));
+            }
+            if let Some(rest) = label::left_as_it_is(stack.plan) {
+                let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
             }
             lines.push_str("</li>\n");
         }
@@ -273,7 +277,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
         "<details class=\"item\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>",
         actions(&stack.own),
         escape::html(&escape::line(stack.plan.id.as_str())),
-        if stack.plan.error.is_some() {
+        if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
             String::new()
         } else {
             label::counts(&summary)

@@ -88,9 +88,13 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
                 (Some(file), None) => format!(" at {}", escape::code(file)),
                 (None, _) => String::new(),
             };
-            let mut line = format!("{name} could not be planned{place}:\n{}", quoted(&error.message));
+            let failed = label::failed(stack.plan);
+            let mut line = format!("{name} {failed}{place}:\n{}", quoted(&error.message));
             for hint in &error.hints {
                 line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
+            }
+            if let Some(rest) = label::left_as_it_is(stack.plan) {
+                line.push_str(&format!("\n>   {rest}"));
             }
             alerts.push(Alert {
                 section: Section::Failed,

@@ -28,7 +28,9 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
         if !page.try_push(&block) {
             page.try_push("The error has no room here.\n");
         }
-        return page.into_text();
+        if !plan.fails_in_part() {
+            return page.into_text();
+        }
     }
     let _ = page.reserve(LAST);
     let omitted = resources(&mut page, &plan.resources);

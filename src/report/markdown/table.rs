@@ -61,11 +61,15 @@ fn stacks(page: &mut Page, input: &CommentInput<'_>, view: &View<'_>) -> Result<
         if waves {
             row.push_str(&format!("| {} ", stack.wave + 1));
         }
-        if stack.plan.error.is_some() {
+        if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
             row.push_str("| **failed** ");
             row.push_str(if terraform { "| " } else { "" });
         } else {
-            row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Kubernetes)));
+            let failed = match stack.plan.fails_in_part() {
+                true => "**failed in part** ",
+                false => "",
+            };
+            row.push_str(&format!("| {failed}{} ", counts(stack, RuntimeKind::Kubernetes)));
             if terraform {
                 row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Terraform)));
             }

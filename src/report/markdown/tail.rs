@@ -158,6 +158,11 @@ fn merging(input: &CommentInput<'_>, view: &View<'_>) -> String {
         "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge the plan is made again against the real infrastructure."
     } else if input.mode.merging == Merging::Queued {
         return "In the merge queue Specs are compared with Specs, and no cluster is asked. After the merge the plan is made again against the real infrastructure.".to_owned();
+    } else if input.mode.merging == Merging::Applies
+        && !denied
+        && view.stacks.iter().any(|stack| stack.plan.fails_in_part())
+    {
+        "Merging now would leave what failed as it is, with what waits for it, and delete nothing in those stacks; what could be planned besides is applied. The rest follows with the first run in which it can be planned and what it changes has been reviewed."
     } else if view.failed > 0 {
         "Merging now would leave the failed stacks as they are: they are applied by the first run in which they can be planned and what they change has been reviewed."
     } else if denied {

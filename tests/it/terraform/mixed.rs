@@ -22,7 +22,7 @@ use konverge::{
     },
     runtime::{
         kubernetes::{ClusterAccess, Credentials, Kubernetes, Options},
-        terraform::Terraform,
+        terraform::{AllowedProvider, Terraform},
     },
     secrets::{HashKey, Secrets},
     state::Sealer,
@@ -73,12 +73,14 @@ fn merge(state: &mut StackState, journal: Notebook) {
     }
 }
 
-struct Mixed {
-    binary: PathBuf,
+pub struct Mixed {
+    pub binary: PathBuf,
+    /// Allowed besides the one that the mirror has.
+    pub providers: Vec<AllowedProvider>,
     /// Of Terraform's state; the same in every run.
     key: Sealer,
     runtimes: Runtimes,
-    state: StackState,
+    pub state: StackState,
     namespace: String,
     secrets: Secrets,
     client: kube::Client,
@@ -104,10 +106,11 @@ const FIRST: Wish = Wish {
 };
 
 impl Mixed {
-    async fn new(binary: PathBuf) -> Self {
+    pub async fn new(binary: PathBuf) -> Self {
         let cluster = Cluster::shared();
         let mut stack = Self {
             binary,
+            providers: Vec::new(),
             key: Sealer::generate(),
             runtimes: Runtimes::new(),
             state: StackState::empty("shop/mixed".parse().unwrap(), RepoPath::root()),
@@ -123,9 +126,10 @@ impl Mixed {
     }
 
     /// Runtimes that know nothing of what was before, as a new process has them.
-    async fn start_anew(&mut self) {
+    pub async fn start_anew(&mut self) {
         let Rig { runtime, scratch, .. } = Rig::with(self.binary.clone(), |options| {
             options.key = Some(Arc::new(StateSeal(self.key.clone())));
+            options.providers.extend(self.providers.iter().cloned());
         });
         self.scratch = scratch;
         let access = ClusterAccess {
@@ -141,7 +145,7 @@ impl Mixed {
         self.runtimes = Runtimes::new().with(Arc::new(kubernetes)).with(terraform);
     }
 
-    fn map_of(&self, name: &str, data: Value) -> Resource {
+    pub fn map_of(&self, name: &str, data: Value) -> Resource {
         let ns = &self.namespace;
         let metadata = json!({"name": name, "namespace": ns});
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
@@ -190,13 +194,13 @@ impl Mixed {
         }
     }
 
-    async fn plan(&self, spec: &Spec) -> EnginePlan {
+    pub async fn plan(&self, spec: &Spec) -> EnginePlan {
         let plan = self.try_plan(spec).await;
         assert!(plan.failures.is_empty(), "{:?}", plan.failures);
         plan
     }
 
-    async fn try_plan(&self, spec: &Spec) -> EnginePlan {
+    pub async fn try_plan(&self, spec: &Spec) -> EnginePlan {
         let plan = engine::plan(PlanRequest {
             stack: self.state.stack.clone(),
             folder: RepoPath::root(),
@@ -214,7 +218,7 @@ impl Mixed {
         plan
     }
 
-    async fn carry_out(&mut self, plan: EnginePlan) -> StackOutcome {
+    pub async fn carry_out(&mut self, plan: EnginePlan) -> StackOutcome {
         let outcome = self.carry_out_until(plan, |_| false).await;
         outcome.expect("nobody ends it")
     }
@@ -262,7 +266,7 @@ impl Mixed {
         self.outputs.lock().unwrap().push_str(text);
     }
 
-    async fn map(&self, name: &str) -> Option<Value> {
+    pub async fn map(&self, name: &str) -> Option<Value> {
         use k8s_openapi::api::core::v1::ConfigMap;
         let maps: kube::Api<ConfigMap> = kube::Api::namespaced(self.client.clone(), &self.namespace);
         let found = maps.get_opt(name).await.unwrap()?;
@@ -295,7 +299,7 @@ fn sha256(text: &str) -> String {
         .collect()
 }
 
-fn action_of(plan: &EnginePlan, name: &str) -> Action {
+pub fn action_of(plan: &EnginePlan, name: &str) -> Action {
     let found = plan
         .public
         .resources
