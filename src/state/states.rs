@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{
     Clock, Entry, Reason, RepositoryId, Reviews, Sealer, StateError, SystemClock, Versioned, Writer,
@@ -65,8 +65,23 @@ pub(super) struct Reading {
 pub struct HistoryLine {
     /// The serial.
     pub serial: u64,
-    /// What the document says, or why it can not be read.
+    /// What the document says, or why it can not be read: as JSON its keys, or `unreadable`.
+    #[serde(flatten, serialize_with = "readable")]
     pub document: Result<HistoryEntry, String>,
+}
+
+fn readable<S: Serializer>(
+    document: &Result<HistoryEntry, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Unreadable<'a> {
+        unreadable: &'a str,
+    }
+    match document {
+        Ok(entry) => entry.serialize(serializer),
+        Err(unreadable) => Unreadable { unreadable }.serialize(serializer),
+    }
 }
 
 /// What a serial says, in a line.

@@ -9,7 +9,7 @@ use std::{
 use clap::CommandFactory;
 use konverge::{cli::Cli, config::Config};
 
-use crate::support::{cluster::Cluster, executable, git::Repository, process::Konverge};
+use crate::support::{cluster::Cluster, executable, git::Repository, process::Konverge, stage::Stage};
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -284,19 +284,76 @@ fn json_documents_are_described() {
             .with_kcl()
             .run()
             .stdout;
-        let document: serde_json::Value =
-            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{section}: {error}: {printed}"));
-        let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
-        let text = text.split("\n## ").next().unwrap();
-        let mut keys = Vec::new();
-        collect(&document, &mut keys);
-        assert!(keys.len() >= 3, "{section}: {keys:?}");
-        for key in keys {
-            assert!(
-                text.contains(&format!("`{key}`")),
-                "{section}: `{key}` is not described"
-            );
-        }
+        described(&page, section, &printed);
+    }
+}
+
+/// The same for what takes a cluster and a store: what is applied, what drifted, how it stands, what is recorded.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_documents_of_what_is_applied_are_described() {
+    let page = fs::read_to_string(root().join("docs/reference/json.md")).unwrap();
+    let mut stage = Stage::small("").await;
+    stage.reviewed(7, "json", |stage| {
+        stage.stack("json/dev", &[("json-web", "one"), ("json-db", "one")]);
+    });
+    let merged = stage.merge(7, "json");
+    merged.outcome.check(0);
+    let result = fs::read_to_string(merged.output("result-path")).unwrap();
+    assert!(result.contains("\"pullRequests\""), "{result}");
+    described(&page, "apply", &result);
+    let stopped = stage.straight_to_main(|stage| stage.stack("json/prod", &[("json-prod", "one")]));
+    stopped.outcome.check(3);
+    described(
+        &page,
+        "apply",
+        &fs::read_to_string(stopped.output("result-path")).unwrap(),
+    );
+    stage.by_hand("json-web", Some("two")).await;
+    let commands: [(&str, &[&str], i32); 9] = [
+        ("apply", &["apply", "--yes", "json/prod"], 0),
+        ("preview", &["drift"], 0),
+        ("preview", &["preview", "--all"], 0),
+        ("status", &["status"], 0),
+        ("doctor", &["doctor"], 0),
+        ("state", &["state", "list"], 0),
+        ("state", &["state", "show", "json/dev"], 0),
+        ("state", &["state", "history", "json/dev"], 0),
+        ("state", &["state", "pull", "json/dev"], 0),
+    ];
+    for (section, arguments, code) in commands {
+        let ran = stage
+            .konverge(arguments.iter().chain(&["--output", "json"]).copied())
+            .run();
+        assert_eq!(
+            ran.code,
+            Some(code),
+            "{arguments:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        described(&page, section, &ran.stdout);
+    }
+    let destroyed = stage
+        .konverge(["destroy", "--yes", "json/dev", "json/prod", "--output", "json"])
+        .run()
+        .expect(0);
+    described(&page, "apply", &destroyed.stdout);
+}
+
+/// Every key of a document stands in its section of the page.
+fn described(page: &str, section: &str, printed: &str) {
+    let document: serde_json::Value =
+        serde_json::from_str(printed).unwrap_or_else(|error| panic!("{section}: {error}: {printed}"));
+    let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
+    let text = text.split("\n## ").next().unwrap();
+    let mut keys = Vec::new();
+    collect(&document, &mut keys);
+    assert!(keys.len() >= 3, "{section}: {keys:?}");
+    for key in keys {
+        assert!(
+            text.contains(&format!("`{key}`")),
+            "{section}: `{key}` is not described: {printed}"
+        );
     }
 }
 
@@ -307,7 +364,7 @@ fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
         serde_json::Value::Object(object) => {
             for (key, value) in object {
                 keys.push(key.clone());
-                if !["attributes", "extensions", "from", "to"].contains(&key.as_str()) {
+                if !["attributes", "extensions", "from", "to", "private"].contains(&key.as_str()) {
                     collect(value, keys);
                 }
             }

@@ -122,7 +122,7 @@ fn what_is_pulled_can_be_edited_and_pushed_once() {
         .run(&["history", "http-echo/dev", "--output", "json"])
         .expect(0)
         .json();
-    assert_eq!(history["serials"][0]["document"]["Ok"]["reason"], "push");
+    assert_eq!(history["serials"][0]["reason"], "push");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Home {
             .run(&["history", identity, "--output", "json"])
             .expect(0)
             .json();
-        let document = &line["serials"][0]["document"]["Ok"];
+        let document = &line["serials"][0];
         assert_eq!(document["reason"], "import");
         let said = document["note"].as_str().unwrap();
         assert!(said.starts_with(note), "{said}");
