@@ -64,12 +64,9 @@ pub fn cluster_of(
         ClusterChoice::Named(name) => Ok(Some(name)),
         ClusterChoice::Unconfigured if given.is_given() => Ok(Some(given_name())),
         ClusterChoice::Unconfigured if live == Live::Auto => Ok(None),
-        ClusterChoice::Unconfigured => Err(Failure::new(
-            ErrorKind::Config,
-            format!("no cluster is configured for `{}`", stack.id),
-        )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
-        .hint("`konverge preview --live never` compares Spec with Spec")),
+        ClusterChoice::Unconfigured => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
+            .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+            .hint("`konverge preview --live never` compares Spec with Spec")),
         ClusterChoice::Unknown(name) => Err(Failure::new(
             ErrorKind::Config,
             format!(

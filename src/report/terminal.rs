@@ -123,10 +123,19 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
     let mut failed = 0;
+    let mut told: Vec<&ErrorBody> = Vec::new();
     for stack in &plan.stacks {
         total = total.plus(stack.summary);
         failed += usize::from(stack.error.is_some());
-        text.push_str(&stack_plan(stack, style));
+        match whole_failure(stack) {
+            // What is wrong with many is said once.
+            Some(error) if told.contains(&error) => {}
+            Some(error) => {
+                told.push(error);
+                text.push_str(&failed_with(plan, error, style));
+            }
+            None => text.push_str(&stack_plan(stack, style)),
+        }
     }
     let failed = if failed > 0 {
         format!(", {failed} failed")
@@ -158,18 +167,44 @@ fn failure(error: &ErrorBody) -> String {
     text
 }
 
+/// Why nothing of a stack could be planned, if that is so.
+fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
+    stack.error.as_ref().filter(|_| label::left_as_it_is(stack).is_none())
+}
+
+/// All stacks that failed with the same.
+fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
+    const NAMED: usize = 10;
+    let same = plan
+        .stacks
+        .iter()
+        .filter(|stack| whole_failure(stack) == Some(error));
+    let mut names: Vec<_> = same
+        .map(|stack| style.ink(Ink::Bold, &escape::log(stack.id.as_str())))
+        .collect();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{}{more}: {}\n{}",
+        names.join(", "),
+        style.ink(Ink::Red, "failed"),
+        failure(error)
+    )
+}
+
 fn stack_plan(stack: &StackPlan, style: Style) -> String {
     let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
     let mut text = match (&stack.error, label::left_as_it_is(stack)) {
-        (None, _) => String::new(),
-        (Some(error), None) => {
-            return format!("{name}: {}\n{}", style.ink(Ink::Red, "failed"), failure(error));
-        }
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
             style.ink(Ink::Red, "failed in part"),
             failure(error)
         ),
+        _ => String::new(),
     };
     let basis = match stack.basis {
         Basis::Live => "",

@@ -234,6 +234,19 @@ fn nobody_is_there_to_agree() {
 }
 
 #[test]
+fn what_is_wrong_with_every_stack_is_said_once() {
+    let monorepo = Repository::konfig_example();
+    let outcome = konverge(&monorepo, &["drift"]);
+    assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
+    let said = &outcome.stdout;
+    assert_eq!(said.matches("no cluster is configured").count(), 1, "{said}");
+    assert!(
+        said.contains("alerts/dev, alerts/prod") && said.contains(" failed."),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_shallow_clone_without_its_base_says_what_to_add() {
     let origin = Repository::konfig_example();
     origin
