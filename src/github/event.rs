@@ -53,8 +53,10 @@ pub enum Event {
 /// A pull request as its event shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequestEvent {
-    /// `opened`, `synchronize`, `closed`, …
+    /// `opened`, `synchronize`, `edited`, `closed`, …
     pub action: String,
+    /// Whether an edit made it go to another branch.
+    pub base_changed: bool,
     /// Its number.
     pub number: u64,
     /// Who opened it.
@@ -77,6 +79,24 @@ pub struct PullRequestEvent {
     pub dependabot: bool,
     /// Whether it was merged (with `closed`).
     pub merged: bool,
+}
+
+impl PullRequestEvent {
+    /// Whether its runs may write as little as a stranger's.
+    pub fn is_from_outside(&self) -> bool {
+        self.from_fork || self.dependabot
+    }
+
+    /// Why there is nothing to preview, if there is not.
+    pub fn nothing_to_preview(&self) -> Option<&'static str> {
+        match self.action.as_str() {
+            "closed" => Some("the pull request is closed: nothing to preview"),
+            "edited" if !self.base_changed => {
+                Some("title or text were edited, not the branch it goes to: the last preview holds")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Commits that arrived on a branch.
@@ -194,7 +214,7 @@ impl Event {
     /// Whether the job may hold secrets and write access although what it looks at may be a stranger's.
     pub fn is_privileged(&self) -> bool {
         match self {
-            Self::PullRequest(pr) => !pr.from_fork && !pr.dependabot,
+            Self::PullRequest(pr) => !pr.is_from_outside(),
             _ => true,
         }
     }
@@ -230,6 +250,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     // After closing, the runner's commit is the base branch's; before, it is the trial merge.
     let trial = action != "closed" && runner.ref_name.starts_with("refs/pull/") && runner.sha != head;
     Ok(PullRequestEvent {
+        base_changed: action == "edited" && p.0.pointer("/changes/base").is_some(),
         number: p.number("/pull_request/number")?,
         author: p.text("/pull_request/user/login").unwrap_or_default(),
         base: p.commit("/pull_request/base/sha")?,

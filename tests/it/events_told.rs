@@ -304,3 +304,53 @@ async fn a_checkout_of_one_commit_shows_the_same() {
     assert_eq!(first, shown(&story));
     assert!(first.contains("web/dev"), "{first}");
 }
+
+/// A pull request that goes to another branch now is previewed against that. GitHub's trial merge may still be one with
+/// the old branch, where nobody protects what grants power.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_whose_base_was_changed_is_previewed_against_the_new_one() {
+    let mut stage = Stage::small("").await;
+    let elsewhere = stage.scratch.path().join("elsewhere");
+    stage.monorepo.branch("release");
+    let config = stage.monorepo.read("konverge.yaml");
+    let store = stage.scratch.path().join("store");
+    let config = config.replace(&store.display().to_string(), &elsewhere.display().to_string());
+    stage.monorepo.write("konverge.yaml", config);
+    stage.stack("rebased-old/dev", &[("rebased-old", "one")]);
+    stage.monorepo.commit("Another branch");
+
+    stage.monorepo.checkout("main").branch("change");
+    stage.stack("rebased/dev", &[("rebased", "one")]);
+    let head = stage.monorepo.commit("A stack");
+    let (mut payload, _) = stage.opened(7, "change", "opened", "acme/konfig");
+    payload["action"] = json!("edited");
+    payload["changes"] =
+        json!({"base": {"ref": {"from": "release"}, "sha": {"from": stage.monorepo.rev("release")}}});
+    stage.monorepo.checkout("release");
+    let stale = stage.monorepo.merge("change");
+    stage.preview(7, &payload, &stale).outcome.check(0);
+
+    let (_, body) = stage.comments().remove(0);
+    let base = stage.monorepo.rev("main");
+    assert!(body.contains(&format!("base `{}`", &base[..7])), "{body}");
+    assert!(
+        body.contains("rebased/dev") && !body.contains("rebased-old"),
+        "{body}"
+    );
+    let recorded = stage
+        .states()
+        .await
+        .reviews()
+        .latest(7, &head.parse().unwrap())
+        .await;
+    assert!(recorded.unwrap().is_some());
+    assert!(!elsewhere.exists(), "the old base's configuration was obeyed");
+
+    // Another title changes nothing.
+    payload["changes"] = json!({"title": {"from": "Add a stack"}});
+    let told = stage.github.requests().len();
+    let edited = stage.preview(7, &payload, &stale);
+    edited.outcome.check(0);
+    assert_eq!(stage.github.requests().len(), told);
+    assert_eq!(edited.summary, "");
+}

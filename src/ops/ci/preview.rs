@@ -29,14 +29,12 @@ pub(super) struct Subject {
 
 /// Previews a pull request.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<Ended, Failure> {
-    if event.action == "closed" {
-        job.run
-            .notes
-            .note("the pull request is closed: nothing to preview");
+    if let Some(why) = event.nothing_to_preview() {
+        job.run.notes.note(why);
         return Ok(Ended::WELL);
     }
     let (base, content) = sides(job, event).await?;
-    let stranger = event.from_fork || event.dependabot;
+    let stranger = event.is_from_outside();
     let protected = event.base_branch == event.default_branch && !stranger;
     if !protected && !stranger {
         job.run.notes.note(&format!(
@@ -84,8 +82,11 @@ async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitI
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;
+        // Where the base has just become another branch, the trial merge may still be one with the old: GitHub makes it
+        // anew in its own time, and what grants power must not come from there.
         if let [first, second] = job.repository.parents(merge)?.as_slice()
             && *second == event.head
+            && (!event.base_changed || *first == event.base)
         {
             return Ok((first.clone(), merge.clone()));
         }
