@@ -5,16 +5,20 @@ use clap::ValueEnum;
 use super::{Context, which::LiveArg};
 use crate::{
     error::{ErrorKind, Failure},
-    ops::ci::{self, CiOptions},
+    ops::ci::{self, CiOptions, Part},
 };
 
-/// Arguments of `konverge ci`.
+/// Arguments of `konverge ci`. KONVERGE_APPROVE holds digests that whoever let the job go on agrees to.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Whether the real infrastructure is asked; default: KONVERGE_LIVE, else required, and never for a fork's pull
     /// request
     #[arg(long, value_name = "WHEN", value_enum)]
     live: Option<LiveArg>,
+    /// Which share of a preview that is dealt out over the jobs of a matrix, as in `2/8`; `all/8` is the job after them,
+    /// which gives the verdict on all eight as the status `konverge/preview`; default: KONVERGE_SHARD, else the whole
+    #[arg(long, value_name = "N/M")]
+    shard: Option<String>,
 }
 
 /// Runs the command.
@@ -35,8 +39,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         })?),
         (given, _) => given,
     };
+    let variable = context.env.get("KONVERGE_SHARD").filter(|text| !text.is_empty());
+    let part = match args.shard.as_ref().or(variable) {
+        Some(text) => text.parse::<Part>().map_err(|error| {
+            Failure::new(ErrorKind::Usage, error.to_string())
+                .hint("`2/8` previews the second of eight shares; `all/8` gives the verdict on them")
+        })?,
+        None => Part::Whole,
+    };
     let options = CiOptions {
         live: live.map(Into::into),
+        part,
+        approve: context.env.get("KONVERGE_APPROVE").cloned().unwrap_or_default(),
     };
     let ended = ci::run(&context.run(), &options).await?;
     context.print(&ended.text);

@@ -58,21 +58,24 @@ impl Comment {
 }
 
 impl Client {
-    /// Writes the comment of `marker` on a pull request or issue. `body` must begin with the marker's line. Requests:
-    /// one per 100 comments, and one write.
+    /// Writes the comment of `marker` on a pull request or issue, and takes away those that it leaves no place for.
+    /// `body` must begin with the marker's line. Requests: one per 100 comments, and one write.
     ///
     /// # Errors
     /// [`GithubError::TooLong`] if the text has to be packed smaller, and what else GitHub refuses.
     pub async fn upsert_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
         let author = self.author().await?;
-        let ours = self.our_comments(pr, marker, &author).await?;
+        let (ours, void) = self.our_comments(pr, marker, &author).await?;
+        for comment in void {
+            self.delete_comment(comment.id).await?;
+        }
         let Some(first) = ours.first() else {
             let made: Comment = self
                 .create(
                     &self.path(&format!("/issues/{pr}/comments")),
                     &json!({"body": body}),
                     NEED,
-                    || async { Ok(self.our_comments(pr, marker, &author).await?.into_iter().next()) },
+                    || async { Ok(self.our_comments(pr, marker, &author).await?.0.into_iter().next()) },
                 )
                 .await?;
             return Ok(Upsert::Created { url: made.html_url });
@@ -120,13 +123,16 @@ impl Client {
         Err(last.expect("the loop ran"))
     }
 
-    /// Takes our comment of `marker` away, if there is one.
+    /// Takes our comment of `marker` away, if there is one that no newer run has written, and those that the marker
+    /// leaves no place for.
     ///
     /// # Errors
     /// What GitHub refuses.
     pub async fn remove_comment(&self, pr: u64, marker: &Marker) -> Result<(), GithubError> {
         let author = self.author().await?;
-        for comment in self.our_comments(pr, marker, &author).await? {
+        let (ours, void) = self.our_comments(pr, marker, &author).await?;
+        let newer = |comment: &Comment| comment.marker().is_some_and(|m| m.is_newer_than(marker));
+        for comment in ours.iter().filter(|comment| !newer(comment)).chain(&void) {
             self.delete_comment(comment.id).await?;
         }
         Ok(())
@@ -141,23 +147,26 @@ impl Client {
         }
     }
 
-    /// Anybody can write a marker into a comment of theirs: only ours, by author, counts.
+    /// Our comments in the place of `marker`, and those that it leaves no place for. Anybody can write a marker into a
+    /// comment of theirs: only ours, by author, counts.
     async fn our_comments(
         &self,
         pr: u64,
         marker: &Marker,
         author: &str,
-    ) -> Result<Vec<Comment>, GithubError> {
+    ) -> Result<(Vec<Comment>, Vec<Comment>), GithubError> {
         let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
-        let mut ours: Vec<Comment> = self.list(&path, NEED).await?;
-        ours.retain(|comment| {
-            let by_us = comment
-                .user
-                .as_ref()
-                .is_some_and(|u| u.login.eq_ignore_ascii_case(author));
-            by_us && comment.marker().is_some_and(|m| m.same_place(marker))
+        let mut all: Vec<Comment> = self.list(&path, NEED).await?;
+        all.retain(|comment| {
+            let author_of = comment.user.as_ref();
+            author_of.is_some_and(|u| u.login.eq_ignore_ascii_case(author))
         });
-        ours.sort_by_key(|comment| comment.id);
-        Ok(ours)
+        all.sort_by_key(|comment| comment.id);
+        let fits =
+            |comment: &Comment, fits: &dyn Fn(&Marker) -> bool| comment.marker().is_some_and(|m| fits(&m));
+        let void = |comment: &Comment| fits(comment, &|m| marker.voids(m));
+        let (void, mut ours): (Vec<_>, Vec<_>) = all.into_iter().partition(void);
+        ours.retain(|comment| fits(comment, &|m| m.same_place(marker)));
+        Ok((ours, void))
     }
 }

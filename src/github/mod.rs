@@ -29,4 +29,4 @@ pub use issues::{Issue, IssueChange};
 pub use pulls::{Approval, Permission, PullRequest};
 pub use runner::Runner;
 pub use runs::RunPage;
-pub use statuses::{APPLY, PREVIEW, StatusState};
+pub use statuses::{APPLY, PREVIEW, Status, StatusState, preview_of};

@@ -1,14 +1,15 @@
-//! Commit statuses: `konverge/preview` is the one to require, `konverge/apply` never gates itself.
+//! Commit statuses: `konverge/preview` is the one to require, `konverge/apply` never gates itself. A preview that is
+//! dealt out over the jobs of a matrix has one for each share besides.
 
 use http::Method;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Need},
+    client::{Client, Need, PAGE},
     error::GithubError,
 };
-use crate::model::CommitId;
+use crate::model::{CommitId, Share};
 
 const NEED: Need = Need("statuses: write");
 
@@ -21,8 +22,13 @@ pub const PREVIEW: &str = "konverge/preview";
 /// The status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
+/// The status of one share of a preview.
+pub fn preview_of(share: Share) -> String {
+    format!("{PREVIEW} {share}")
+}
+
 /// How a status stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusState {
     /// It is being made.
@@ -35,7 +41,31 @@ pub enum StatusState {
     Error,
 }
 
+/// A status that somebody set.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Status {
+    /// What it is about.
+    pub context: String,
+    /// How it stands.
+    pub state: StatusState,
+    /// What it says.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The page of what set it.
+    #[serde(default)]
+    pub target_url: Option<String>,
+}
+
 impl Client {
+    /// The statuses of a commit, the newest first; one context may be there many times.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn statuses(&self, sha: &CommitId) -> Result<Vec<Status>, GithubError> {
+        let path = self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"));
+        self.list(&path, Need("statuses: read")).await
+    }
+
     /// Sets a status; the description is cut to what GitHub takes.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
+use super::Share;
+
 const OPEN: &str = "<!-- konverge:v1 ";
 const CLOSE: &str = " -->";
 
@@ -12,7 +14,7 @@ const CLOSE: &str = " -->";
 pub struct Marker {
     /// What is kept under it.
     pub kind: MarkerKind,
-    /// Tells several of a kind apart: a matrix leg, a workflow's key, an issue's stack; empty if there is one.
+    /// Tells several of a kind apart: a preview's share (`2/8`), an issue's stack; empty if there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope: String,
     /// The commit it speaks of, or the empty text.
@@ -79,6 +81,14 @@ impl Marker {
     pub fn is_newer_than(&self, other: &Self) -> bool {
         (self.run, self.attempt) > (other.run, other.attempt)
     }
+
+    /// Whether this leaves no place for `other`: an earlier run's preview that was dealt out over other shares, or over
+    /// none.
+    pub fn voids(&self, other: &Self) -> bool {
+        let shares = |marker: &Self| marker.scope.parse().ok().map(Share::of);
+        let previews = self.kind == MarkerKind::Preview && other.kind == MarkerKind::Preview;
+        previews && other.run < self.run && shares(self) != shares(other)
+    }
 }
 
 #[cfg(test)]
@@ -112,5 +122,26 @@ mod tests {
         let mut rerun = first.clone();
         rerun.attempt = 2;
         assert!(rerun.is_newer_than(&first) && !first.is_newer_than(&rerun) && !first.is_newer_than(&first));
+    }
+
+    #[test]
+    fn shares_of_an_earlier_deal_have_no_place_any_more() {
+        let preview = |scope: &str, run| Marker {
+            run,
+            ..Marker::new(MarkerKind::Preview, scope)
+        };
+        let now = preview("2/3", 9);
+        for (scope, run, void) in [
+            ("", 8, true),
+            ("2/8", 8, true),
+            ("3/3", 8, false),
+            ("2/3", 8, false),
+            ("2/8", 9, false),
+            ("2/8", 10, false),
+        ] {
+            assert_eq!(now.voids(&preview(scope, run)), void, "{scope} of {run}");
+        }
+        assert!(preview("", 9).voids(&preview("1/2", 8)));
+        assert!(!now.voids(&Marker::new(MarkerKind::Apply, "")));
     }
 }

@@ -107,7 +107,7 @@ pub fn stack_units(plan: &StackPlan) -> Vec<Unit> {
         .collect()
 }
 
-/// What a preview records under `reviews/<pr>/<head sha>/<run>-<attempt>`.
+/// What a preview, or a share of one, records under `reviews/<pr>/<head sha>/<run>-<attempt>`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRecord {
     /// Always 1.

@@ -15,8 +15,9 @@ use crate::{
 };
 
 /// At most `most` checks: failed stacks first, then those that delete or replace, then the others, each by identity;
-/// the last tells of what is beyond. A check's name is its stack's, so the next run's replaces it.
-pub fn checks(plan: &Plan, most: usize) -> Vec<Check> {
+/// the last tells of what is beyond, under the name of the `scope` that the plan is of. A check's name is its stack's,
+/// so the next run's replaces it.
+pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<Check> {
     let mut stacks: Vec<_> = plan
         .stacks
         .iter()
@@ -26,9 +27,12 @@ pub fn checks(plan: &Plan, most: usize) -> Vec<Check> {
     if stacks.len() <= most {
         return stacks.into_iter().map(check).collect();
     }
-    let (shown, rest) = stacks.split_at(most.saturating_sub(1));
+    let Some(shown) = most.checked_sub(1) else {
+        return Vec::new();
+    };
+    let (shown, rest) = stacks.split_at(shown);
     let mut checks: Vec<_> = shown.iter().map(|s| check(s)).collect();
-    checks.push(aggregate(rest));
+    checks.push(aggregate(rest, scope));
     checks
 }
 
@@ -106,7 +110,7 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
     }
 }
 
-fn aggregate(rest: &[&StackPlan]) -> Check {
+fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {
     let failed = rest.iter().filter(|s| s.error.is_some()).count();
     let mut text = String::new();
     let mut left_out = 0;
@@ -127,7 +131,9 @@ fn aggregate(rest: &[&StackPlan]) -> Check {
         text.push_str(&format!("- and {left_out} more\n"));
     }
     Check {
-        name: "konverge: other stacks".to_owned(),
+        name: format!("konverge: other stacks {}", escape::line(scope))
+            .trim_end()
+            .to_owned(),
         conclusion: if failed > 0 {
             Conclusion::Failure
         } else {

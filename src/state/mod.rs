@@ -9,7 +9,7 @@
 //! stacks/<identity>/state/<serial>              what is recorded; the highest serial counts
 //! stacks/<identity>/lease/<epoch>/<renewal>     who may write; the highest epoch counts
 //! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document holds yet
-//! reviews/<pull request>/<head>/<run>-<attempt> what was previewed
+//! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; of a share `-<number>of<all>` behind it
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that nobody reads every state
 //! looks/<n>                                     when each stack was looked at for drift
 //! keys/review                                   the key of the short hashes of secrets

@@ -1,5 +1,7 @@
 //! Review records beside the states: what a preview leaves, and what an apply may rest on.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     envelope::{Put, put},
 };
 use crate::{
-    model::{CommitId, review::ReviewRecord},
+    model::{CommitId, Share, review::ReviewRecord},
     store::Key,
 };
 
@@ -22,25 +24,40 @@ pub struct ReviewKey {
     pub run: u64,
     /// The run's attempt.
     pub attempt: u32,
+    /// Which share of it, where the preview was dealt out over jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
 }
 
 impl ReviewKey {
     fn place(&self) -> Key {
         pull_request(self.pull_request)
             .child(self.head.as_str())
-            .child(&format!("{}-{}", self.run, self.attempt))
+            .child(&self.name())
+    }
+
+    /// `<run>-<attempt>`, and for a share `-<number>of<all>` behind it: all jobs of a run have its number and attempt.
+    fn name(&self) -> String {
+        let share = self.share.map_or_else(String::new, |share| {
+            format!("-{}", share.to_string().replace('/', "of"))
+        });
+        format!("{}-{}{share}", self.run, self.attempt)
     }
 
     fn parse(key: &Key) -> Option<Self> {
         let mut parts = key.as_str().strip_prefix("reviews/")?.split('/');
         let pull_request = parts.next()?.parse().ok()?;
         let head = parts.next()?.parse().ok()?;
-        let (run, attempt) = parts.next()?.split_once('-')?;
+        let mut parts = parts.next()?.splitn(3, '-');
         Some(Self {
             pull_request,
             head,
-            run: run.parse().ok()?,
-            attempt: attempt.parse().ok()?,
+            run: parts.next()?.parse().ok()?,
+            attempt: parts.next()?.parse().ok()?,
+            share: match parts.next() {
+                Some(share) => Some(share.replacen("of", "/", 1).parse().ok()?),
+                None => None,
+            },
         })
     }
 }
@@ -55,16 +72,24 @@ pub struct Reviews<'a> {
 }
 
 impl Reviews<'_> {
-    /// Saves a record. Whether it is new: the same run and attempt saved one before otherwise, and that one stays.
+    /// Saves a record. Whether it is new: the same run, attempt and share saved one before otherwise, and that one
+    /// stays.
     ///
     /// # Errors
     /// The store's.
-    pub async fn save(&self, record: &ReviewRecord, run: u64, attempt: u32) -> Result<bool, StateError> {
+    pub async fn save(
+        &self,
+        record: &ReviewRecord,
+        run: u64,
+        attempt: u32,
+        share: Option<Share>,
+    ) -> Result<bool, StateError> {
         let key = ReviewKey {
             pull_request: record.pull_request,
             head: record.head.clone(),
             run,
             attempt,
+            share,
         };
         let letter = self.states.letter("review", record)?;
         Ok(matches!(
@@ -89,16 +114,33 @@ impl Reviews<'_> {
         self.listed(&pull_request(number)).await
     }
 
-    /// The last record of a pull request for a head: that of the highest run and attempt.
+    /// The last preview of a pull request's head: what its last run recorded in that run's last attempt. Of a run that
+    /// was dealt out the last attempt of each share, joined: whoever starts failed jobs again leaves the others be. A
+    /// share that recorded nothing leaves its stacks out.
     ///
     /// # Errors
     /// The store's; a damaged or foreign record.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Option<ReviewRecord>, StateError> {
-        let keys = self.of_pull_request(number).await?;
-        match keys.into_iter().rfind(|key| key.head == *head) {
-            Some(key) => self.load(&key).await,
-            None => Ok(None),
+        let mut keys = self.of_pull_request(number).await?;
+        keys.retain(|key| key.head == *head);
+        let last = keys.iter().map(|key| key.run).max();
+        // They are sorted by attempt, and a later one takes the place of an earlier one.
+        let shares: BTreeMap<_, _> = keys
+            .into_iter()
+            .filter(|key| Some(key.run) == last)
+            .map(|key| (key.share, key))
+            .collect();
+        let mut joined: Option<ReviewRecord> = None;
+        for key in shares.into_values() {
+            let Some(record) = self.load(&key).await? else {
+                continue;
+            };
+            match &mut joined {
+                Some(joined) => joined.stacks.extend(record.stacks),
+                None => joined = Some(record),
+            }
         }
+        Ok(joined)
     }
 
     /// A record by its place.

@@ -43,6 +43,8 @@ fn inputs_of_the_action_are_obeyed() {
             "github-token",
             "working-directory",
             "live",
+            "shard",
+            "approve",
             "review-key",
             "age-identity"
         ]

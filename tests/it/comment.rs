@@ -353,14 +353,20 @@ proptest! {
 #[test]
 fn at_most_fifty_checks_and_the_gravest_first() {
     let plan = sample::large(2_000).plan;
-    let checks = konverge::report::checks::checks(&plan, 50);
+    let checks = konverge::report::checks::checks(&plan, 50, "");
     assert_eq!(checks.len(), 50);
+    assert_eq!(checks[49].name, "konverge: other stacks");
+    // Of a share there are fewer, and its rest is not another's.
+    let of_share = konverge::report::checks::checks(&plan, 7, "2/8");
+    assert_eq!(of_share.len(), 7);
+    assert_eq!(of_share[6].name, "konverge: other stacks 2/8");
+    assert!(konverge::report::checks::checks(&plan, 0, "60/256").is_empty());
     let grave = plan.stacks.iter().filter(|s| s.summary.delete > 0).count();
     assert!(checks[..grave].iter().all(|c| c.text.contains("delete")));
     assert_eq!(checks[49].title, "1951 stacks more");
     assert!(checks.iter().all(|c| c.text.len() <= 65_000));
     let shop = sample::shop();
-    let checks = konverge::report::checks::checks(&shop.plan, 50);
+    let checks = konverge::report::checks::checks(&shop.plan, 50, "");
     assert_eq!(checks[0].name, "konverge: search/dev");
     assert_eq!(checks[0].annotations[0].line, Some(12));
     assert_eq!(konverge::report::checks::annotations(&shop.plan).len(), 1);

@@ -218,3 +218,45 @@ async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_r
     let result = std::fs::read_to_string(merged.output("result-path")).unwrap();
     assert!(result.contains("policy.approvals: 1 of 2"), "{result}");
 }
+
+/// The second job of a push: its environment's reviewers were shown the digests that the first one stopped. Whoever
+/// pushed was not asked, and agrees to nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stopped() {
+    let mut stage = Stage::small("policy: {approvals: 1}\n").await;
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+    });
+    let pushed = stage.straight_to_main(|stage| stage.stack("gate/dev", &[("gate-web", "one")]));
+    stopped(&stage, &pushed, "gate-web", &["no merged pull request showed it"]).await;
+    let digests = pushed.output("unreviewed");
+    assert_eq!(digests, pushed.digest());
+
+    // An environment that asks nobody lets everything through.
+    let second = |digests: &str| vec![("KONVERGE_APPROVE", digests.to_owned())];
+    stage.env = second(&digests);
+    let nobody = stage.again();
+    stopped(&stage, &nobody, "gate-web", &[]).await;
+    let stderr = &nobody.outcome.stderr;
+    assert!(stderr.contains("nobody let this run go on"), "{stderr}");
+
+    let review = |login: &str| json!({"state": "approved", "comment": "", "environments": [], "user": {"login": login}});
+    stage
+        .github
+        .world(|world| world.run_approvals = vec![review("eve")]);
+    // They agreed to these digests and to no others, in this attempt and in no other.
+    stage.env = second(&"0".repeat(64));
+    let other = stage.again();
+    stopped(&stage, &other, "gate-web", &["no merged pull request showed it"]).await;
+    stage.env = second(&digests);
+    stage.env.push(("GITHUB_RUN_ATTEMPT", "2".to_owned()));
+    let rerun = stage.again();
+    stopped(&stage, &rerun, "gate-web", &[]).await;
+    let stderr = &rerun.outcome.stderr;
+    assert!(stderr.contains("the run was started again"), "{stderr}");
+
+    stage.env = second(&digests);
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("gate-web").await.as_deref(), Some("one"));
+    assert_eq!(stage.receipt("gate/dev")["agreedBy"], json!(["eve"]));
+}

@@ -56,6 +56,7 @@ mod rollback;
 mod rooms;
 mod sandbox;
 mod schema;
+mod shares;
 mod spec_processes;
 mod state;
 mod state_cli;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::feedback::Feedback;
 use crate::{
     github::{GithubError, MOST_CHECKS},
-    model::{CommitId, StackId, check::Check, plan::Plan},
+    model::{CommitId, Share, StackId, check::Check, plan::Plan},
     report::checks,
     secrets::Secrets,
 };
@@ -26,7 +26,10 @@ impl Feedback<'_> {
             .map(|stack| (checks::name(&stack.id), &stack.id))
             .collect();
         let mut refused = None;
-        for check in checks::checks(plan, MOST_CHECKS) {
+        let share = self.job.options.part.share();
+        let most = share.map_or(MOST_CHECKS, |share| share.part_of(MOST_CHECKS));
+        let scope = share.as_ref().map(Share::to_string).unwrap_or_default();
+        for check in checks::checks(plan, most, &scope) {
             let check = masked(check, &self.job.run.secrets);
             match client.create_check(head, &check, &external, Some(&url)).await {
                 Ok(page) => {

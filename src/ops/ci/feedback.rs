@@ -71,6 +71,14 @@ impl<'a> Feedback<'a> {
         }
     }
 
+    /// Takes the sticky comment away, if there is one: there is nothing to say any more.
+    pub async fn no_comment(&self, number: u64, marker: &Marker) {
+        let Some(client) = self.client else { return };
+        if let Err(error) = client.remove_comment(number, marker).await {
+            self.warn("the comment could not be taken away", error);
+        }
+    }
+
     /// Tells the pull requests that brought a commit what became of it.
     pub async fn merged_outcome(&self, head: &CommitId, report: &ApplyReport, info: &RunInfo) {
         let Some(client) = self.client else { return };

@@ -33,6 +33,15 @@ pub(super) fn owners(job: &Job, commit: &CommitId) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Who agrees to the digests that a run was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Agreeing {
+    /// Whoever started it with them, and where rules ask for more, those who let it go on in its job's environment.
+    Starter,
+    /// Those alone who let it go on: the run itself found the digests, after it was started.
+    Environment,
+}
+
 /// The rules of a run's stacks, and whom to ask.
 pub(super) struct Guardrails {
     stage: Stage,
@@ -45,6 +54,7 @@ pub(super) struct Guardrails {
     rules: BTreeMap<StackId, Rules>,
     common: Rules,
     codeowners: Option<CodeOwners>,
+    agreeing: Agreeing,
 }
 
 impl Guardrails {
@@ -75,6 +85,7 @@ impl Guardrails {
             rules,
             common: narrowed(config, None)?,
             codeowners: owners.map(CodeOwners::read),
+            agreeing: Agreeing::Starter,
         })
     }
 
@@ -82,6 +93,12 @@ impl Guardrails {
     #[must_use]
     pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
+    }
+
+    /// Who agrees to the digests.
+    #[must_use]
+    pub fn agreed_to_by(self, agreeing: Agreeing) -> Self {
+        Self { agreeing, ..self }
     }
 
     /// For putting back what was applied before: its pull request was approved then, so that only the moment and the
@@ -197,11 +214,16 @@ impl Guardrails {
         }
     }
 
-    /// Those who agree to the digests that this run was told: who started it, and who let it go on in its job's
-    /// environment. Nobody agrees to their own pull request.
+    /// Those who agree to the digests that this run was told. Nobody agrees to their own pull request.
     async fn agreeing(&self, rules: &Rules, pulls: &[(u64, CommitId)]) -> Vec<Approval> {
-        let mut logins = vec![self.actor.clone()];
-        if rules.approvals > 0 || !rules.reviewers.is_empty() {
+        let (mut logins, asked) = match self.agreeing {
+            Agreeing::Starter => (
+                vec![self.actor.clone()],
+                rules.approvals > 0 || !rules.reviewers.is_empty(),
+            ),
+            Agreeing::Environment => (Vec::new(), true),
+        };
+        if asked {
             match self.people.let_run_go_on(self.run_id).await {
                 Ok(approvers) => logins.extend(approvers),
                 Err(error) => self

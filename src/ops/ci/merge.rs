@@ -13,7 +13,7 @@ use super::{
     consent::ByReview,
     deployments::{Announced, Deployments},
     feedback::Feedback,
-    guardrails::{self, Guardrails},
+    guardrails::{self, Agreeing, Guardrails},
     notices::Notices,
     opening::Trust,
     rounds::Rounds,
@@ -44,8 +44,8 @@ const PAGES: usize = 3;
 /// The label of issues about merges that nobody reviewed.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Commits arrived on a branch.
-pub(super) async fn push(job: &Job, event: &PushEvent) -> Result<Ended, Failure> {
+/// Commits arrived on a branch. With digests the job stands behind an environment, whose reviewers were shown them.
+pub(super) async fn push(job: &Job, event: &PushEvent, digests: &str) -> Result<Ended, Failure> {
     if !event.is_default_branch() {
         job.run.notes.note(&format!(
             "a push to `{}`: only `{}` is applied",
@@ -62,29 +62,62 @@ pub(super) async fn push(job: &Job, event: &PushEvent) -> Result<Ended, Failure>
     let tip = Tip {
         head: after,
         branch: &event.default_branch,
-        approvals: BTreeSet::new(),
+        approvals: read_digests(digests)?,
+        agreeing: Agreeing::Environment,
     };
+    if !tip.approvals.is_empty() {
+        someone_let_it_go_on(job).await?;
+    }
     told(job, tip).await
+}
+
+/// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
+/// again, what they saw may have been other digests.
+async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
+    const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
+    if job.runner.run_attempt > 1 {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            "the run was started again: what its environment's reviewers were shown may have been other digests",
+        )
+        .hint("start it by a push, so that they are asked anew")
+        .hint(BY_HAND));
+    }
+    let approvers = match &job.client {
+        Some(client) => client.run_approvers(job.runner.run_id).await?,
+        None => Vec::new(),
+    };
+    if approvers.is_empty() {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            "nobody let this run go on in an environment, so nobody agrees to these digests",
+        )
+        .hint("give the job an `environment:` that has required reviewers")
+        .hint(BY_HAND));
+    }
+    Ok(())
 }
 
 /// Somebody agreed to plans by their digest.
 pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
-    let digests = text
-        .split([',', ' ', '\n'])
-        .filter(|part| !part.is_empty())
-        .map(|part| {
-            part.parse::<Digest>().map_err(|error| {
-                Failure::new(ErrorKind::Usage, error.to_string())
-                    .hint("copy the whole digest from the issue or the summary")
-            })
-        });
-    let digests = digests.collect::<Result<BTreeSet<_>, _>>()?;
     let tip = Tip {
         head: &job.runner.sha,
         branch: job.runner.ref_name.trim_start_matches("refs/heads/"),
-        approvals: digests,
+        approvals: read_digests(text)?,
+        agreeing: Agreeing::Starter,
     };
     told(job, tip).await
+}
+
+fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
+    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
+    let digest = |part: &str| {
+        part.parse::<Digest>().map_err(|error| {
+            Failure::new(ErrorKind::Usage, error.to_string())
+                .hint("copy the whole digest from the issue or the summary")
+        })
+    };
+    parts.map(digest).collect()
 }
 
 /// What is to be applied.
@@ -93,6 +126,8 @@ struct Tip<'a> {
     branch: &'a str,
     /// The plans that somebody agreed to.
     approvals: BTreeSet<Digest>,
+    /// Who that is.
+    agreeing: Agreeing,
 }
 
 async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
@@ -153,6 +188,7 @@ async fn caught_up(
         head,
         branch,
         approvals,
+        agreeing,
     } = tip;
     let mut watch = Stopwatch::start();
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
@@ -185,7 +221,8 @@ async fn caught_up(
     let owners = guardrails::owners(job, head);
     let stacks = &side.layout.stacks;
     let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?
-        .with_authors(reviews.authors);
+        .with_authors(reviews.authors)
+        .agreed_to_by(agreeing);
     let consent = Arc::new(ByReview::new(
         guardrails,
         reviews.records,
@@ -329,6 +366,8 @@ async fn tell(
         return;
     }
     let stopped = consent.stopped();
+    let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+    feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
     feedback.merged_outcome(head, report, info).await;
     let settled: Vec<_> = report
         .stacks

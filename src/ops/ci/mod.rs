@@ -2,9 +2,9 @@
 //!
 //! | event | what happens |
 //! |---|---|
-//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record |
+//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; a [`Part`] of it, or the [`verdict`] on the parts |
 //! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
-//! | `push` to the default branch | [`merge`]: apply what was reviewed |
+//! | `push` to the default branch | [`merge`]: apply what was reviewed, or what an environment's reviewers let through |
 //! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 
@@ -18,6 +18,7 @@ mod guardrails;
 mod merge;
 mod notices;
 mod opening;
+mod part;
 mod people;
 mod preview;
 mod reconcile;
@@ -25,8 +26,11 @@ mod rounds;
 mod rules;
 mod showing;
 mod stopwatch;
+mod verdict;
 
 use std::collections::HashMap;
+
+pub use part::Part;
 
 use super::{Run, clusters::Live};
 use crate::{
@@ -41,6 +45,10 @@ use crate::{
 pub struct CiOptions {
     /// Whether the real infrastructure is asked; `None` is `required`, and `never` for forks.
     pub live: Option<Live>,
+    /// Which part of the preview this job is.
+    pub part: Part,
+    /// Digests that whoever let this job go on in its environment agrees to; empty if there are none.
+    pub approve: String,
 }
 
 /// How a run of `ci` ended.
@@ -91,6 +99,12 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             None
         }
     };
+    if options.part != Part::Whole {
+        part::refuse_for(&event)?;
+    }
+    if let Part::Verdict(of) = options.part {
+        return verdict::run(run, &runner, &event, client.as_ref(), of).await;
+    }
     let job = Job {
         run: run.clone(),
         repository: Repository::discover(&run.dir)?,
@@ -111,7 +125,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             Event::WorkflowRun(event.clone()).refuse_fork_checkout(&head)?;
             preview::outside(&job, &event).await
         }
-        Event::Push(event) => merge::push(&job, &event).await,
+        Event::Push(event) => merge::push(&job, &event, &job.options.approve).await,
         Event::WorkflowDispatch {
             inputs,
             ref_name,

@@ -30,14 +30,18 @@ use crate::{
 
 /// Previews a subject and tells of it.
 pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
-    feedback
-        .status(
-            &subject.head,
-            github::PREVIEW,
-            StatusState::Pending,
-            "looking at what would change",
-        )
-        .await;
+    let context = job.options.part.context();
+    let pending = async |context: &str| {
+        let looking = "looking at what would change";
+        feedback
+            .status(&subject.head, context, StatusState::Pending, looking)
+            .await;
+    };
+    if context != github::PREVIEW {
+        // What an earlier run has said of the whole holds no longer.
+        pending(github::PREVIEW).await;
+    }
+    pending(&context).await;
     let result = previewed(job, subject, feedback).await;
     match &result {
         Ok((ended, description)) => {
@@ -46,19 +50,12 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
             } else {
                 StatusState::Failure
             };
-            feedback
-                .status(&subject.head, github::PREVIEW, state, description)
-                .await;
+            feedback.status(&subject.head, &context, state, description).await;
         }
         Err(failure) => {
             feedback.failed(failure);
             feedback
-                .status(
-                    &subject.head,
-                    github::PREVIEW,
-                    StatusState::Error,
-                    &failure.message,
-                )
+                .status(&subject.head, &context, StatusState::Error, &failure.message)
                 .await;
         }
     }
@@ -71,13 +68,23 @@ async fn previewed(
     feedback: &Feedback<'_>,
 ) -> Result<(Ended, String), Failure> {
     let mut watch = Stopwatch::start();
-    let opened = job
+    let mut opened = job
         .open(&subject.protected, &subject.base, &subject.content, subject.trust)
         .await?;
     if opened.planning.memory.is_none() && subject.trust == Trust::Protected {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
+    }
+    let stacks: Vec<_> = opened
+        .targets
+        .iter()
+        .filter_map(|target| target.rules().cloned())
+        .collect();
+    let waves = Order::of(&opened.planning.config, &stacks)?.waves();
+    let share = job.options.part.share();
+    if let Some(share) = share {
+        opened.deal(share);
     }
     watch.ends("what is affected");
     let preview = preview::run(&opened.planning, &opened.targets).await?;
@@ -117,14 +124,11 @@ async fn previewed(
         head: subject.head.to_string(),
         run: job.runner.run_id,
         attempt: job.runner.run_attempt,
-        ..Marker::new(MarkerKind::Preview, "")
+        ..Marker::new(
+            MarkerKind::Preview,
+            share.map(|share| share.to_string()).unwrap_or_default(),
+        )
     };
-    let stacks: Vec<_> = opened
-        .targets
-        .iter()
-        .filter_map(|target| target.rules().cloned())
-        .collect();
-    let waves = Order::of(&opened.planning.config, &stacks)?.waves();
     let findings = findings(job, subject, &opened, &stacks, &preview.plan).await?;
     let (links, superseded) = match subject.number {
         Some(number) => (
@@ -150,7 +154,11 @@ async fn previewed(
         },
         budget,
     };
-    if let Some(number) = subject.number {
+    // Of the jobs that were dealt nothing, one speaks.
+    let mute = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
+    if let Some(number) = subject.number.filter(|_| mute) {
+        feedback.no_comment(number, &marker).await;
+    } else if let Some(number) = subject.number {
         feedback
             .comment(number, &marker, |budget| {
                 report::markdown::comment(&input(budget)).body
@@ -217,7 +225,12 @@ async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview
     memory
         .states
         .reviews()
-        .save(&record, job.runner.run_id, job.runner.run_attempt)
+        .save(
+            &record,
+            job.runner.run_id,
+            job.runner.run_attempt,
+            job.options.part.share(),
+        )
         .await?;
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! The first lines: what a reader needs if they read nothing else.
 
-use crate::report::{CommentInput, escape, label, view::View};
+use crate::{
+    model::Share,
+    report::{CommentInput, escape, label, view::View},
+};
 
 /// Heading and the line of commits.
 pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
@@ -38,6 +41,9 @@ pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
         commits.push(format!("base `{}`", base.short()));
     }
     commits.push(format!("digest `{}`", view.digest.short()));
+    if input.marker.scope.parse::<Share>().is_ok() {
+        commits.push("the other shares have comments of their own".to_owned());
+    }
     text.push_str(&commits.join(" · "));
     text.push_str("\n\n");
     text

@@ -206,6 +206,12 @@ impl World {
             ("POST", ["issues"]) => self.open_issue(token, body),
             ("PATCH", ["issues", issue]) => self.edit_issue(number(issue), body),
             ("POST", ["statuses", sha]) => self.status(sha, body),
+            ("GET", ["commits", sha, "statuses"]) => {
+                // The newest first.
+                let of = |(at, _): &&(String, Value)| at == sha;
+                let newest = self.statuses.iter().rev().filter(of);
+                (200, newest.map(|(_, status)| status.clone()).collect())
+            }
             ("POST", ["check-runs"]) => self.check(body),
             ("PATCH", ["check-runs", id]) => match self.checks.iter_mut().find(|c| c["id"] == number(id)) {
                 None => not_found(),
@@ -394,7 +400,7 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
     Some(match rest {
         ["issues", _, "comments"] | ["issues", "comments", _] => &["issues", "pull_requests"],
         ["issues", ..] => &["issues"],
-        ["statuses", _] => &["statuses"],
+        ["statuses", _] | ["commits", _, "statuses"] => &["statuses"],
         ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
         ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
         ["collaborators", _, "permission"] => &["metadata"],

@@ -1,0 +1,125 @@
+//! A job's share of the affected stacks, where a preview is dealt out over the jobs of a matrix.
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use serde::{Serialize, Serializer};
+
+use super::InvalidId;
+
+/// GitHub runs at most so many jobs of one matrix.
+const MOST: u32 = 256;
+
+/// One share: `2/8` is the second of eight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    of: NonZeroU32,
+    number: NonZeroU32,
+}
+
+impl Share {
+    /// How many shares there are.
+    pub fn of(self) -> NonZeroU32 {
+        self.of
+    }
+
+    /// All shares of so many.
+    ///
+    /// # Errors
+    /// More than GitHub runs jobs of one matrix.
+    pub fn all(of: NonZeroU32) -> Result<impl Iterator<Item = Self>, InvalidId> {
+        if of.get() > MOST {
+            return Err(invalid(&of.to_string()));
+        }
+        Ok((1..=of.get())
+            .filter_map(NonZeroU32::new)
+            .map(move |number| Self { of, number }))
+    }
+
+    /// Whether it is the first, which speaks where there is nothing to share.
+    pub fn is_first(self) -> bool {
+        self.number.get() == 1
+    }
+
+    /// Whether what stands at a place of a list is in it. Neighbours go to different shares: the stacks of a project
+    /// cost about the same.
+    pub fn has(self, place: usize) -> bool {
+        place % self.of.get() as usize == self.index()
+    }
+
+    /// Of so many things that all shares may make together, how many this one may.
+    pub fn part_of(self, many: usize) -> usize {
+        let of = self.of.get() as usize;
+        many / of + usize::from(self.index() < many % of)
+    }
+
+    fn index(self) -> usize {
+        self.number.get() as usize - 1
+    }
+}
+
+fn invalid(text: &str) -> InvalidId {
+    InvalidId {
+        what: "share",
+        text: text.escape_debug().to_string(),
+        why: "it is `<number>/<of>`, as `2/8`, of at most 256",
+    }
+}
+
+impl FromStr for Share {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let number = |text: &str| text.parse::<NonZeroU32>().ok();
+        let parts = text.split_once('/');
+        match parts.and_then(|(own, of)| Some((number(own)?, number(of)?))) {
+            Some((number, of)) if number <= of && of.get() <= MOST => Ok(Self { of, number }),
+            _ => Err(invalid(text)),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn all(of: u32) -> Vec<Share> {
+        Share::all(NonZeroU32::new(of).unwrap()).unwrap().collect()
+    }
+
+    #[test]
+    fn every_place_is_in_exactly_one_share() {
+        for of in [1, 2, 3, 7, 256] {
+            for place in 0..600 {
+                assert_eq!(all(of).iter().filter(|share| share.has(place)).count(), 1);
+            }
+            let parts: usize = all(of).iter().map(|share| share.part_of(50)).sum();
+            assert_eq!(parts, 50, "{of}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_was_read() {
+        for text in ["1/1", "2/8", "256/256"] {
+            assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
+        }
+        for text in [
+            "", "0/2", "3/2", "1/0", "1/257", "2", "a/b", "-1/2", "1/2/3", " 1/2",
+        ] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+        assert_eq!(all(8).len(), 8);
+    }
+}

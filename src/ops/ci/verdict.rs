@@ -1,0 +1,131 @@
+//! The verdict on a preview that was dealt out: one status for all shares, the one to require. It is made of what the
+//! shares said of themselves in this run; a share that died said nothing, and that is no success.
+
+use std::num::NonZeroU32;
+
+use super::Ended;
+use crate::{
+    error::{ErrorKind, Failure},
+    github::{Client, Event, PREVIEW, Runner, Status, StatusState, preview_of},
+    model::{CommitId, Share},
+    ops::Run,
+};
+
+/// Sets `konverge/preview` of the event's head. It needs no checkout, and fails where it can not tell.
+pub(super) async fn run(
+    run: &Run,
+    runner: &Runner,
+    event: &Event,
+    client: Option<&Client>,
+    of: NonZeroU32,
+) -> Result<Ended, Failure> {
+    let Some(head) = judged(run, event) else {
+        return Ok(Ended::WELL);
+    };
+    let client = client.ok_or_else(|| {
+        Failure::new(ErrorKind::Github, "the shares can not be judged without a token")
+            .hint("set the input `github-token`")
+    })?;
+    let shares = Share::all(of).map_err(|error| Failure::new(ErrorKind::Usage, error.to_string()))?;
+    let page = runner.run_url();
+    let (state, description) = verdict(shares, &client.statuses(head).await?, &page);
+    client
+        .set_status(head, PREVIEW, state, &description, Some(&page))
+        .await?;
+    Ok(Ended {
+        code: u8::from(state != StatusState::Success),
+        text: format!("{description}\n"),
+    })
+}
+
+/// The head whose shares were previewed, if they were and may be told of.
+fn judged<'a>(run: &Run, event: &'a Event) -> Option<&'a CommitId> {
+    match event {
+        Event::PullRequest(event) => {
+            if let Some(why) = event.nothing_to_preview() {
+                run.notes.note(why);
+                return None;
+            }
+            if event.is_from_outside() {
+                run.notes
+                    .note("note: this job may not write: the workflow on `workflow_run` sets the status");
+                return None;
+            }
+            Some(&event.head)
+        }
+        Event::MergeGroup { head, .. } => Some(head),
+        _ => None,
+    }
+}
+
+/// Success if every share had it in the run with this page, by its newest word.
+fn verdict(shares: impl Iterator<Item = Share>, statuses: &[Status], page: &str) -> (StatusState, String) {
+    let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
+    for share in shares {
+        let context = preview_of(share);
+        let newest = statuses.iter().find(|status| status.context == context);
+        let said = newest.filter(|status| status.target_url.as_deref() == Some(page));
+        match said.map(|status| status.state) {
+            Some(StatusState::Success) => seen += 1,
+            Some(StatusState::Failure | StatusState::Error) => failed.push(share.to_string()),
+            Some(StatusState::Pending) | None => silent.push(share.to_string()),
+        }
+    }
+    match (failed.is_empty(), silent.is_empty()) {
+        (true, true) => (StatusState::Success, format!("all {seen} shares were previewed")),
+        (false, _) => (
+            StatusState::Failure,
+            format!("could not be previewed: shares {}", failed.join(", ")),
+        ),
+        (true, false) => (
+            StatusState::Error,
+            format!("ended without a word: the jobs of shares {}", silent.join(", ")),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
+
+    fn status(share: &str, state: StatusState, page: &str) -> Status {
+        Status {
+            context: format!("konverge/preview {share}"),
+            state,
+            description: None,
+            target_url: Some(page.to_owned()),
+        }
+    }
+
+    fn of_two(statuses: &[Status]) -> (StatusState, String) {
+        let shares = Share::all(NonZeroU32::new(2).unwrap()).unwrap();
+        verdict(shares, statuses, PAGE)
+    }
+
+    #[test]
+    fn every_share_has_to_have_said_yes_in_this_run() {
+        use StatusState::{Error, Failure, Pending, Success};
+        let yes = status("2/2", Success, PAGE);
+        let (state, said) = of_two(&[status("1/2", Success, PAGE), yes.clone()]);
+        assert_eq!((state, said.as_str()), (Success, "all 2 shares were previewed"));
+        // The newest word counts, and that is the first.
+        let late = [
+            status("1/2", Success, PAGE),
+            status("1/2", Pending, PAGE),
+            yes.clone(),
+        ];
+        assert_eq!(of_two(&late).0, Success);
+        for (first, expected) in [(Failure, Failure), (Error, Failure), (Pending, Error)] {
+            let (state, said) = of_two(&[status("1/2", first, PAGE), yes.clone()]);
+            assert_eq!(state, expected);
+            assert!(said.ends_with("shares 1/2"), "{said}");
+        }
+        assert_eq!(of_two(std::slice::from_ref(&yes)).0, Error);
+        // What another run said is not of this one.
+        let other = status("1/2", Success, "https://github.com/acme/konfig/actions/runs/6");
+        assert_eq!(of_two(&[other, yes]).0, Error);
+    }
+}

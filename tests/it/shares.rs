@@ -1,0 +1,237 @@
+//! A preview dealt out over the jobs of a matrix: a comment and a record for each share, one status for all of them,
+//! and a merge that applies what any of them showed.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    payloads,
+    stage::{Ran, Stage},
+};
+
+/// The three stacks of these tests, in the order in which they are dealt, and what each one's ConfigMap is called.
+const STACKS: [&str; 3] = ["a/dev", "b/dev", "c/dev"];
+
+/// A pull request whose shares are previewed in jobs of one run.
+struct Dealt {
+    stage: Stage,
+    prefix: &'static str,
+}
+
+impl Dealt {
+    async fn begin(prefix: &'static str) -> Self {
+        let stage = Stage::small("").await;
+        let dealt = Self { stage, prefix };
+        dealt.stage.propose("change", |_| dealt.write("one"));
+        dealt
+    }
+
+    fn map(&self, id: &str) -> String {
+        format!("{}-{}", self.prefix, id.replace('/', "-"))
+    }
+
+    fn write(&self, value: &str) {
+        for id in STACKS {
+            self.stage
+                .stack(&format!("{}-{id}", self.prefix), &[(&self.map(id), value)]);
+        }
+    }
+
+    /// Another commit of the pull request.
+    fn push(&self, value: &str) {
+        self.stage.monorepo.checkout("change");
+        self.write(value);
+        self.stage.monorepo.commit(value);
+    }
+
+    /// One job of a run.
+    fn job(&mut self, run: u64, shard: &str) -> Ran {
+        let (payload, trial) = self.stage.opened(7, "change", "synchronize", "acme/konfig");
+        self.stage.env = vec![
+            ("KONVERGE_SHARD", shard.to_owned()),
+            ("GITHUB_RUN_ID", run.to_string()),
+        ];
+        let ran = if shard.starts_with("all/") {
+            // The verdict needs no checkout.
+            let nowhere = tempfile::tempdir().unwrap();
+            self.stage.ci_in(
+                nowhere.path(),
+                "pull_request",
+                &payload,
+                &trial,
+                "refs/pull/7/merge",
+            )
+        } else {
+            self.stage.preview(7, &payload, &trial)
+        };
+        self.stage.env.clear();
+        ran
+    }
+
+    fn head(&self) -> String {
+        self.stage.monorepo.rev("change")
+    }
+
+    fn status(&self, context: &str) -> Option<String> {
+        self.stage.status(&self.head(), context)
+    }
+
+    async fn values(&self) -> Vec<Option<String>> {
+        let mut values = Vec::new();
+        for id in STACKS {
+            values.push(self.stage.value(&self.map(id)).await);
+        }
+        values
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shares_have_comments_of_their_own_and_are_merged_as_one() {
+    let mut dealt = Dealt::begin("dealt").await;
+    for shard in ["1/2", "2/2"] {
+        dealt.job(100, shard).outcome.check(0);
+        assert_eq!(
+            dealt.status(&format!("konverge/preview {shard}")).as_deref(),
+            Some("success")
+        );
+        assert_eq!(dealt.status("konverge/preview").as_deref(), Some("pending"));
+    }
+    let comments = dealt.stage.comments();
+    assert_eq!(comments.len(), 2, "{comments:?}");
+    let shows = |comments: &[(u64, String)], at: usize| -> Vec<&str> {
+        let body = &comments[at].1;
+        let shown = |id: &&str| body.contains(&format!("dealt-{id}"));
+        STACKS.into_iter().filter(shown).collect()
+    };
+    assert_eq!(shows(&comments, 0), ["a/dev", "c/dev"]);
+    assert_eq!(shows(&comments, 1), ["b/dev"]);
+    for (at, share) in ["`1/2`", "`2/2`"].iter().enumerate() {
+        let body = &comments[at].1;
+        assert!(
+            body.contains(share) && body.contains("the other shares have comments of their own"),
+            "{body}"
+        );
+    }
+    let verdict = dealt.job(100, "all/2");
+    verdict.outcome.check(0);
+    assert_eq!(verdict.outcome.stdout, "all 2 shares were previewed\n");
+    assert_eq!(dealt.status("konverge/preview").as_deref(), Some("success"));
+    assert_eq!(dealt.stage.comments().len(), 2, "the verdict writes none");
+
+    // The next push edits both where they stand, and the old verdict holds no longer.
+    dealt.push("two");
+    dealt.job(101, "2/2").outcome.check(0);
+    dealt.job(101, "1/2").outcome.check(0);
+    let updated = dealt.stage.comments();
+    let ids = |comments: &[(u64, String)]| comments.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    assert_eq!(ids(&updated), ids(&comments));
+    let head = dealt.head();
+    assert!(
+        updated.iter().all(|(_, body)| body.contains(&head[..7])),
+        "{updated:?}"
+    );
+    dealt.job(101, "all/2").outcome.check(0);
+
+    let merged = dealt.stage.merge(7, "change");
+    merged.outcome.check(0);
+    assert_eq!(dealt.values().await, vec![Some("two".to_owned()); 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_that_is_missing_was_not_reviewed() {
+    let mut dealt = Dealt::begin("missed").await;
+    dealt.job(100, "1/2").outcome.check(0);
+    let verdict = dealt.job(100, "all/2");
+    verdict.outcome.check(1);
+    assert_eq!(
+        verdict.outcome.stdout,
+        "ended without a word: the jobs of shares 2/2\n"
+    );
+    assert_eq!(dealt.status("konverge/preview").as_deref(), Some("error"));
+
+    let merged = dealt.stage.merge(7, "change");
+    merged.outcome.check(3);
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("missed-b/dev was stopped"), "{said}");
+    let one = Some("one".to_owned());
+    assert_eq!(dealt.values().await, [one.clone(), None, one]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_that_fails_is_no_success() {
+    let mut dealt = Dealt::begin("failed").await;
+    dealt.stage.monorepo.checkout("change");
+    dealt
+        .stage
+        .monorepo
+        .write("appops/failed-b/dev/main.k", "resources = [nothing]\n");
+    dealt.stage.monorepo.commit("Broken");
+    dealt.job(100, "1/2").outcome.check(0);
+    dealt.job(100, "2/2").outcome.check(1);
+    let verdict = dealt.job(100, "all/2");
+    verdict.outcome.check(1);
+    assert_eq!(verdict.outcome.stdout, "could not be previewed: shares 2/2\n");
+    assert_eq!(dealt.status("konverge/preview").as_deref(), Some("failure"));
+}
+
+/// Another number of shares leaves no comment of the old ones, and a job that was dealt nothing says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_comment_of_another_deal_stays() {
+    let mut dealt = Dealt::begin("redealt").await;
+    let scopes = |dealt: &Dealt| -> Vec<String> {
+        let bodies = dealt.stage.comments().into_iter();
+        bodies
+            .map(|(_, body)| konverge::model::marker::Marker::of(&body).unwrap().scope)
+            .collect()
+    };
+    for shard in ["1/3", "2/3", "3/3"] {
+        dealt.job(100, shard).outcome.check(0);
+    }
+    assert_eq!(scopes(&dealt), ["1/3", "2/3", "3/3"]);
+    for shard in ["1/5", "2/5", "3/5", "4/5", "5/5"] {
+        dealt.job(101, shard).outcome.check(0);
+    }
+    assert_eq!(scopes(&dealt), ["1/5", "2/5", "3/5"]);
+    dealt.job(101, "all/5").outcome.check(0);
+    // Two stacks are as they were on the base again.
+    for id in &STACKS[..2] {
+        let project = format!("appops/redealt-{}", id.split('/').next().unwrap());
+        dealt.stage.monorepo.checkout("change").remove(&project);
+    }
+    dealt.stage.monorepo.commit("Fewer");
+    for shard in ["5/5", "4/5", "3/5", "2/5", "1/5"] {
+        dealt.job(102, shard).outcome.check(0);
+    }
+    assert_eq!(scopes(&dealt), ["1/5"]);
+    let (payload, trial) = dealt.stage.opened(7, "change", "synchronize", "acme/konfig");
+    dealt.stage.preview(7, &payload, &trial).outcome.check(0);
+    assert_eq!(scopes(&dealt), [""]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_previews_are_dealt_out() {
+    let mut stage = Stage::small("").await;
+    let tip = stage.monorepo.rev("main");
+    let dispatch = json!({"ref": "refs/heads/main", "inputs": {}, "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
+    let events: [(&str, Value); 2] = [
+        ("push", payloads::push("main", &tip, &tip, false)),
+        ("workflow_dispatch", dispatch),
+    ];
+    for (event, payload) in events {
+        for shard in ["1/2", "all/2"] {
+            stage.env = vec![("KONVERGE_SHARD", shard.to_owned())];
+            let refused = stage.ci(event, &payload, &tip, "refs/heads/main");
+            refused.outcome.check(64);
+            let said = &refused.outcome.stderr;
+            assert!(said.contains("leave `shard` out"), "{said}");
+        }
+    }
+    stage.env = vec![("KONVERGE_SHARD", "3/2".to_owned())];
+    let refused = stage.ci(
+        "push",
+        &payloads::push("main", &tip, &tip, false),
+        &tip,
+        "refs/heads/main",
+    );
+    refused.outcome.check(64);
+    assert!(stage.github.requests().is_empty());
+}
