@@ -169,7 +169,10 @@ fn failure(error: &ErrorBody) -> String {
 
 /// Why nothing of a stack could be planned, if that is so.
 fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
-    stack.error.as_ref().filter(|_| label::left_as_it_is(stack).is_none())
+    stack
+        .error
+        .as_ref()
+        .filter(|_| label::left_as_it_is(stack).is_none())
 }
 
 /// All stacks that failed with the same.
