@@ -543,3 +543,52 @@ async fn adoption_migrates_what_kubectl_applied() {
         "a field that left the Spec leaves the object: {live}"
     );
 }
+
+#[tokio::test]
+async fn adoption_takes_nothing_away_that_the_plan_did_not_show() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("adopt-less").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = TestStack::new("adopt-less", cluster.kubeconfig());
+    let mut map = config_map(&ns, "c", json!({"a": "1", "precious": "1"}));
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": ns},
+        "spec": {"selector": {"app": "a"}, "ports": [{"name": "web", "port": 80}, {"name": "more", "port": 81}]}});
+    for object in [&mut map, &mut service] {
+        object["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+        objects.create_as(object, "kubectl-client-side-apply").await;
+    }
+    let wanted = |data: Value, ports: Value| {
+        let mut service = service.clone();
+        service["metadata"]["annotations"] = json!({});
+        service["spec"]["ports"] = ports;
+        [config_map(&ns, "c", data), service]
+    };
+    let web = json!({"name": "web", "port": 80});
+    let plan = stack.plan_well(&wanted(json!({"a": "1"}), json!([web]))).await;
+    for object in [&map, &service] {
+        let shown = planned(&plan, object).unwrap();
+        let paths: Vec<_> = shown.changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!(
+            (shown.action, paths),
+            (Action::Adopt, vec!["/metadata/annotations/konverge~1stack"])
+        );
+    }
+    stack.carry_out(plan).await;
+    let ports = |service: &Value| -> Vec<_> {
+        let ports = service["spec"]["ports"].as_array().unwrap();
+        ports.iter().map(|port| port["port"].clone()).collect()
+    };
+    assert_eq!(objects.get(&map).await.unwrap()["data"], map["data"]);
+    assert_eq!(ports(&objects.get(&service).await.unwrap()), [80, 81]);
+
+    // What was in the Spec is ours alone: it leaves with the Spec, whatever `kubectl apply` once owned.
+    let new = json!({"name": "new", "port": 82});
+    stack.apply(&wanted(json!({"b": "1"}), json!([new]))).await;
+    assert_eq!(
+        objects.get(&map).await.unwrap()["data"],
+        json!({"precious": "1", "b": "1"})
+    );
+    let mut left = ports(&objects.get(&service).await.unwrap());
+    left.sort_by_key(ToString::to_string);
+    assert_eq!(left, [81, 82]);
+}

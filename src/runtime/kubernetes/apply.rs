@@ -10,6 +10,7 @@ use super::{
     discovery::ResourceType,
     dry_run,
     error::ApiError,
+    fields,
     plan::{Subject, record},
     runtime::Kubernetes,
     triage, wait,
@@ -163,7 +164,7 @@ async fn write(
     if let Some(uid) = uid {
         body["metadata"]["uid"] = json!(uid);
         if planned.public.action == Action::Adopt {
-            migrate(subject, of, uid).await?;
+            migrate(subject, of, uid, &planned.private["ours"]).await?;
         }
     }
     let request = dry_run::request(of, &subject.name, &body, force, false);
@@ -208,8 +209,12 @@ fn moved_meanwhile(subject: &Subject, error: &ApiError) -> Failure {
 }
 
 /// `kubectl apply` without `--server-side` owns its fields by *update*: left like that, a field that leaves the Spec would
-/// stay in the object for ever (kubernetes/kubernetes#99003). Its entry becomes ours, as `kubectl` itself migrates.
-async fn migrate(subject: &Subject, of: &ResourceType, uid: &str) -> Result<(), Failure> {
+/// stay in the object for ever (kubernetes/kubernetes#99003). So it gives up what becomes ours; the rest, of which the
+/// plan showed nothing, stays there as it is.
+async fn migrate(subject: &Subject, of: &ResourceType, uid: &str, ours: &Value) -> Result<(), Failure> {
+    let Some(ours) = ours.as_object() else {
+        return Ok(());
+    };
     let path = of.object(subject.name.namespace(), &subject.name.name);
     let policy = crate::retry::Policy::default();
     let result = policy
@@ -217,7 +222,7 @@ async fn migrate(subject: &Subject, of: &ResourceType, uid: &str) -> Result<(), 
             |error: &ApiError| if error.is_code(409) { crate::retry::Verdict::Retry } else { crate::retry::Verdict::GiveUp },
             || async {
                 let live = subject.cluster.api.call(&Request::get(path.clone())).await?.value;
-                let Some(entries) = migrated(&live) else {
+                let Some(entries) = migrated(&live, ours) else {
                     return Ok(());
                 };
                 let patch = json!([
@@ -234,24 +239,22 @@ async fn migrate(subject: &Subject, of: &ResourceType, uid: &str) -> Result<(), 
     result.map_err(|error| subject.refusal(&error))
 }
 
-/// The entries with `kubectl apply`'s own made ours; `None` if there is none, or we have one already.
-fn migrated(live: &Value) -> Option<Vec<Value>> {
+/// The entries with `kubectl apply`'s own without the fields that become ours; `None` if it has none of them.
+fn migrated(live: &Value, ours: &Map<String, Value>) -> Option<Vec<Value>> {
     let annotations = live["metadata"]["annotations"].as_object()?;
     annotations.keys().find(|name| is_last_applied(name))?;
     let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
-    let is_ours = |entry: &Value| entry["manager"] == super::FIELD_MANAGER && entry["operation"] == "Apply";
-    if entries.iter().any(is_ours) {
-        return None;
-    }
     let theirs = entries.iter_mut().find(|entry| {
         let manager = entry["manager"].as_str().unwrap_or_default();
         entry["operation"] == "Update"
             && entry["subresource"].is_null()
             && matches!(manager, "kubectl-client-side-apply" | "kubectl")
     })?;
-    let theirs: &mut Map<String, Value> = theirs.as_object_mut()?;
-    theirs.insert("manager".to_owned(), json!(super::FIELD_MANAGER));
-    theirs.insert("operation".to_owned(), json!("Apply"));
+    let left = fields::without(theirs["fieldsV1"].as_object()?, ours);
+    if theirs["fieldsV1"].as_object() == Some(&left) {
+        return None;
+    }
+    theirs["fieldsV1"] = Value::Object(left);
     Some(entries)
 }
 
@@ -261,19 +264,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_kubectl_applied_is_migrated() {
+    fn kubectl_gives_up_what_becomes_ours_and_nothing_else() {
         let live = |annotation: &str, manager: &str| {
             json!({"metadata": {"annotations": {annotation: "{}"}, "managedFields": [
-                {"manager": manager, "operation": "Update", "fieldsV1": {"f:data": {}}},
-                {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {}}]}})
+                {"manager": manager, "operation": "Update", "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}}},
+                {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {"f:data": {"f:a": {}}}}]}})
         };
         let copy = "kubectl.kubernetes.io/last-applied-configuration";
-        let entries = migrated(&live(copy, "kubectl-client-side-apply")).unwrap();
+        let ours = json!({"f:data": {"f:a": {}}});
+        let migrated = |live: Value| migrated(&live, ours.as_object().unwrap());
+        let entries = migrated(live(copy, "kubectl-client-side-apply")).unwrap();
+        let left = |entry: &Value| (entry["manager"].clone(), entry["fieldsV1"].clone());
         assert_eq!(
-            (entries[0]["manager"].as_str(), entries[0]["operation"].as_str()),
-            (Some("konverge"), Some("Apply"))
+            left(&entries[0]),
+            (json!("kubectl-client-side-apply"), json!({"f:data": {"f:b": {}}}))
         );
-        assert!(migrated(&live(copy, "kubectl-edit")).is_none());
-        assert!(migrated(&live("other", "kubectl-client-side-apply")).is_none());
+        assert_eq!(left(&entries[1]), (json!("controller"), ours.clone()));
+        assert!(migrated(live(copy, "kubectl-edit")).is_none());
+        assert!(migrated(live("other", "kubectl-client-side-apply")).is_none());
     }
 }

@@ -45,6 +45,21 @@ pub(super) fn ours<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<S
     (only && entry.operation == "Apply" && entry.api_version == api_version).then_some(entry.fields)
 }
 
+/// A set of fields without those of another.
+pub(super) fn without(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let kept = fields.iter().filter_map(|(key, below)| {
+        let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object)) else {
+            return Some((key.clone(), below.clone()));
+        };
+        if mine.is_empty() {
+            return (!theirs.is_empty()).then(|| (key.clone(), below.clone()));
+        }
+        let left = without(mine, theirs);
+        (!left.is_empty()).then(|| (key.clone(), Value::Object(left)))
+    });
+    kept.collect()
+}
+
 /// The part of a value that a set of fields covers. Lists keep the order of the object; what the set names and the object
 /// lacks is left out.
 pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
@@ -101,6 +116,20 @@ mod tests {
         assert_eq!(
             project(&object, fields.as_object().unwrap()),
             json!({"spec": {"replicas": 3, "ports": [{"port": 80, "name": "web"}], "finalizers": ["b"], "args": ["x"]}})
+        );
+    }
+
+    #[test]
+    fn a_set_without_another_keeps_what_is_only_its_own() {
+        let set = |value: Value| value.as_object().unwrap().clone();
+        let port = "k:{\"port\":80,\"protocol\":\"TCP\"}";
+        let theirs = set(json!({"f:data": {"f:a": {}, "f:b": {}}, "f:ports": {port: {".": {}, "f:port": {}, "f:name": {}}},
+            "f:labels": {}, "f:gone": {"f:x": {}}}));
+        let ours = set(json!({"f:data": {"f:a": {}, "f:c": {}}, "f:ports": {port: {".": {}, "f:port": {}}},
+            "f:labels": {"f:x": {}}, "f:gone": {"f:x": {}}}));
+        assert_eq!(
+            Value::Object(without(&theirs, &ours)),
+            json!({"f:data": {"f:b": {}}, "f:ports": {port: {"f:name": {}}}, "f:labels": {}})
         );
     }
 

@@ -19,6 +19,7 @@ use crate::{
         kubernetes::{
             change::{self, Sides},
             dry_run::{self, Answered, Ownership, Refused},
+            fields,
             proof::{self, Echo},
             rollout,
             triage::{self, Cause},
@@ -137,6 +138,10 @@ impl Planner<'_> {
         draft.expected = Some(after_update(sides.becomes.clone()));
         let uid = &sides.live["metadata"]["uid"];
         draft.private = json!({"body": answered.body, "force": answered.force, "uid": uid});
+        if adopting {
+            let version = sides.becomes["apiVersion"].as_str().unwrap_or_default();
+            draft.private["ours"] = json!(fields::ours(sides.becomes, version));
+        }
         draft
     }
 
