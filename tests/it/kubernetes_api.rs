@@ -230,3 +230,67 @@ async fn a_quota_that_is_used_up_is_said_in_the_preview() {
     assert_eq!(failure.kind, ErrorKind::Policy);
     assert!(failure.hints[0].contains("larger quota"), "{failure:?}");
 }
+
+/// Whether the server lists a version of an API whose own server does not answer.
+async fn is_stale(client: &kube::Client, group: &str) -> bool {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = http::Request::get("/apis").header("accept", accept);
+    let list: Value = client
+        .request(request.body(Vec::new()).unwrap())
+        .await
+        .unwrap();
+    let groups = list["items"].as_array().unwrap();
+    let mut groups = groups.iter().filter(|found| found["metadata"]["name"] == group);
+    groups.any(|found| found["versions"][0]["freshness"] == "Stale")
+}
+
+/// Trap 21, the other half: what was recorded of such an API is not taken for gone.
+#[tokio::test]
+async fn nothing_is_forgotten_while_its_api_is_down() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("trap-stale").await;
+    let (objects, client) = (Objects::of(cluster).await, cluster.client().await);
+    let mut stack = TestStack::new("trap-stale", cluster.kubeconfig());
+    let map = config_map(&ns, "c", json!({"k": "1"}));
+    stack.apply(std::slice::from_ref(&map)).await;
+    let group = "stale.example.com";
+    let thing = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": name, "namespace": ns}});
+    let (kept, gone) = (thing("kept"), thing("gone"));
+    for made in [&kept, &gone] {
+        let mut recorded = stack.state.resources[0].clone();
+        recorded.id = id(made).parse().unwrap();
+        recorded.attributes = made.as_object().unwrap().clone();
+        stack.state.put(recorded);
+    }
+    let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": format!("v1.{group}")},
+        "spec": {"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true,
+            "service": {"name": "nobody", "namespace": ns}}});
+    objects.create(&service).await;
+    let limit = Duration::from_secs(120);
+    eventually("the API is listed", limit, || async {
+        is_stale(&client, group).await.then_some(())
+    })
+    .await;
+    let down = stack.plan(&[map.clone(), kept.clone()]).await;
+    objects.delete(&service).await;
+
+    let failed: Vec<_> = down.failures.iter().map(|(id, _)| id.to_string()).collect();
+    assert_eq!(failed, [id(&kept), id(&gone)], "{:?}", down.public);
+    for (_, failure) in &down.failures {
+        assert_eq!(failure.kind, ErrorKind::Kubernetes);
+        let why = format!("`{group}/v1` does not answer");
+        assert!(failure.message.contains(&why), "{failure:?}");
+        assert!(failure.hints[0].contains("kubectl get apiservices"), "{failure:?}");
+    }
+    assert_eq!(
+        down.public.summary.unchanged, 1,
+        "what does not need that API is planned"
+    );
+
+    eventually("the API is gone", limit, || async {
+        (!is_stale(&client, group).await).then_some(())
+    })
+    .await;
+    let plan = stack.plan_well(std::slice::from_ref(&map)).await;
+    assert_eq!(action(&plan, &gone), Action::Forget);
+}

@@ -56,6 +56,8 @@ pub(super) struct Discovery {
     by_version: HashMap<(String, String), ResourceType>,
     /// By group and kind: the version the server prefers.
     preferred: HashMap<(String, String), ResourceType>,
+    /// By group: a version that is listed, but whose own server does not answer.
+    silent: HashMap<String, String>,
 }
 
 impl Discovery {
@@ -83,6 +85,10 @@ impl Discovery {
             let name = text(&group["metadata"], "name");
             // The versions stand in the server's order of preference.
             for version in items(group, "versions") {
+                if version["freshness"] == "Stale" {
+                    let version = format!("{name}/{}", text(version, "version"));
+                    self.silent.insert(name.to_owned(), version);
+                }
                 for resource in items(version, "resources") {
                     let found = ResourceType {
                         group: name.to_owned(),
@@ -123,6 +129,11 @@ impl Discovery {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             self.preferred.get(&(group.to_owned(), kind.to_owned()))
         })
+    }
+
+    /// A version of the group that does not answer: that it does not name a kind says nothing.
+    pub fn silent(&self, group: &str) -> Option<&str> {
+        self.silent.get(group).map(String::as_str)
     }
 }
 
@@ -173,6 +184,16 @@ mod tests {
             discovery.exact("v1", "Node").unwrap().object(None, "n"),
             "/api/v1/nodes/n"
         );
+    }
+
+    #[test]
+    fn a_version_that_does_not_answer_is_known() {
+        let discovery = discovery();
+        assert_eq!(
+            discovery.silent("broken.example.com"),
+            Some("broken.example.com/v1")
+        );
+        assert_eq!(discovery.silent("autoscaling"), None);
     }
 
     #[test]

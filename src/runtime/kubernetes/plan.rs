@@ -36,6 +36,8 @@ pub(super) struct Subject {
     pub cluster: Arc<Cluster>,
     /// `None` if the cluster does not know the kind.
     pub of: Option<ResourceType>,
+    /// Its API as a version of it that does not answer, if for that reason the kind is not known.
+    pub silent: Option<String>,
     pub name: Name,
 }
 
@@ -59,7 +61,16 @@ impl Subject {
                 name: identity::metadata(object, "name").to_owned(),
             },
         };
-        Ok(Self { cluster, of, name })
+        let silent = match &of {
+            Some(_) => None,
+            None => discovery.silent(&name.group).map(str::to_owned),
+        };
+        Ok(Self {
+            cluster,
+            of,
+            silent,
+            name,
+        })
     }
 
     /// A refusal of the server as a person reads it.
@@ -114,6 +125,7 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
         async move {
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
+                None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
                 None => (Health::Failed, "it is not there".to_owned()),
             };
             Observed {

@@ -82,6 +82,9 @@ impl Planner<'_> {
                 "take it out of the stack in one change, and put it back for the other cluster in the next",
             ));
         }
+        if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
+            return Err(unseen(&subject, silent));
+        }
         let draft = match (&item.desired, live) {
             (None, None) => Draft::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live)?,
@@ -279,6 +282,20 @@ pub(in crate::runtime::kubernetes) fn record(
         extensions: desired.extensions.clone(),
         private: Value::Object(private),
     }
+}
+
+/// What was made once is neither gone nor there for all that can be seen.
+fn unseen(subject: &Subject, silent: &str) -> Failure {
+    Failure::new(
+        ErrorKind::Kubernetes,
+        format!(
+            "whether {} is still there can not be seen: `{silent}` does not answer on cluster `{}`",
+            subject.title(),
+            subject.cluster.api.name
+        ),
+    )
+    .hint("`kubectl get apiservices` shows why; run it again when it answers")
+    .hint("if that API is gone for good, delete its APIService: then what was recorded of it is forgotten")
 }
 
 fn is_ending(live: &Value) -> bool {
