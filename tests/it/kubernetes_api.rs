@@ -235,10 +235,7 @@ async fn a_quota_that_is_used_up_is_said_in_the_preview() {
 async fn is_stale(client: &kube::Client, group: &str) -> bool {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let request = http::Request::get("/apis").header("accept", accept);
-    let list: Value = client
-        .request(request.body(Vec::new()).unwrap())
-        .await
-        .unwrap();
+    let list: Value = client.request(request.body(Vec::new()).unwrap()).await.unwrap();
     let groups = list["items"].as_array().unwrap();
     let mut groups = groups.iter().filter(|found| found["metadata"]["name"] == group);
     groups.any(|found| found["versions"][0]["freshness"] == "Stale")
@@ -280,7 +277,10 @@ async fn nothing_is_forgotten_while_its_api_is_down() {
         assert_eq!(failure.kind, ErrorKind::Kubernetes);
         let why = format!("`{group}/v1` does not answer");
         assert!(failure.message.contains(&why), "{failure:?}");
-        assert!(failure.hints[0].contains("kubectl get apiservices"), "{failure:?}");
+        assert!(
+            failure.hints[0].contains("kubectl get apiservices"),
+            "{failure:?}"
+        );
     }
     assert_eq!(
         down.public.summary.unchanged, 1,

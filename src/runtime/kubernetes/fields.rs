@@ -48,7 +48,8 @@ pub(super) fn ours<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<S
 /// A set of fields without those of another.
 pub(super) fn without(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let kept = fields.iter().filter_map(|(key, below)| {
-        let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object)) else {
+        let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object))
+        else {
             return Some((key.clone(), below.clone()));
         };
         if mine.is_empty() {
@@ -123,10 +124,14 @@ mod tests {
     fn a_set_without_another_keeps_what_is_only_its_own() {
         let set = |value: Value| value.as_object().unwrap().clone();
         let port = "k:{\"port\":80,\"protocol\":\"TCP\"}";
-        let theirs = set(json!({"f:data": {"f:a": {}, "f:b": {}}, "f:ports": {port: {".": {}, "f:port": {}, "f:name": {}}},
-            "f:labels": {}, "f:gone": {"f:x": {}}}));
-        let ours = set(json!({"f:data": {"f:a": {}, "f:c": {}}, "f:ports": {port: {".": {}, "f:port": {}}},
-            "f:labels": {"f:x": {}}, "f:gone": {"f:x": {}}}));
+        let theirs = set(
+            json!({"f:data": {"f:a": {}, "f:b": {}}, "f:ports": {port: {".": {}, "f:port": {}, "f:name": {}}},
+            "f:labels": {}, "f:gone": {"f:x": {}}}),
+        );
+        let ours = set(
+            json!({"f:data": {"f:a": {}, "f:c": {}}, "f:ports": {port: {".": {}, "f:port": {}}},
+            "f:labels": {"f:x": {}}, "f:gone": {"f:x": {}}}),
+        );
         assert_eq!(
             Value::Object(without(&theirs, &ours)),
             json!({"f:data": {"f:b": {}}, "f:ports": {port: {"f:name": {}}}, "f:labels": {}})
