@@ -195,7 +195,7 @@ async fn the_clock_and_people_look_for_drift() {
         .stage
         .ci("workflow_dispatch", &payload, &tip, "refs/heads/topic");
     story.assert_refused(&elsewhere, "the workflow was started on `refs/heads/topic`");
-    let payload = payloads::repository_dispatch();
+    let payload = payloads::repository_dispatch("on-demand-test", json!({}));
     let call = story
         .stage
         .ci("repository_dispatch", &payload, &tip, "refs/heads/main");

@@ -3,7 +3,10 @@
 
 use serde_json::json;
 
-use crate::support::stage::{Ran, Stage};
+use crate::support::{
+    payloads,
+    stage::{Ran, Stage},
+};
 
 /// Stopped by a rule, and the cluster is as it was.
 async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
@@ -217,6 +220,34 @@ async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_r
     assert_eq!(stage.status(&plan, "konverge/apply").as_deref(), Some("failure"));
     let result = std::fs::read_to_string(merged.output("result-path")).unwrap();
     assert!(result.contains("policy.approvals: 1 of 2"), "{result}");
+}
+
+/// Another system may ask for what a push or a person would: what was reviewed, a digest, a look for drift.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_from_elsewhere_catches_up_agrees_and_looks() {
+    let mut stage = Stage::small("").await;
+    let call = |stage: &mut Stage, action: &str, payload| {
+        let tip = stage.monorepo.rev("main");
+        let payload = payloads::repository_dispatch(action, payload);
+        stage.ci("repository_dispatch", &payload, &tip, "refs/heads/main")
+    };
+    // A merge that started no run, as one by GITHUB_TOKEN.
+    stage.reviewed(7, "call", |stage| stage.stack("call/dev", &[("call-web", "one")]));
+    stage.press_merge(7, "call");
+    call(&mut stage, "konverge-apply", json!({})).outcome.check(0);
+    assert_eq!(stage.value("call-web").await.as_deref(), Some("one"));
+
+    let pushed = stage.straight_to_main(|stage| stage.stack("call/dev", &[("call-web", "two")]));
+    call(&mut stage, "konverge-apply", json!({})).outcome.check(3);
+    let approve = json!({"approve": pushed.digest()});
+    call(&mut stage, "konverge-apply", approve).outcome.check(0);
+    assert_eq!(stage.value("call-web").await.as_deref(), Some("two"));
+    assert_eq!(stage.receipt("call/dev")["agreedBy"], json!(["dev"]));
+
+    stage.by_hand("call-web", Some("three")).await;
+    let looked = call(&mut stage, "konverge-drift", json!({}));
+    looked.outcome.check(0);
+    assert_eq!(looked.output("has-drift"), "true");
 }
 
 /// The second job of a push: its environment's reviewers were shown the digests that the first one stopped. Whoever

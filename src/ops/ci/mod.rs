@@ -7,6 +7,7 @@
 //! | `push` to the default branch | [`merge`]: apply what was reviewed, or what an environment's reviewers let through |
 //! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
+//! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod checks;
 mod consent;
@@ -31,6 +32,7 @@ mod verdict;
 use std::collections::HashMap;
 
 pub use part::Part;
+use serde_json::Value;
 
 use super::{Run, clusters::Live};
 use crate::{
@@ -142,14 +144,23 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             }
         }
         Event::Schedule { .. } => drift::run(&job).await,
-        Event::RepositoryDispatch { action, .. } => Err(Failure::new(
+        Event::RepositoryDispatch { action, payload } => called(&job, &action, &payload).await,
+    }
+}
+
+/// A call from another system. GitHub starts it on the default branch alone, and who called is the run's actor.
+async fn called(job: &Job, action: &str, payload: &Value) -> Result<Ended, Failure> {
+    match action {
+        "konverge-drift" => drift::run(job).await,
+        "konverge-apply" => merge::approved(job, payload["approve"].as_str().unwrap_or_default()).await,
+        other => Err(Failure::new(
             ErrorKind::Github,
             format!(
                 "repository_dispatch `{}` asks for nothing known",
-                action.escape_debug()
+                other.escape_debug()
             ),
         )
-        .hint("start the workflow with workflow_dispatch instead")),
+        .hint("known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`")),
     }
 }
 

@@ -82,9 +82,12 @@ pub fn workflow_dispatch(branch: &str, inputs: Value) -> Value {
     payload
 }
 
-/// `repository_dispatch`, as GitHub's example has it.
-pub fn repository_dispatch() -> Value {
-    example("repository_dispatch", |_| true)
+/// `repository_dispatch` of a type.
+pub fn repository_dispatch(action: &str, payload: Value) -> Value {
+    let mut call = example("repository_dispatch", |_| true);
+    call["action"] = json!(action);
+    call["client_payload"] = payload;
+    call
 }
 
 /// `schedule`, of which there is no example: the cron line beside what every event has.
