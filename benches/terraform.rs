@@ -108,6 +108,7 @@ async fn by_runtime() -> Times {
         ignore: Vec::new(),
         stack: "bench/one".parse().unwrap(),
         data: BTreeMap::new(),
+        read: std::sync::Arc::default(),
     };
     let items = (0..RESOURCES)
         .map(|n| {

@@ -105,7 +105,7 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
     let shown = |resource: &Resource| {
         let mut resource = resource.clone();
         if !args.show_secrets && resource.runtime == RuntimeKind::Kubernetes {
-            resource.attributes = mask_object(&context.secrets, &resource.attributes);
+            resource.attributes = mask_object(&context.secrets, &resource.attributes).into_owned();
         }
         resource
     };

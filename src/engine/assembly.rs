@@ -1,7 +1,7 @@
 //! Puts a plan together from what became of each draft: what is shown, what can be carried out, and what is held back by
 //! what could not be planned.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{
     drafts::Draft,
@@ -68,11 +68,11 @@ pub(super) fn stops_the_stack(failure: &Failure) -> bool {
     failure.kind != ErrorKind::Terraform
 }
 
-/// The plan. `read` are those whose values references read.
+/// The plan.
 pub(super) fn assemble(
     request: PlanRequest<'_>,
     scope: Scope,
-    (targets, read): (Targets, HashSet<ResourceId>),
+    targets: Targets,
     (drafts, planned): (Vec<Draft>, Vec<Option<Planned>>),
     mut failures: Failures,
     empties_stack: bool,
@@ -145,7 +145,6 @@ pub(super) fn assemble(
         waiting,
         nodes,
         targets,
-        read,
         scope,
         runtimes: request.runtimes.clone(),
         secrets: request.secrets.clone(),

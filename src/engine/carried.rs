@@ -1,7 +1,10 @@
 //! Secret values that references carry into other resources (an environment variable, a URL), whether a Secret or a
 //! Terraform resource is where they come from: there too only their keyed hash is shown and recorded.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -64,8 +67,11 @@ impl Carried {
 
     /// The same for a record.
     pub fn hide_recorded(&self, recorded: &mut Recorded, secrets: &Secrets) {
+        if self.0.is_empty() {
+            return;
+        }
         let holds = |text: &str| self.is_in(text);
-        for value in recorded.attributes.values_mut() {
+        for value in Arc::make_mut(&mut recorded.attributes).values_mut() {
             mark(value, &holds, secrets);
         }
     }

@@ -1,6 +1,9 @@
 //! Makes a stack's plan: stage by stage, each runtime looking at what is there; nothing is written.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -58,8 +61,6 @@ pub struct EnginePlan {
     pub(super) waiting: Vec<(ResourceId, ResourceId)>,
     pub(super) nodes: Vec<Node>,
     pub(super) targets: Targets,
-    /// Whom references read: only of those it is kept what they are, which is most of a large stack's memory.
-    pub(super) read: HashSet<ResourceId>,
     pub(super) scope: Scope,
     pub(super) runtimes: Runtimes,
     pub(super) secrets: Secrets,
@@ -126,17 +127,18 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
 
+    let read = drafts.iter().flat_map(|d| d.references.iter().cloned());
     let scope = Scope {
         stack: request.stack.clone(),
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
+        read: Arc::new(read.collect()),
     };
     let mut planner = Planner {
         scope: &scope,
         runtimes: request.runtimes,
         targets: &targets,
         planned: drafts.iter().map(|_| None).collect(),
-        read: drafts.iter().flat_map(|d| d.references.iter().cloned()).collect(),
         expected: HashMap::new(),
         carried: Carried::default(),
         failures: Failures::default(),
@@ -165,14 +167,13 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     }
     let Planner {
         planned,
-        read,
         failures,
         ..
     } = planner;
     Ok(assembly::assemble(
         request,
         scope,
-        (targets, read),
+        targets,
         (drafts, planned),
         failures,
         empties_stack,
@@ -200,8 +201,6 @@ struct Planner<'a> {
     runtimes: &'a Runtimes,
     targets: &'a Targets,
     planned: Vec<Option<Planned>>,
-    /// Who is read by references.
-    read: HashSet<ResourceId>,
     /// What references of later stages read, and whether nothing will be done to it.
     expected: HashMap<ResourceId, (Value, bool)>,
     /// What of it is secret.
@@ -255,7 +254,7 @@ impl Planner<'_> {
                     };
                     carried.hide(self.stack, &mut planned, self.secrets);
                     self.carried.learn(planned.sensitive.clone());
-                    if !self.read.contains(&id) {
+                    if !self.scope.read.contains(&id) {
                         (planned.expected, planned.sensitive) = (None, Vec::new());
                     } else if let Some(expected) = &planned.expected {
                         let settled = planned.public.action == Action::Unchanged;

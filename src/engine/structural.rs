@@ -86,7 +86,7 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
 }
 
 fn shown(resource: &Resource, secrets: &Secrets) -> Value {
-    Value::Object(mask_object(secrets, &resource.attributes))
+    Value::Object(mask_object(secrets, &resource.attributes).into_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::value::{is_unknown, join_path};
 
@@ -56,13 +56,18 @@ pub fn differences(from: &Value, to: &Value) -> Vec<Difference> {
 /// Whether two values mean the same: as `==`, but `1` and `1.0` are one number and the order of keys does not matter.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Number(a), Value::Number(b)) => same_number(a, b),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
         _ => a == b,
     }
+}
+
+/// Whether two numbers are one: `1` and `1.0` are.
+pub fn same_number(a: &Number, b: &Number) -> bool {
+    a == b || a.as_f64() == b.as_f64()
 }
 
 fn compare(path: &str, name: &str, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<Difference>) {

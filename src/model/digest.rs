@@ -4,7 +4,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// 256 bits of BLAKE3, written as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,11 +18,16 @@ impl Digest {
 
     /// The digest of a JSON value by meaning: keys sorted, no white space; list order matters, `1` and `1.0` differ.
     pub fn of_json(value: &Value) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        write_canonical(value, &mut |bytes| {
-            hasher.update(bytes);
-        });
-        Self(*hasher.finalize().as_bytes())
+        let mut text = Vec::new();
+        write_canonical(value, &mut text);
+        Self::of_bytes(&text)
+    }
+
+    /// As [`Digest::of_json`], of a map.
+    pub fn of_map(map: &Map<String, Value>) -> Self {
+        let mut text = Vec::new();
+        write_map(map, &mut text);
+        Self::of_bytes(&text)
     }
 
     /// The digest of a set: the order in which the parts are given does not matter.
@@ -80,38 +85,44 @@ impl DigestBuilder {
 /// The canonical JSON text of a value: keys sorted by code point, no white space.
 pub fn canonical_json(value: &Value) -> String {
     let mut bytes = Vec::new();
-    write_canonical(value, &mut |part| bytes.extend_from_slice(part));
+    write_canonical(value, &mut bytes);
     String::from_utf8(bytes).expect("serde_json writes UTF-8")
 }
 
-fn write_canonical(value: &Value, sink: &mut dyn FnMut(&[u8])) {
+fn write_canonical(value: &Value, text: &mut Vec<u8>) {
     match value {
-        Value::Object(map) => {
-            let mut keys: Vec<_> = map.keys().collect();
-            keys.sort_unstable();
-            sink(b"{");
-            for (index, key) in keys.into_iter().enumerate() {
-                if index > 0 {
-                    sink(b",");
-                }
-                sink(Value::String(key.clone()).to_string().as_bytes());
-                sink(b":");
-                write_canonical(&map[key.as_str()], sink);
-            }
-            sink(b"}");
-        }
+        Value::Object(map) => write_map(map, text),
         Value::Array(items) => {
-            sink(b"[");
+            text.push(b'[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    sink(b",");
+                    text.push(b',');
                 }
-                write_canonical(item, sink);
+                write_canonical(item, text);
             }
-            sink(b"]");
+            text.push(b']');
         }
-        scalar => sink(scalar.to_string().as_bytes()),
+        scalar => write_scalar(scalar, text),
     }
+}
+
+fn write_map(map: &Map<String, Value>, text: &mut Vec<u8>) {
+    let mut pairs: Vec<_> = map.iter().collect();
+    pairs.sort_unstable_by_key(|(key, _)| *key);
+    text.push(b'{');
+    for (index, (key, value)) in pairs.into_iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        write_scalar(key, text);
+        text.push(b':');
+        write_canonical(value, text);
+    }
+    text.push(b'}');
+}
+
+fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
+    serde_json::to_writer(text, scalar).expect("a scalar is JSON, and memory takes all");
 }
 
 impl fmt::Display for Digest {

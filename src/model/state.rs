@@ -1,6 +1,6 @@
 //! What is remembered of a stack between runs: the prior of every plan.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -92,8 +92,8 @@ pub struct Recorded {
     /// The cluster it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// As applied, secrets masked.
-    pub attributes: Map<String, Value>,
+    /// As applied, secrets masked; shared by the state, the plan and the journal.
+    pub attributes: Arc<Map<String, Value>>,
     /// Explicit and implicit dependencies, by which it is deleted in reverse order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<ResourceId>,

@@ -105,7 +105,7 @@ fn missing(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Opti
     let whole = Change {
         path: String::new(),
         from: None,
-        to: Some(Value::Object(recorded.attributes.clone())),
+        to: Some(Value::Object(recorded.attributes.as_ref().clone())),
         origin: Origin::Drift,
     };
     Some(ResourcePlan {

@@ -247,6 +247,7 @@ async fn objects(
         stack: target.id.clone(),
         data: prior.state.runtime.clone(),
         ignore: Vec::new(),
+        read: std::sync::Arc::default(),
     };
     let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
     let objects = items.iter().zip(seen).map(|(item, seen)| {

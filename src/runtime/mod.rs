@@ -6,7 +6,10 @@
 pub mod kubernetes;
 pub mod terraform;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -32,6 +35,8 @@ pub struct Scope {
     /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object is there, they stay as they
     /// are.
     pub ignore: Vec<String>,
+    /// Whom references read: what becomes of the others need not be remembered.
+    pub read: Arc<HashSet<ResourceId>>,
 }
 
 /// One resource as the engine hands it to a runtime.
@@ -80,7 +85,8 @@ pub struct Planned {
     /// `None` if it will be gone.
     pub recorded: Option<Recorded>,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
-    /// the server knows. Not masked: never printed, never stored.
+    /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
+    /// stored.
     pub expected: Option<Value>,
     /// Texts of `expected` that are secret, each in every form in which a reference may read it: what carries one is
     /// masked. Never printed, never stored.

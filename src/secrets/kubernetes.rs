@@ -1,5 +1,7 @@
 //! Which places of a Kubernetes object are secret by their kind.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
@@ -14,9 +16,17 @@ pub fn is_last_applied(annotation: &str) -> bool {
 }
 
 /// The object with its secret places replaced by marks: `data` and `stringData` of a Secret, and the last-applied
-/// annotation of anything. A key of `stringData` and the same key of `data` in base64 get the same hash.
+/// annotation of anything. A key of `stringData` and the same key of `data` in base64 get the same hash. Most objects
+/// have no such places: they are not copied.
 #[must_use]
-pub fn mask_object(secrets: &Secrets, object: &Map<String, Value>) -> Map<String, Value> {
+pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
+    let has_copy = object
+        .get("metadata")
+        .and_then(|m| m.get("annotations")?.get(LAST_APPLIED))
+        .is_some();
+    if !is_secret(object) && !has_copy {
+        return Cow::Borrowed(object);
+    }
     let mut masked = object.clone();
     if is_secret(object) {
         for place in ["data", "stringData"] {
@@ -34,7 +44,7 @@ pub fn mask_object(secrets: &Secrets, object: &Map<String, Value>) -> Map<String
     if let Some(annotation) = annotations.and_then(|a| a.get_mut(LAST_APPLIED)) {
         *annotation = secrets.mark(annotation);
     }
-    masked
+    Cow::Owned(masked)
 }
 
 /// The values of a Secret, as they stand in it and decoded; nothing of any other object.
@@ -80,7 +90,7 @@ mod tests {
             "data": {"a": "aHVudGVyMjIy"}, "stringData": {"b": "hunter222"}});
         let masked = mask_object(&secrets, object.as_object().expect("an object"));
         assert_eq!(masked["data"]["a"], masked["stringData"]["b"]);
-        let text = Value::Object(masked).to_string();
+        let text = Value::Object(masked.into_owned()).to_string();
         assert!(
             !text.contains("hunter222") && !text.contains("aHVudGVyMjIy") && !text.contains("\\\"data\\\""),
             "{text}"

@@ -100,13 +100,13 @@ impl Secrets {
         forms.push(quoted[1..quoted.len() - 1].to_owned());
         forms.extend(secret.lines().map(|line| line.trim().to_owned()));
         let mut known = self.known.write().expect("no panic while the lock is held");
-        for form in forms {
-            if form.len() >= SHORTEST && !known.iter().any(|k| **k == form) {
-                known.push(Zeroizing::new(form));
+        for form in forms.into_iter().filter(|form| form.len() >= SHORTEST) {
+            // The longest first, or a part would be masked and the rest of the whole left in clear.
+            let place = known.binary_search_by(|k| form.len().cmp(&k.len()).then_with(|| (**k).cmp(&form)));
+            if let Err(place) = place {
+                known.insert(place, Zeroizing::new(form));
             }
         }
-        // The longest first, or a part would be masked and the rest of the whole left in clear.
-        known.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     }
 
     /// The text with every known secret replaced.

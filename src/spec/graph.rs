@@ -379,7 +379,7 @@ mod tests {
             id: id.parse().unwrap(),
             runtime: RuntimeKind::Kubernetes,
             cluster: None,
-            attributes: Map::new(),
+            attributes: Map::new().into(),
             depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
             extensions: Map::new(),
             private: Value::Null,

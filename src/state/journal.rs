@@ -101,7 +101,7 @@ mod tests {
             id: id.parse().unwrap(),
             runtime: RuntimeKind::Kubernetes,
             cluster: None,
-            attributes: json!({"word": word}).as_object().unwrap().clone(),
+            attributes: json!({"word": word}).as_object().unwrap().clone().into(),
             depends_on: Vec::new(),
             extensions: serde_json::Map::new(),
             private: Value::Null,

@@ -100,7 +100,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
     Ok(Recorded {
         runtime,
         cluster: None,
-        attributes: map("attributes"),
+        attributes: map("attributes").into(),
         depends_on: depends_on
             .into_iter()
             .flatten()

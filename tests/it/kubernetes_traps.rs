@@ -303,7 +303,7 @@ async fn a_recorded_version_that_is_gone_is_found_in_todays() {
     stack.apply(std::slice::from_ref(&scaler)).await;
     let mut old = stack.state.resources[0].clone();
     old.id = old.id.as_str().replace("v2", "v2beta2").parse().unwrap();
-    old.attributes
+    std::sync::Arc::make_mut(&mut old.attributes)
         .insert("apiVersion".to_owned(), json!("autoscaling/v2beta2"));
     stack.state.resources = vec![old];
     let plan = stack.plan_well(&[]).await;

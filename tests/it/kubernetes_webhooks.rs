@@ -1,4 +1,5 @@
-//! Webhooks that stand between a preview and the truth (`reference/kubernetes.md` 2, traps 1 and 2), on a real API server.
+//! Webhooks and policies that stand between a preview and the truth (`reference/kubernetes.md` 2, traps 1 and 2), on a real
+//! API server.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -20,7 +21,11 @@ async fn cluster() -> (&'static Cluster, tokio::sync::MutexGuard<'static, ()>) {
     static OURS: OnceLock<Cluster> = OnceLock::new();
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let turn = TURN.lock().await;
-    (OURS.get_or_init(Cluster::start), turn)
+    let start = || {
+        let api = "--runtime-config=admissionregistration.k8s.io/v1beta1=true";
+        Cluster::start_with(",MutatingAdmissionPolicy=true", &[api])
+    };
+    (OURS.get_or_init(start), turn)
 }
 
 fn config_map(ns: &str, data: Value) -> Value {
@@ -157,4 +162,46 @@ async fn what_a_webhook_makes_of_an_object_is_no_drift() {
         objects.get(&map("", "")).await.unwrap()["data"],
         json!({"image": "mirror/a:1", "more": "y"})
     );
+}
+
+/// Trap 2 again: a MutatingAdmissionPolicy is no webhook, and does what one does.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_makes_of_an_object_is_seen_as_a_webhook_s_doing_is() {
+    let (cluster, _turn) = cluster().await;
+    let ns = cluster.namespace("trap-policy").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = TestStack::new("trap-policy", cluster.kubeconfig());
+    let map = config_map(&ns, json!({"k": "v"}));
+    stack.apply(std::slice::from_ref(&map)).await;
+    let plan = stack.plan_well(std::slice::from_ref(&map)).await;
+    assert_eq!(plan.public.summary.unchanged, 1);
+
+    const API: &str = "/apis/admissionregistration.k8s.io/v1beta1";
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": ns},
+        "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]},
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/data/stamp', value: 'policy'}]"}}]}});
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": ns},
+        "spec": {"policyName": ns, "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}}}}});
+    objects
+        .create_at(&format!("{API}/mutatingadmissionpolicies"), &policy)
+        .await;
+    objects
+        .create_at(&format!("{API}/mutatingadmissionpolicybindings"), &binding)
+        .await;
+    let stamped = eventually("the policy is in force", Duration::from_secs(60), || async {
+        let plan = stack.plan_well(std::slice::from_ref(&map)).await;
+        planned(&plan, &map).is_some().then_some(plan)
+    });
+    let plan = stamped.await;
+    let changes = &planned(&plan, &map).unwrap().changes;
+    let seen: Vec<_> = changes
+        .iter()
+        .map(|c| (c.path.as_str(), c.origin.clone()))
+        .collect();
+    assert_eq!(seen, [("/data/stamp", Origin::Admission)]);
+    stack.carry_out(plan).await;
+    assert_eq!(objects.get(&map).await.unwrap()["data"]["stamp"], "policy");
+    let plan = stack.plan_well(std::slice::from_ref(&map)).await;
+    assert_eq!(plan.public.summary.unchanged, 1, "{:?}", plan.public);
 }

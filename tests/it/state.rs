@@ -37,7 +37,8 @@ fn recorded(name: &str) -> Recorded {
         attributes: serde_json::json!({"kind": "ConfigMap", "name": name})
             .as_object()
             .unwrap()
-            .clone(),
+            .clone()
+            .into(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
         private: serde_json::json!({"uid": name}),

@@ -121,7 +121,7 @@ fn recorded(name: &str) -> Recorded {
         id: format!("v1:ConfigMap:x:{name}").parse().unwrap(),
         runtime: RuntimeKind::Kubernetes,
         cluster: None,
-        attributes: serde_json::Map::new(),
+        attributes: std::sync::Arc::default(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
         private: serde_json::Value::Null,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
@@ -121,6 +121,7 @@ impl Walk<'_> {
             stack: self.plan.scope.stack.clone(),
             data: locked(&self.data).clone(),
             ignore: self.plan.scope.ignore.clone(),
+            read: Arc::clone(&self.plan.scope.read),
         }
     }
 
@@ -188,7 +189,7 @@ impl Walk<'_> {
 
     /// Keeps what a resource is, if references read it.
     fn keep(&self, id: &ResourceId, live: Option<Value>) {
-        if let Some(live) = live.filter(|_| self.plan.read.contains(id)) {
+        if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
             locked(&self.live).insert(id.clone(), live);
         }
     }

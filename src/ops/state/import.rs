@@ -77,7 +77,8 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
             left_out.push(recorded.id);
             continue;
         }
-        recorded.attributes = secrets::mask_object(&memory.secrets, &recorded.attributes);
+        let masked = secrets::mask_object(&memory.secrets, &recorded.attributes).into_owned();
+        recorded.attributes = masked.into();
         state.put(recorded);
     }
     let resources = state.resources.len();

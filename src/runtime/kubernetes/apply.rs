@@ -103,7 +103,7 @@ async fn carry_out(
             "nothing is wanted, yet something was written",
         )
     })?;
-    let guard = cluster.guard(&of.api_version()).await?;
+    let guard = cluster.guard(&of).await?;
     let body = planned.private["body"].as_object().cloned().unwrap_or_default();
     let recorded = record(
         runtime,

@@ -34,7 +34,7 @@ pub(super) fn shown(object: &Value, secrets: &Secrets) -> Value {
     };
     let mut map = map.clone();
     strip_server_side(&mut map);
-    Value::Object(mask_object(secrets, &map))
+    Value::Object(mask_object(secrets, &map).into_owned())
 }
 
 /// Takes out what only the server writes: exported manifests hold it, and an apply must not.
@@ -64,7 +64,7 @@ const SERVER_METADATA: [&str; 9] = [
 pub(super) fn changes(sides: &Sides<'_>, secrets: &Secrets) -> Vec<Change> {
     let live = shown(sides.live, secrets);
     let becomes = shown(sides.becomes, secrets);
-    let desired = Value::Object(mask_object(secrets, sides.desired));
+    let desired = Value::Object(mask_object(secrets, sides.desired).into_owned());
     let prior = sides.prior.map(|prior| Value::Object(prior.clone()));
     diff::differences(&live, &becomes)
         .into_iter()

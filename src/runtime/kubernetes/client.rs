@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -117,10 +118,18 @@ impl Api {
 
     /// Sends a request until it is answered for good.
     pub async fn call(&self, request: &Request) -> Result<Answer, ApiError> {
-        self.policy.run(ApiError::verdict, || self.once(request)).await
+        let (text, warnings) = self.policy.run(ApiError::verdict, || self.once(request)).await?;
+        let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
+        Ok(Answer { value, warnings })
     }
 
-    async fn once(&self, request: &Request) -> Result<Answer, ApiError> {
+    /// As [`Api::call`], but the answer is left as it came.
+    pub async fn fetch(&self, request: &Request) -> Result<Bytes, ApiError> {
+        let answer = self.policy.run(ApiError::verdict, || self.once(request)).await;
+        answer.map(|(text, _)| text)
+    }
+
+    async fn once(&self, request: &Request) -> Result<(Bytes, Vec<String>), ApiError> {
         let _permit = self.budget.acquire().await.expect("the budget is never closed");
         let exchange = async {
             let (parts, body) = self.send(request).await?.into_parts();
@@ -129,12 +138,7 @@ impl Api {
                 let status = Status::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
                 return Err(ApiError::Status(Box::new(status)));
             }
-            let value =
-                serde_json::from_slice(&bytes).map_err(|error| ApiError::Protocol(error.to_string()))?;
-            Ok(Answer {
-                value,
-                warnings: warnings(&parts.headers),
-            })
+            Ok((bytes, warnings(&parts.headers)))
         };
         tokio::time::timeout(DEADLINE, exchange)
             .await

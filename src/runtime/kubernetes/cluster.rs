@@ -7,8 +7,9 @@ use tokio::sync::{OnceCell, RwLock};
 
 use super::{
     access::{self, ClusterAccess},
+    admission::Admission,
     client::{Api, Request},
-    discovery::Discovery,
+    discovery::{Discovery, ResourceType},
     error::ApiError,
     wait::Watches,
 };
@@ -33,10 +34,8 @@ pub(super) struct Cluster {
 pub(super) struct Environment {
     /// The server's version, such as `v1.34.2`.
     pub version: String,
-    /// Over the mutating webhooks and policies.
-    admission: Digest,
-    /// The rules of the mutating webhooks; `None` if they can not be read.
-    rules: Option<Vec<Value>>,
+    /// Who may change objects on their way in.
+    admission: Admission,
 }
 
 impl Cluster {
@@ -94,35 +93,36 @@ impl Cluster {
     }
 
     async fn ask_environment(&self) -> Result<Environment, Failure> {
+        let discovery = self.discovery().await?;
         let version = Request::get("/version");
-        let webhooks = Request::get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations");
-        let (version, webhooks) = tokio::join!(self.api.call(&version), self.api.call(&webhooks));
-        let version = version
-            .map_err(|error| self.failure(&error, "asking for its version"))?
-            .value;
-        let rules = match webhooks {
-            Ok(answer) => Some(mutating_rules(&answer.value)),
-            Err(error) if error.is_code(403) || error.is_code(404) => None,
-            Err(error) => return Err(self.failure(&error, "listing its mutating webhooks")),
-        };
+        let (version, admission) =
+            tokio::join!(self.api.call(&version), Admission::ask(&self.api, &discovery));
+        let version = version.map_err(|error| self.failure(&error, "asking for its version"))?;
+        let admission = admission
+            .map_err(|error| self.failure(&error, "listing who may change objects on their way in"))?;
         Ok(Environment {
-            version: version["gitVersion"].as_str().unwrap_or_default().to_owned(),
-            admission: Digest::of_json(&json!(rules)),
-            rules,
+            version: version.value["gitVersion"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            admission,
         })
     }
 
-    /// What an echo of an object of this group and version holds under: the server's version, its mutating admission,
-    /// and for kinds that are not built in the digest of their schema.
-    pub async fn guard(&self, api_version: &str) -> Result<String, Failure> {
+    /// What an echo of an object of this type holds under: the server's version, its mutating admission, and for kinds
+    /// that are not built in the digest of their schema.
+    pub async fn guard(&self, of: &ResourceType) -> Result<String, Failure> {
         let environment = self.environment().await?;
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let schema = if is_built_in(group) {
+        if environment.admission.may_change_unseen(&of.group, &of.plural) {
+            // No echo outlives this run.
+            return Ok(uuid::Uuid::new_v4().to_string());
+        }
+        let schema = if is_built_in(&of.group) {
             String::new()
         } else {
-            self.schema_hash(api_version).await?
+            self.schema_hash(&of.api_version()).await?
         };
-        let parts = json!([environment.version, environment.admission, schema]);
+        let parts = json!([environment.version, environment.admission.digest, schema]);
         Ok(Digest::of_json(&parts).to_string()[..16].to_owned())
     }
 
@@ -146,50 +146,12 @@ impl Cluster {
 }
 
 impl Environment {
-    /// Whether a mutating webhook may change objects of this kind; one that can not be looked up counts as none.
+    /// Whether a mutating webhook or policy may change objects of this kind; what can not be looked up counts as none.
     pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
-        let matches = |rule: &Value, key: &str, value: &str| {
-            let list = rule.get(key).and_then(Value::as_array);
-            list.into_iter()
-                .flatten()
-                .any(|v| v == "*" || v == value || v == "*/*")
-        };
-        let rules = self.rules.iter().flatten();
-        rules
-            .into_iter()
-            .any(|rule| matches(rule, "apiGroups", group) && matches(rule, "resources", plural))
+        self.admission.may_mutate(group, plural)
     }
 }
 
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
-}
-
-/// The rules of all webhooks, without what changes by itself (certificates, versions of the configuration).
-fn mutating_rules(list: &Value) -> Vec<Value> {
-    let mut rules = Vec::new();
-    for configuration in list["items"].as_array().into_iter().flatten() {
-        for webhook in configuration["webhooks"].as_array().into_iter().flatten() {
-            let client = &webhook["clientConfig"];
-            for rule in webhook["rules"].as_array().into_iter().flatten() {
-                let mut rule = rule.clone();
-                if let Some(map) = rule.as_object_mut() {
-                    map.insert(
-                        "of".to_owned(),
-                        json!([
-                            configuration["metadata"]["name"],
-                            webhook["name"],
-                            client["url"],
-                            client["service"],
-                            webhook["namespaceSelector"],
-                            webhook["objectSelector"],
-                            webhook["matchConditions"],
-                        ]),
-                    );
-                }
-                rules.push(rule);
-            }
-        }
-    }
-    rules
 }

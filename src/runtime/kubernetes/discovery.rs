@@ -1,7 +1,7 @@
 //! Which kinds a cluster knows: aggregated discovery, two requests. One aggregated API that is down does not take the rest
 //! with it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -53,9 +53,10 @@ impl ResourceType {
 /// What a cluster knows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Discovery {
-    by_version: HashMap<(String, String), ResourceType>,
+    /// By version and kind.
+    by_version: HashMap<String, HashMap<String, Arc<ResourceType>>>,
     /// By group and kind: the version the server prefers.
-    preferred: HashMap<(String, String), ResourceType>,
+    preferred: HashMap<String, HashMap<String, Arc<ResourceType>>>,
     /// By group: a version that is listed, but whose own server does not answer.
     silent: HashMap<String, String>,
 }
@@ -110,24 +111,27 @@ impl Discovery {
     }
 
     fn add(&mut self, found: ResourceType) {
-        let preferred = (found.group.clone(), found.kind.clone());
-        self.preferred.entry(preferred).or_insert_with(|| found.clone());
-        self.by_version
-            .entry((found.api_version(), found.kind.clone()))
-            .or_insert(found);
+        let found = Arc::new(found);
+        let preferred = self.preferred.entry(found.group.clone()).or_default();
+        let by_version = self.by_version.entry(found.api_version()).or_default();
+        for kinds in [preferred, by_version] {
+            kinds
+                .entry(found.kind.clone())
+                .or_insert_with(|| Arc::clone(&found));
+        }
     }
 
     /// The kind in exactly that version.
-    pub fn exact(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
-        self.by_version.get(&(api_version.to_owned(), kind.to_owned()))
+    pub fn exact(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.by_version.get(api_version)?.get(kind)
     }
 
     /// The kind in that version, or in whichever version the server prefers now: what a state recorded may name a
     /// version that is no longer served.
-    pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
+    pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.exact(api_version, kind).or_else(|| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            self.preferred.get(&(group.to_owned(), kind.to_owned()))
+            self.preferred.get(group)?.get(kind)
         })
     }
 

@@ -75,31 +75,55 @@ pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
             });
             Value::Object(owned.collect())
         }
-        Value::Array(items) => items
-            .iter()
-            .filter_map(|item| Some(project(item, item_fields(item, fields)?)))
-            .collect(),
+        Value::Array(items) => {
+            let owned = Items::of(fields);
+            let below = |item| Some(project(item, owned.fields_of(item)?));
+            items.iter().filter_map(below).collect()
+        }
         other => other.clone(),
     }
 }
 
-/// The fields of a list's item: the entry `k:{…}` whose keys the item has, or `v:…` that it equals.
-pub(super) fn item_fields<'a>(
-    item: &Value,
-    fields: &'a Map<String, Value>,
-) -> Option<&'a Map<String, Value>> {
-    fields.iter().find_map(|(key, below)| {
-        let matches = if let Some(keys) = key.strip_prefix("k:") {
-            let keys: Map<String, Value> = serde_json::from_str(keys).ok()?;
-            keys.iter()
-                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value)))
-        } else if let Some(literal) = key.strip_prefix("v:") {
-            serde_json::from_str::<Value>(literal).is_ok_and(|literal| diff::same(&literal, item))
-        } else {
-            false
-        };
-        matches.then(|| below.as_object()).flatten()
-    })
+/// A list's set of fields, with the names of its items read.
+pub(super) struct Items<'a>(Vec<(ItemName, &'a Map<String, Value>)>);
+
+/// How a set of fields names an item of a list.
+pub(super) enum ItemName {
+    /// `k:{…}`: the keys that the item has.
+    Keys(Map<String, Value>),
+    /// `v:…`: the item itself.
+    Literal(Value),
+}
+
+impl ItemName {
+    /// Reads a name; `None` if it is none.
+    pub fn read(name: &str) -> Option<Self> {
+        match name.strip_prefix("k:") {
+            Some(keys) => Some(Self::Keys(serde_json::from_str(keys).ok()?)),
+            None => Some(Self::Literal(
+                serde_json::from_str(name.strip_prefix("v:")?).ok()?,
+            )),
+        }
+    }
+}
+
+impl<'a> Items<'a> {
+    pub fn of(fields: &'a Map<String, Value>) -> Self {
+        let items = fields.iter();
+        let read = |(name, below): (&String, &'a Value)| Some((ItemName::read(name)?, below.as_object()?));
+        Self(items.filter_map(read).collect())
+    }
+
+    /// The fields of an item, if it is one of them.
+    pub fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
+        let found = self.0.iter().find(|(name, _)| match name {
+            ItemName::Keys(keys) => keys
+                .iter()
+                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value))),
+            ItemName::Literal(literal) => diff::same(literal, item),
+        });
+        found.map(|(_, below)| *below)
+    }
 }
 
 #[cfg(test)]

@@ -58,11 +58,16 @@ pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
 
+/// Whether an object says anything of annotations.
+pub(super) fn has_annotations(object: &Map<String, Value>) -> bool {
+    object
+        .get("metadata")
+        .and_then(|m| m.get("annotations"))
+        .is_some()
+}
+
 /// Takes the owner's annotation out of what is sent, so that it reads as the author wrote it.
-pub(super) fn remove_owner(body: &mut Map<String, Value>, as_written: Option<&Map<String, Value>>) {
-    let had_annotations = as_written
-        .and_then(|written| written.get("metadata")?.get("annotations"))
-        .is_some();
+pub(super) fn remove_owner(body: &mut Map<String, Value>, had_annotations: bool) {
     let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };

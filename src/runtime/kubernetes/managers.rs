@@ -35,7 +35,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
             .map(Vec::as_slice)
             .unwrap_or_default();
         let item = items.iter().find(|item| has_label(item, &component));
-        match item.and_then(|item| fields::item_fields(item, at).map(|below| (item, below))) {
+        match item.and_then(|item| Some((item, fields::Items::of(at).fields_of(item)?))) {
             Some((item, below)) => {
                 at = below;
                 value = Some(item);

@@ -5,6 +5,7 @@
 //! server's own answer, compared with what is there ([`change`]).
 
 mod access;
+mod admission;
 mod apply;
 mod change;
 mod client;
@@ -19,6 +20,8 @@ pub mod health;
 mod identity;
 mod live;
 mod managers;
+mod node;
+mod page;
 mod plan;
 mod proof;
 mod rollout;

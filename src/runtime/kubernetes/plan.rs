@@ -1,15 +1,16 @@
 //! Plans items: finds them, proves what is unchanged, and has the server say what the rest becomes.
 
 mod decide;
+mod prove;
 
 pub(super) use decide::record;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use futures::{StreamExt as _, stream};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, FuturesUnordered},
+};
 use serde_json::{Map, Value};
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     error::ApiError,
     health::{self, Health, Weight},
     identity::{self, Name},
-    live,
+    live::{self, Raw},
     runtime::Kubernetes,
     surroundings, triage,
 };
@@ -31,11 +32,29 @@ use crate::{
 /// Dry-runs prepared at once; what is in flight is bounded by the cluster's own budget.
 const AT_ONCE: usize = 64;
 
+/// An item on its way to a plan.
+struct Task {
+    /// Among the items of the call.
+    place: usize,
+    item: Item,
+    subject: Subject,
+    /// What is there.
+    raw: Option<Raw>,
+}
+
+/// What could be said of an item without asking the server.
+enum Proof {
+    /// Nothing would come of it.
+    Unchanged(usize, Box<Planned>),
+    /// The server has to say.
+    Open(Box<Task>),
+}
+
 /// An item with what is known of its kind.
 pub(super) struct Subject {
     pub cluster: Arc<Cluster>,
     /// `None` if the cluster does not know the kind.
-    pub of: Option<ResourceType>,
+    pub of: Option<Arc<ResourceType>>,
     /// Its API as a version of it that does not answer, if for that reason the kind is not known.
     pub silent: Option<String>,
     pub name: Name,
@@ -47,7 +66,7 @@ impl Subject {
         let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
         let discovery = cluster.discovery().await?;
         let desired = item.desired.as_ref().map(|d| &d.attributes);
-        let object = desired.or_else(|| item.prior.as_ref().map(|prior| &prior.attributes));
+        let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
         let nothing = Map::new();
         let object = object.unwrap_or(&nothing);
         let of = lookup(&discovery, object, desired.is_some())
@@ -98,7 +117,7 @@ fn lookup(
     discovery: &Discovery,
     object: &Map<String, Value>,
     wanted: bool,
-) -> Result<Option<ResourceType>, String> {
+) -> Result<Option<Arc<ResourceType>>, String> {
     let (api_version, kind) = (
         identity::text(object, "apiVersion"),
         identity::text(object, "kind"),
@@ -119,24 +138,26 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
     for item in items {
         subjects.push(Subject::of(runtime, item).await?);
     }
-    let mut found = look(&subjects.iter().collect::<Vec<_>>()).await?;
-    let observed = items.iter().zip(&subjects).map(|(item, subject)| {
-        let live = found.remove(&(subject.cluster.api.name.clone(), subject.name.clone()));
-        async move {
+    let found = look(&subjects.iter().map(Some).collect::<Vec<_>>()).await?;
+    let observed = items
+        .iter()
+        .zip(&subjects)
+        .zip(found)
+        .map(|((item, subject), raw)| async move {
+            let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
                 None => (Health::Failed, "it is not there".to_owned()),
             };
-            Observed {
+            Ok(Observed {
                 id: item.id.clone(),
                 live,
                 health,
-            }
-        }
-    });
+            })
+        });
     let observed: Vec<_> = observed.collect();
-    Ok(stream::iter(observed).buffered(AT_ONCE).collect().await)
+    stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
 /// The verdict on an object; what stands around it is looked at only if it does not get on.
@@ -158,26 +179,28 @@ async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Healt
     (health, runtime.secrets.mask(&verdict.message))
 }
 
-type Found = HashMap<(ClusterName, Name), Value>;
-
-async fn look(subjects: &[&Subject]) -> Result<Found, Failure> {
-    type Asked<'a> = (&'a Arc<Cluster>, Vec<(Name, ResourceType)>);
-    let mut by_cluster: BTreeMap<&ClusterName, Asked<'_>> = BTreeMap::new();
-    for subject in subjects {
-        let entry = by_cluster
-            .entry(&subject.cluster.api.name)
-            .or_insert((&subject.cluster, Vec::new()));
-        entry
-            .1
-            .extend(subject.of.clone().map(|of| (subject.name.clone(), of)));
+/// What is there of each subject, in order; nothing for one that could not be made out.
+async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure> {
+    let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
+    for (place, subject) in subjects.iter().enumerate() {
+        if let Some(subject) = subject.filter(|subject| subject.of.is_some()) {
+            by_cluster
+                .entry(&subject.cluster.api.name)
+                .or_default()
+                .push(place);
+        }
     }
-    let mut found = Found::new();
-    for (name, (cluster, asked)) in by_cluster {
-        let live = live::read(cluster, &asked).await?;
-        found.extend(
-            live.into_iter()
-                .map(|(object, value)| ((name.clone(), object), value)),
-        );
+    let mut found: Vec<Option<Raw>> = subjects.iter().map(|_| None).collect();
+    for places in by_cluster.into_values() {
+        let here: Vec<&Subject> = places.iter().filter_map(|&place| subjects[place]).collect();
+        let asked: Vec<_> = here
+            .iter()
+            .filter_map(|s| Some((&s.name, s.of.as_ref()?)))
+            .collect();
+        let Some(one) = here.first() else { continue };
+        for (place, raw) in places.into_iter().zip(live::read(&one.cluster, &asked).await?) {
+            found[place] = raw;
+        }
     }
     Ok(found)
 }
@@ -199,39 +222,61 @@ pub(super) async fn plan(
             Err(failure) => return Err(failure),
         });
     }
-    let mut found = look(
-        &subjects
-            .iter()
-            .filter_map(|s| s.as_ref().ok())
-            .collect::<Vec<_>>(),
-    )
-    .await?;
-    let definitions: Vec<Map<String, Value>> = items
-        .iter()
-        .filter_map(|item| item.desired.as_ref())
-        .filter(|d| identity::text(&d.attributes, "kind") == "CustomResourceDefinition")
-        .map(|d| d.attributes.clone())
-        .collect();
-    let namespaces: Vec<String> = items
-        .iter()
-        .filter_map(|item| item.desired.as_ref())
-        .filter(|d| identity::text(&d.attributes, "kind") == "Namespace")
-        .map(|d| identity::metadata(&d.attributes, "name").to_owned())
-        .collect();
+    let found = look(&subjects.iter().map(|s| s.as_ref().ok()).collect::<Vec<_>>()).await?;
     let planner = decide::Planner {
         runtime,
         scope,
-        definitions,
-        namespaces,
+        definitions: wanted(&items, "CustomResourceDefinition").cloned().collect(),
+        namespaces: wanted(&items, "Namespace")
+            .map(|namespace| identity::metadata(namespace, "name").to_owned())
+            .collect(),
     };
-    let plans = items.into_iter().zip(subjects).map(|(item, subject)| {
-        let planner = &planner;
-        let live = subject
-            .as_ref()
-            .ok()
-            .and_then(|s| found.remove(&(s.cluster.api.name.clone(), s.name.clone())));
-        async move { planner.decide(item, subject?, live).await }
-    });
-    let plans: Vec<_> = plans.collect();
-    Ok(stream::iter(plans).buffered(AT_ONCE).collect().await)
+    let mut answers: Vec<Option<Result<Planned, Failure>>> = Vec::new();
+    let mut tasks = Vec::with_capacity(items.len());
+    for (place, ((item, subject), raw)) in items.into_iter().zip(subjects).zip(found).enumerate() {
+        answers.push(match subject {
+            Ok(subject) => {
+                tasks.push(Task {
+                    place,
+                    item,
+                    subject,
+                    raw,
+                });
+                None
+            }
+            Err(failure) => Some(Err(failure)),
+        });
+    }
+    let mut open = Vec::new();
+    for proof in planner.prove_all(tasks).await? {
+        match proof {
+            Proof::Unchanged(place, planned) => answers[place] = Some(Ok(*planned)),
+            Proof::Open(task) => open.push(task),
+        }
+    }
+    let mut open = open.into_iter();
+    let mut asking = FuturesUnordered::new();
+    loop {
+        for task in open.by_ref().take(AT_ONCE - asking.len()) {
+            let planner = &planner;
+            asking.push(async move { (task.place, planner.decide(*task).await) });
+        }
+        let Some((place, answer)) = asking.next().await else {
+            break;
+        };
+        answers[place] = Some(answer);
+    }
+    let missing = || Err(Failure::new(ErrorKind::Internal, "a resource was not planned"));
+    Ok(answers
+        .into_iter()
+        .map(|answer| answer.unwrap_or_else(missing))
+        .collect())
+}
+
+/// The wanted objects of a kind.
+fn wanted<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a Map<String, Value>> {
+    let wanted = items
+        .iter()
+        .filter_map(|item| Some(&item.desired.as_ref()?.attributes));
+    wanted.filter(move |object| identity::text(object, "kind") == kind)
 }

@@ -139,7 +139,7 @@ impl Segment<'_> {
             _ => action,
         };
         let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
-        let prior = item.prior.as_ref().map(|prior| &prior.attributes);
+        let prior = item.prior.as_ref().map(|prior| &*prior.attributes);
         let changes = match (begun, change) {
             (Some(begun), _) => begun.changes.clone(),
             (None, Some(change)) => self.changes(shown, change, drift, recorded.as_ref(), prior),
@@ -273,7 +273,7 @@ impl Segment<'_> {
             id: subject.id().clone(),
             runtime: RuntimeKind::Terraform,
             cluster: None,
-            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)),
+            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
             depends_on: Vec::new(),
             extensions: masked(extensions),
             private: json!({"address": subject.address.to_string()}),

@@ -46,6 +46,11 @@ impl Cluster {
 
     /// One of one's own, for a test that needs to see or end all of it.
     pub fn start() -> Self {
+        Self::start_with("", &[])
+    }
+
+    /// As [`Cluster::start`], with more feature gates (`,Gate=true`) and flags for the API server.
+    pub fn start_with(gates: &str, flags: &[&str]) -> Self {
         let folder = folder("cluster");
         let ports = Ports::claim();
         write_identities(&folder);
@@ -99,7 +104,8 @@ impl Cluster {
             .args(["--audit-log-mode=blocking", "--allow-privileged=true"])
             // With it the server refuses a watch from "any version" on an etcd below 3.5, which can not tell how far a
             // watch has come. kwok watches so: it would list again, at distances of up to a minute, instead.
-            .arg("--feature-gates=WatchList=false");
+            .arg(format!("--feature-gates=WatchList=false{gates}"))
+            .args(flags);
         let api_server = Service::start("kube-apiserver", &command, &folder);
 
         let url = format!("https://127.0.0.1:{secure}");

@@ -68,6 +68,7 @@ impl Rig {
                 ignore: Vec::new(),
                 stack: "shop/prod".parse().unwrap(),
                 data: BTreeMap::new(),
+                read: std::sync::Arc::default(),
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),

@@ -3,9 +3,13 @@
 mod create;
 mod update;
 
+pub(super) use update::unchanged;
+
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
-use super::Subject;
+use super::{Subject, Task};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -31,7 +35,7 @@ pub(super) struct Planner<'a> {
 }
 
 /// A plan on its way.
-struct Draft {
+pub(super) struct Draft {
     action: Action,
     changes: Vec<Change>,
     validated: Validation,
@@ -39,7 +43,7 @@ struct Draft {
     data_loss: bool,
     notes: Vec<String>,
     recorded: Option<Recorded>,
-    expected: Option<Value>,
+    pub(super) expected: Option<Value>,
     private: Value,
 }
 
@@ -61,12 +65,11 @@ impl Draft {
 
 impl Planner<'_> {
     /// One item, given what is there.
-    pub async fn decide(
-        &self,
-        item: Item,
-        subject: Subject,
-        live: Option<Value>,
-    ) -> Result<Planned, Failure> {
+    pub(super) async fn decide(&self, task: Task) -> Result<Planned, Failure> {
+        let Task {
+            item, subject, raw, ..
+        } = task;
+        let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
         let moved = item.prior.as_ref().and_then(|prior| prior.cluster.as_ref());
         if item.desired.is_some()
             && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
@@ -107,7 +110,7 @@ impl Planner<'_> {
         Ok(self.finish(item, &subject, draft))
     }
 
-    fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
+    pub(super) fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
         let stack = &self.scope.stack;
         let mut public = ResourcePlan::new(
             stack,
@@ -137,12 +140,12 @@ impl Planner<'_> {
             .map(|note| self.runtime.secrets.mask(note))
             .collect();
         Planned {
-            item,
             public,
             recorded: draft.recorded,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
-            expected: draft.expected,
+            expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             private: draft.private,
+            item,
         }
     }
 
@@ -208,12 +211,13 @@ impl Planner<'_> {
     }
 
     /// What is sent: as wanted, with its owner, without what only the server writes.
-    fn body(&self, item: &Item) -> Map<String, Value> {
-        let mut body = item
-            .desired
-            .as_ref()
-            .map(|d| d.attributes.clone())
-            .unwrap_or_default();
+    pub(super) fn body(&self, item: &Item) -> Map<String, Value> {
+        let desired = item.desired.as_ref().map(|d| d.attributes.clone());
+        self.sent(desired.unwrap_or_default())
+    }
+
+    /// What is sent of an object that is wanted.
+    pub(super) fn sent(&self, mut body: Map<String, Value>) -> Map<String, Value> {
         if identity::text(&body, "kind") == "Secret" && identity::text(&body, "apiVersion") == "v1" {
             identity::string_data_to_data(&mut body);
         }
@@ -235,7 +239,7 @@ impl Planner<'_> {
     }
 
     /// As it is recorded, given the object as the server has it, if it is there.
-    fn record(
+    pub(super) fn record(
         &self,
         item: &Item,
         subject: &Subject,
@@ -262,22 +266,17 @@ pub(in crate::runtime::kubernetes) fn record(
     let mut private = Map::new();
     if let Some(live) = live {
         private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
-        let sent = mask_object(secrets, body);
-        let live = live
-            .as_object()
-            .map(|live| Value::Object(mask_object(secrets, live)))
-            .unwrap_or_default();
-        if let Some(echo) = Echo::of(&sent, &live, guard) {
+        if let Some(echo) = Echo::masked(secrets, body, live, guard) {
             private.insert("echo".to_owned(), echo.to_json());
         }
     }
     let mut attributes = body.clone();
-    identity::remove_owner(&mut attributes, Some(&desired.attributes));
+    identity::remove_owner(&mut attributes, identity::has_annotations(&desired.attributes));
     Recorded {
         id: item.id.clone(),
         runtime: RuntimeKind::Kubernetes,
         cluster: Some(subject.cluster.api.name.clone()),
-        attributes: mask_object(secrets, &attributes),
+        attributes: Arc::new(mask_object(secrets, &attributes).into_owned()),
         depends_on: Vec::new(),
         extensions: desired.extensions.clone(),
         private: Value::Object(private),

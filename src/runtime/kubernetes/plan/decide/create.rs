@@ -54,12 +54,15 @@ impl Planner<'_> {
     pub(super) fn create_later(&self, item: &Item, subject: &Subject) -> Draft {
         let body = self.body(item);
         let mut shown = body.clone();
-        identity::remove_owner(&mut shown, item.desired.as_ref().map(|d| &d.attributes));
+        let written = item.desired.as_ref().map(|d| &d.attributes);
+        identity::remove_owner(&mut shown, written.is_some_and(identity::has_annotations));
         let mut draft = Draft::new(Action::Create);
         draft.changes = vec![Change {
             path: String::new(),
             from: None,
-            to: Some(Value::Object(mask_object(&self.runtime.secrets, &shown))),
+            to: Some(Value::Object(
+                mask_object(&self.runtime.secrets, &shown).into_owned(),
+            )),
             origin: Origin::Change,
         }];
         draft.recorded = self.record(item, subject, &body, None, "");

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::{ErrorKind, Failure},
     model::{
-        Digest, diff,
+        diff,
         plan::{Action, Change, Origin, Validation},
         state::Recorded,
         value,
@@ -20,7 +20,6 @@ use crate::{
             change::{self, Sides},
             dry_run::{self, Answered, Ownership, Refused},
             fields,
-            proof::{self, Echo},
             rollout,
             triage::{self, Cause},
         },
@@ -45,14 +44,11 @@ impl Planner<'_> {
                 "an object was found of a kind that is not known",
             ));
         };
-        let guard = subject.cluster.guard(&of.api_version()).await?;
-        if let Some(recorded) = self.proven(item, subject, &body, live, &guard) {
-            return Ok(unchanged(Some(recorded)));
-        }
+        let guard = subject.cluster.guard(of).await?;
         let prior = item
             .prior
             .as_ref()
-            .map(|prior| self.with_owner(prior.attributes.clone()));
+            .map(|prior| self.with_owner(prior.attributes.as_ref().clone()));
         let ownership = Ownership {
             prior: prior.as_ref(),
             adopting: item.prior.is_none(),
@@ -87,7 +83,11 @@ impl Planner<'_> {
     }
 
     /// At paths that are not compared what is sent is what is there, so that nothing comes of it, whoever owns it.
-    fn left_alone(&self, body: Map<String, Value>, live: &Value) -> Map<String, Value> {
+    pub(in crate::runtime::kubernetes::plan) fn left_alone(
+        &self,
+        body: Map<String, Value>,
+        live: &Value,
+    ) -> Map<String, Value> {
         let mut body = Value::Object(body);
         for path in &self.scope.ignore {
             if change::at(&body, path).is_none() {
@@ -145,42 +145,10 @@ impl Planner<'_> {
         draft
     }
 
-    /// The record of an object of which it can be proven that applying it would change nothing.
-    fn proven(
-        &self,
-        item: &Item,
-        subject: &Subject,
-        body: &Map<String, Value>,
-        live: &Value,
-        guard: &str,
-    ) -> Option<Recorded> {
-        let prior = item.prior.as_ref()?;
-        let echo = Echo::read(prior.private.get("echo")?).filter(|echo| echo.guard == guard)?;
-        let secrets = &self.runtime.secrets;
-        let sent = mask_object(secrets, body);
-        if !proof::structural(body, live) {
-            let live = Value::Object(mask_object(secrets, live.as_object()?));
-            if Echo::of(&sent, &live, guard)? != echo {
-                return None;
-            }
-        }
-        let is_same_object = prior.private.get("uid") == live.pointer("/metadata/uid");
-        if !is_same_object || Digest::of_json(&Value::Object(sent)) != echo.desired {
-            return self.record(item, subject, body, Some(live), guard);
-        }
-        // What would be sent is what was sent: the record stands.
-        Some(Recorded {
-            id: item.id.clone(),
-            cluster: Some(subject.cluster.api.name.clone()),
-            extensions: item.desired.as_ref()?.extensions.clone(),
-            ..prior.clone()
-        })
-    }
-
     /// What can be said without the server: what is there, with what is wanted laid over it.
     fn undecided(&self, item: &Item, subject: &Subject, body: &Map<String, Value>, live: &Value) -> Draft {
         let shown = change::shown(live, &self.runtime.secrets);
-        let wanted = Value::Object(mask_object(&self.runtime.secrets, body));
+        let wanted = Value::Object(mask_object(&self.runtime.secrets, body).into_owned());
         let becomes = change::overlay(&shown, &wanted, "");
         let changes: Vec<_> = diff::differences(&shown, &becomes)
             .into_iter()
@@ -255,7 +223,7 @@ impl Planner<'_> {
 }
 
 /// Nothing would come of it.
-fn unchanged(recorded: Option<Recorded>) -> Draft {
+pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> Draft {
     let mut draft = Draft::new(Action::Unchanged);
     draft.validated = Validation::Server;
     draft.recorded = recorded;

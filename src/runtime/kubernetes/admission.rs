@@ -1,0 +1,204 @@
+//! Who may change an object on its way in: mutating webhooks and MutatingAdmissionPolicies. What was proven *unchanged*
+//! under some of them says nothing under others.
+
+use serde_json::{Value, json};
+
+use super::{
+    client::{Api, Request},
+    discovery::Discovery,
+    error::ApiError,
+};
+use crate::model::Digest;
+
+const GROUP_VERSION: &str = "admissionregistration.k8s.io/v1";
+
+/// The mutating admission of a cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Admission {
+    /// Over all of it.
+    pub digest: Digest,
+    rules: Vec<Rule>,
+}
+
+/// Which objects somebody may change.
+#[derive(Debug, Clone)]
+struct Rule {
+    /// As the server has it: groups, resources, operations.
+    matches: Value,
+    /// Whether what comes of it also depends on objects of other kinds, which nobody looks at.
+    has_parameters: bool,
+}
+
+impl Admission {
+    /// Asks for all of it; kinds that the cluster does not know are not asked for.
+    ///
+    /// # Errors
+    /// The server does not answer. Without the right to look there is nothing to be seen.
+    pub async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
+        let ask = |kind: &'static str| async move {
+            let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
+                return Ok(None);
+            };
+            match api.call(&Request::get(of.collection(None))).await {
+                Ok(answer) => Ok(Some(answer.value)),
+                Err(error) if error.is_code(403) || error.is_code(404) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let (webhooks, policies, bindings) = tokio::try_join!(
+            ask("MutatingWebhookConfiguration"),
+            ask("MutatingAdmissionPolicy"),
+            ask("MutatingAdmissionPolicyBinding"),
+        )?;
+        Ok(Self::of(webhooks.as_ref(), policies.as_ref(), bindings.as_ref()))
+    }
+
+    fn of(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Self {
+        let webhook_rules = webhooks.map(webhook_rules);
+        let policies = policies.map(|policies| policy_rules(policies, bindings));
+        // A server without such policies has the digest that it had before there were any.
+        let digest = match &policies {
+            Some(policies) if !policies.is_empty() => {
+                let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
+                Digest::of_json(&json!([webhook_rules, policies]))
+            }
+            _ => Digest::of_json(&json!(webhook_rules)),
+        };
+        let by_webhook = webhook_rules.into_iter().flatten().map(|matches| Rule {
+            matches,
+            has_parameters: false,
+        });
+        let by_policy = policies.into_iter().flatten().flat_map(|(rules, _)| rules);
+        Self {
+            digest,
+            rules: by_webhook.chain(by_policy).collect(),
+        }
+    }
+
+    /// Whether somebody may change objects of this kind.
+    pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
+        self.rules.iter().any(|rule| rule.fits(group, plural))
+    }
+
+    /// Whether what is made of objects of this kind may change without a trace in what is looked at here.
+    pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| rule.has_parameters && rule.fits(group, plural))
+    }
+}
+
+impl Rule {
+    fn fits(&self, group: &str, plural: &str) -> bool {
+        let names = |key: &str, value: &str| {
+            let list = self.matches.get(key).and_then(Value::as_array);
+            list.into_iter()
+                .flatten()
+                .any(|v| v == "*" || v == value || v == "*/*")
+        };
+        names("apiGroups", group) && names("resources", plural)
+    }
+}
+
+/// The rules of all webhooks, without what changes by itself (certificates, versions of the configuration).
+fn webhook_rules(list: &Value) -> Vec<Value> {
+    let mut rules = Vec::new();
+    for configuration in items(&list["items"]) {
+        for webhook in items(&configuration["webhooks"]) {
+            let client = &webhook["clientConfig"];
+            for rule in items(&webhook["rules"]) {
+                let mut rule = rule.clone();
+                if let Some(map) = rule.as_object_mut() {
+                    map.insert(
+                        "of".to_owned(),
+                        json!([
+                            configuration["metadata"]["name"],
+                            webhook["name"],
+                            client["url"],
+                            client["service"],
+                            webhook["namespaceSelector"],
+                            webhook["objectSelector"],
+                            webhook["matchConditions"],
+                        ]),
+                    );
+                }
+                rules.push(rule);
+            }
+        }
+    }
+    rules
+}
+
+/// Per policy that is bound its rules, and all that is known of it. A policy without a binding does nothing; where the
+/// bindings can not be read each may have one.
+fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, Value)> {
+    let policies = items(&policies["items"]).filter_map(|policy| {
+        let (name, spec) = (&policy["metadata"]["name"], &policy["spec"]);
+        let bound: Vec<_> = bindings
+            .into_iter()
+            .flat_map(|bindings| items(&bindings["items"]))
+            .map(|binding| &binding["spec"])
+            .filter(|binding| binding["policyName"] == *name)
+            .collect();
+        let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
+            matches: rule.clone(),
+            has_parameters: !spec["paramKind"].is_null(),
+        });
+        (bindings.is_none() || !bound.is_empty()).then(|| (rules.collect(), json!([name, spec, bound])))
+    });
+    policies.collect()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn policy(spec_of: impl FnOnce(&mut Value)) -> Value {
+        let mut spec = json!({"matchConstraints": {"resourceRules": [
+            {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["deployments"]}]},
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}]});
+        spec_of(&mut spec);
+        json!({"items": [{"metadata": {"name": "p", "resourceVersion": "1"}, "spec": spec}]})
+    }
+
+    fn bindings(policy: &str) -> Value {
+        json!({"items": [{"metadata": {"name": "b"}, "spec": {"policyName": policy}}]})
+    }
+
+    #[test]
+    fn a_policy_that_is_bound_may_change_what_it_matches() {
+        let one = policy(|_| {});
+        let bound = Admission::of(None, Some(&one), Some(&bindings("p")));
+        assert!(bound.may_mutate("apps", "deployments"));
+        assert!(!bound.may_mutate("apps", "statefulsets") && !bound.may_mutate("", "deployments"));
+        assert!(!bound.may_change_unseen("apps", "deployments"));
+        let unbound = Admission::of(None, Some(&one), Some(&bindings("other")));
+        assert!(!unbound.may_mutate("apps", "deployments"));
+        assert_ne!(bound.digest, unbound.digest);
+        assert_eq!(unbound.digest, Admission::of(None, None, None).digest);
+    }
+
+    #[test]
+    fn every_edit_of_a_policy_shows() {
+        let before = Admission::of(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let edited =
+            policy(|spec| spec["mutations"][0]["applyConfiguration"]["expression"] = json!("Object{x: 1}"));
+        let after = Admission::of(None, Some(&edited), Some(&bindings("p")));
+        assert_ne!(before.digest, after.digest);
+        let again = Admission::of(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        assert_eq!(before.digest, again.digest);
+    }
+
+    #[test]
+    fn parameters_may_change_unseen() {
+        let with = policy(|spec| spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+        let admission = Admission::of(None, Some(&with), Some(&bindings("p")));
+        assert!(admission.may_change_unseen("apps", "deployments"));
+        assert!(!admission.may_change_unseen("", "services"));
+    }
+}
