@@ -91,6 +91,7 @@ async fn measure(size: usize, page: &mut Page) {
             "`kubectl apply --server-side`",
             kubectl,
         );
+        page.bound(size, kubectl, bare);
     }
     page.longer(
         "the same",
