@@ -166,9 +166,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         }
     }
     let Planner {
-        planned,
-        failures,
-        ..
+        planned, failures, ..
     } = planner;
     Ok(assembly::assemble(
         request,

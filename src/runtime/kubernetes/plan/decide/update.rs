@@ -19,8 +19,7 @@ use crate::{
         kubernetes::{
             change::{self, Sides},
             dry_run::{self, Answered, Ownership, Refused},
-            fields,
-            rollout,
+            fields, rollout,
             triage::{self, Cause},
         },
     },
