@@ -256,7 +256,7 @@ async fn nothing_is_forgotten_while_its_api_is_down() {
     for made in [&kept, &gone] {
         let mut recorded = stack.state.resources[0].clone();
         recorded.id = id(made).parse().unwrap();
-        recorded.attributes = made.as_object().unwrap().clone();
+        recorded.attributes = made.as_object().unwrap().clone().into();
         stack.state.put(recorded);
     }
     let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": format!("v1.{group}")},
