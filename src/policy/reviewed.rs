@@ -1,13 +1,13 @@
 //! Was it reviewed? Every unit of a plan must be among those that somebody saw (contracts, Review).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::{
     config::DriftPolicy,
     model::{
-        Digest, ResourceId, StackId,
+        ResourceId, StackId,
         plan::{Action, Origin, ResourcePlan, StackPlan},
         review::{ReviewRecord, Unit, resource_units, stack_units},
         value,
@@ -18,7 +18,6 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Reviewed {
     by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
-    approved: BTreeSet<Digest>,
 }
 
 /// Why a unit does not pass.
@@ -56,32 +55,23 @@ impl Reviewed {
         reviewed
     }
 
+    /// Adds a plan that somebody agreed to by its digest: all that it shows counts as reviewed, so that what becomes
+    /// known of it during the apply is held against it, too.
+    #[must_use]
+    pub fn with_agreed(mut self, plan: &StackPlan) -> Self {
+        for unit in stack_units(plan) {
+            self.add(unit);
+        }
+        self
+    }
+
     fn add(&mut self, unit: Unit) {
         let place = (unit.resource.clone(), unit.path.clone());
         self.by_path.entry(place).or_default().push(unit);
     }
 
-    /// Adds plans that somebody approved by their digest.
-    #[must_use]
-    pub fn with_approvals(mut self, digests: impl IntoIterator<Item = Digest>) -> Self {
-        self.approved.extend(digests);
-        self
-    }
-
-    /// Takes a plan for reviewed if its digest was approved, with what it leaves open until it is applied.
-    #[must_use]
-    pub fn with_what_was_approved(mut self, plan: &StackPlan) -> Self {
-        if self.approved.contains(&plan.digest) {
-            stack_units(plan).into_iter().for_each(|unit| self.add(unit));
-        }
-        self
-    }
-
     /// The units of a stack's plan that do not pass; empty if all do.
     pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
-        if self.approved.contains(&plan.digest) {
-            return Vec::new();
-        }
         plan.resources
             .iter()
             .flat_map(|resource| self.resource_objections(&plan.id, resource, drift))
@@ -131,12 +121,14 @@ impl Reviewed {
     }
 }
 
-/// A place that was reviewed as *known after apply* admits any value.
+/// A place that was reviewed as *known after apply* admits any value, but nothing graver than that it is set.
 fn admits(reviewed: &Unit, unit: &Unit) -> bool {
-    let same_place = reviewed.stack == unit.stack && reviewed.action == unit.action;
-    let actions_meet = same_place || (reviewed.action == Action::Unknown && reviewed.stack == unit.stack);
+    let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
+    let actions_meet = reviewed.action == unit.action || turned_out;
     match (&reviewed.to, &unit.to) {
-        (Some(expected), Some(actual)) => actions_meet && fits(expected, actual),
+        (Some(expected), Some(actual)) => {
+            actions_meet && reviewed.stack == unit.stack && fits(expected, actual)
+        }
         _ => false,
     }
 }
@@ -304,34 +296,56 @@ mod tests {
         );
     }
 
-    #[test]
-    fn an_approval_covers_what_becomes_known_on_the_way() {
-        let host = |value: Value| {
-            plan(
-                Action::Update,
-                vec![change("/data/host", json!("a"), value, Origin::Change)],
-            )
-        };
-        let (unknown, known) = (host(value::unknown()), host(json!("10.0.0.1")));
-        let later = |approved: &StackPlan| {
-            let reviewed = Reviewed::default().with_approvals([approved.digest]);
-            let reviewed = reviewed.with_what_was_approved(&unknown);
-            let stack = &known.id;
-            reviewed
-                .resource_objections(stack, &known.resources[0], DriftPolicy::Restore)
-                .len()
-        };
-        assert_eq!((later(&unknown), later(&known)), (0, 1));
+    fn at_class(action: Action, to: Value) -> StackPlan {
+        plan(
+            action,
+            vec![change("/spec/class", json!("slow"), to, Origin::Change)],
+        )
     }
 
     #[test]
-    fn a_delete_needs_a_review_of_its_own_and_an_approval_covers_the_plan() {
+    fn what_was_not_known_may_turn_out_an_update_and_nothing_graver() {
+        let seen = at_class(Action::Unknown, value::unknown());
+        let now = |action| objections(&[&seen], &at_class(action, json!("fast")), DriftPolicy::Restore);
+        assert!(now(Action::Update).is_empty());
+        assert!(now(Action::Unknown).is_empty());
+        for action in [Action::Replace, Action::Adopt, Action::Create] {
+            assert_eq!(now(action), [Objection::Unseen], "{action:?}");
+        }
+        // Whoever saw it replaced with some value agreed to that.
+        let replaced = at_class(Action::Replace, value::unknown());
+        let now = at_class(Action::Replace, json!("fast"));
+        assert!(objections(&[&replaced], &now, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn a_delete_needs_a_review_of_its_own() {
         let gone = plan(Action::Delete, vec![]);
         assert_eq!(
             objections(&[&image("a", "b")], &gone, DriftPolicy::Restore),
             [Objection::Unseen]
         );
-        let approved = Reviewed::default().with_approvals([gone.digest]);
-        assert!(approved.objections(&gone, DriftPolicy::Restore).is_empty());
+        assert!(objections(&[&gone], &gone, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn whoever_agrees_to_a_plan_agrees_to_what_becomes_known_of_it() {
+        let seen = at_class(Action::Unknown, value::unknown());
+        let agreed = Reviewed::default().with_agreed(&seen);
+        assert!(agreed.objections(&seen, DriftPolicy::Stop).is_empty());
+        let later = |action, from: &str| {
+            let change = change("/spec/class", json!(from), json!("fast"), Origin::Change);
+            let now = plan(action, vec![change]);
+            agreed.resource_objections(&now.id, &now.resources[0], DriftPolicy::Stop)
+        };
+        assert!(later(Action::Update, "slow").is_empty());
+        assert!(!later(Action::Update, "other").is_empty());
+        assert!(!later(Action::Replace, "slow").is_empty());
+        let drifted = plan(
+            Action::Update,
+            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+        );
+        let agreed = Reviewed::default().with_agreed(&drifted);
+        assert!(agreed.objections(&drifted, DriftPolicy::Stop).is_empty());
     }
 }

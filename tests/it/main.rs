@@ -52,6 +52,7 @@ mod parts_on_demand;
 mod permissions;
 mod receipts;
 mod requests;
+mod reviews;
 mod rollback;
 mod rooms;
 mod sandbox;

@@ -61,28 +61,21 @@ impl ByReview {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
+}
 
-    fn refusal(&self, stack: &StackId, objections: &[Unreviewed], digest: &Digest) -> Failure {
-        const SHOWN: usize = 5;
-        let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
-        let more = objections.len().saturating_sub(SHOWN);
-        let more = if more > 0 {
-            format!("\nand {more} more")
-        } else {
-            String::new()
-        };
-        Failure::new(
-            ErrorKind::Unreviewed,
-            format!(
-                "{stack} was stopped before anything of it was touched:\n{}{more}",
-                lines.join("\n")
-            ),
-        )
-        .hint("open a pull request whose preview shows it, or revert the change that brought it")
-        .hint(format!(
-            "to agree to exactly this plan, start the workflow by hand with `approve: {digest}`"
-        ))
-    }
+fn refusal(what: &str, objections: &[Unreviewed]) -> Failure {
+    const SHOWN: usize = 5;
+    let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
+    let more = objections.len().saturating_sub(SHOWN);
+    let more = if more > 0 {
+        format!("\nand {more} more")
+    } else {
+        String::new()
+    };
+    Failure::new(
+        ErrorKind::Unreviewed,
+        format!("{what}:\n{}{more}", lines.join("\n")),
+    )
 }
 
 fn said(unreviewed: &Unreviewed) -> String {
@@ -113,9 +106,11 @@ impl Consent for ByReview {
             .records
             .iter()
             .filter(|record| !used.contains(&record.pull_request));
-        let reviewed = Reviewed::of(&plan.id, records)
-            .with_approvals(self.approvals.iter().copied())
-            .with_what_was_approved(plan);
+        let agreed = self.approvals.contains(&plan.digest);
+        let reviewed = match agreed {
+            true => Reviewed::of(&plan.id, records).with_agreed(plan),
+            false => Reviewed::of(&plan.id, records),
+        };
         let objections = reviewed.objections(plan, self.drift);
         self.current
             .lock()
@@ -134,7 +129,6 @@ impl Consent for ByReview {
                 })
                 .map(|record| (record.pull_request, record.head.clone()))
                 .collect();
-            let agreed = self.approvals.contains(&plan.digest);
             let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
             return match Guardrails::refusal(plan, &findings) {
                 Some(refusal) => Err(refusal),
@@ -149,7 +143,13 @@ impl Consent for ByReview {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((plan.clone(), units));
-        Err(self.refusal(&plan.id, &objections, &plan.digest))
+        let what = format!("{} was stopped before anything of it was touched", plan.id);
+        Err(refusal(&what, &objections)
+            .hint("open a pull request whose preview shows it, or revert the change that brought it")
+            .hint(format!(
+                "to agree to exactly this plan, start the workflow by hand with `approve: {}`",
+                plan.digest
+            )))
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
@@ -161,7 +161,11 @@ impl Consent for ByReview {
         if objections.is_empty() {
             Ok(())
         } else {
-            Err(self.refusal(stack, &objections, &plan.digest))
+            let what = format!(
+                "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \
+                 once more it shows what is left as a plan with a digest to agree to"
+            );
+            Err(refusal(&what, &objections))
         }
     }
 }
