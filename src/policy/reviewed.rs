@@ -111,8 +111,9 @@ impl Reviewed {
                 (false, _) => Some(Objection::Unseen),
             };
         }
-        // Only an update has a value that stood there before; a restore goes from anything to our last write.
-        let guarded = unit.action == Action::Update && !restores;
+        // What is made or deleted as a whole has no value that stood there before; a restore goes from anything to our
+        // last write.
+        let guarded = !matches!(unit.action, Action::Create | Action::Delete) && !restores;
         // Any reviewed unit of the place will do: of two merges in a row the second goes from what the first made.
         let seen_ground = seen
             .iter()
@@ -316,6 +317,19 @@ mod tests {
         let replaced = at_class(Action::Replace, value::unknown());
         let now = at_class(Action::Replace, json!("fast"));
         assert!(objections(&[&replaced], &now, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn the_ground_of_every_path_is_guarded_whatever_happens_to_its_object() {
+        for action in [Action::Update, Action::Adopt, Action::Replace, Action::Unknown] {
+            let change = |from: &str, to: &str| {
+                let change = change("/image", json!(from), json!(to), Origin::Change);
+                plan(action, vec![change])
+            };
+            let now = |from: &str| objections(&[&change("a", "b")], &change(from, "b"), DriftPolicy::Restore);
+            assert!(now("a").is_empty(), "{action:?}");
+            assert_eq!(now("x"), [Objection::MovedGround], "{action:?}");
+        }
     }
 
     #[test]
