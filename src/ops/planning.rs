@@ -11,7 +11,7 @@ use crate::{
     error::Failure,
     model::{
         Digest,
-        plan::StackPlan,
+        plan::{Basis, StackPlan},
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -166,6 +166,19 @@ impl Planning {
         })
         .await?;
         Ok(Planned::Live(Box::new(plan)))
+    }
+
+    /// What a target is compared with, as far as its Spec says.
+    pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
+        let mut kinds = wanted.resources.iter().map(|resource| resource.runtime);
+        let on_clusters = kinds.any(|kind| kind == RuntimeKind::Kubernetes);
+        let stack = target.rules().filter(|_| on_clusters);
+        let cluster = stack.map(|stack| clusters::cluster_of(&self.config, stack, &self.given, self.live));
+        match (self.live, cluster) {
+            (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
+            // A cluster that can not be told is one that should have been asked.
+            _ => Basis::Live,
+        }
     }
 
     /// The input digest of a target at head; `None` if it was removed. A Spec from a file is its own input.

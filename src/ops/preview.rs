@@ -46,14 +46,15 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
 }
 
 async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>) {
-    let failed = |failure: Failure| {
+    let failed = |basis, failure: Failure| {
         let mut body = failure.body();
         body.message = planning.secrets().mask(&body.message);
-        StackPlan::failed(target.folder.clone(), target.id.clone(), Basis::Spec, body)
+        StackPlan::failed(target.folder.clone(), target.id.clone(), basis, body)
     };
+    // Without a Spec nothing was looked at.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
-        Err(failure) => return (failed(failure), None),
+        Err(failure) => return (failed(Basis::Spec, failure), None),
     };
     match planning.plan(target, &wanted).await {
         Ok(planned) => {
@@ -63,7 +64,7 @@ async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<Reviewe
             let reviewed = shown.then(|| record(&plan, &wanted));
             (plan, reviewed)
         }
-        Err(failure) => (failed(failure), None),
+        Err(failure) => (failed(planning.basis(target, &wanted), failure), None),
     }
 }
 

@@ -164,6 +164,17 @@ fn an_unreachable_cluster_and_store_are_named() {
         &["preview", "storefront/dev", "--kubeconfig", &kubeconfig],
     );
     says(&outcome, 1, &["127.0.0.1:9"]);
+    // It was the cluster that was to be compared with.
+    let arguments = [
+        "preview",
+        "storefront/dev",
+        "--kubeconfig",
+        &kubeconfig,
+        "--output",
+        "json",
+    ];
+    let plan = konverge(&monorepo, &arguments).json();
+    assert_eq!(plan["stacks"][0]["basis"], "live", "{plan}");
     let missing = konverge(
         &monorepo,
         &["preview", "storefront/dev", "--kubeconfig", "/nonexistent"],
