@@ -3,7 +3,7 @@
 use globset::GlobMatcher;
 
 use super::{Cluster, Config, StackRule, file::StackPolicy};
-use crate::model::{ClusterName, Digest, digest::DigestBuilder, stack::Stack};
+use crate::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
 /// The rules in force for one stack.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,11 +34,11 @@ impl EffectiveStack {
         })
     }
 
-    /// Whether another stack comes before this one.
-    pub fn comes_after(&self, other: &Stack) -> bool {
+    /// Whether another stack, by its identity and folder, comes before this one.
+    pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
         self.after
             .iter()
-            .any(|pattern| matches(matcher(pattern).as_ref(), other))
+            .any(|pattern| matches(matcher(pattern).as_ref(), id, folder))
     }
 }
 
@@ -59,6 +59,11 @@ impl Config {
     /// The rules in force for a stack: for each key the last rule that matches and has the key.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
         self.rules().for_stack(stack)
+    }
+
+    /// The same by identity and folder: of a stack that was removed there is no more.
+    pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.rules().for_place(id, folder)
     }
 
     /// The rules with their globs compiled, for asking about many stacks.
@@ -93,8 +98,15 @@ pub struct Rules<'a>(Vec<(Option<GlobMatcher>, &'a StackRule)>);
 impl Rules<'_> {
     /// The rules in force for a stack: of several that match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        self.for_place(&stack.id, &stack.folder)
+    }
+
+    fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         let mut effective = EffectiveStack::default();
-        let matching = self.0.iter().filter(|(glob, _)| matches(glob.as_ref(), stack));
+        let matching = self
+            .0
+            .iter()
+            .filter(|(glob, _)| matches(glob.as_ref(), id, folder));
         for (_, rule) in matching {
             let StackRule {
                 pattern: _,
@@ -121,8 +133,8 @@ fn matcher(pattern: &str) -> Option<GlobMatcher> {
 }
 
 /// Whether a glob matches a stack's folder or identity.
-fn matches(glob: Option<&GlobMatcher>, stack: &Stack) -> bool {
-    glob.is_some_and(|glob| glob.is_match(stack.folder.as_str()) || glob.is_match(stack.id.as_str()))
+fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+    glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
 }
 
 #[cfg(test)]
@@ -158,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_star_stays_inside_a_component() {
-        let told = |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), stack);
+        let told =
+            |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), &stack.id, &stack.folder);
         assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
         assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
     }

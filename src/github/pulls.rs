@@ -1,6 +1,8 @@
 //! Pull requests and who stands behind them: which were merged with which last head (that decides which review record
 //! counts), who approved, who may.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Deserialize;
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
 use crate::model::CommitId;
 
 const READ: Need = Need("pull-requests: read");
+const CONTENTS: Need = Need("contents: read");
 
 /// A pull request as far as Konverge asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,34 +109,71 @@ impl Client {
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }
 
-    /// The pull requests merged into a branch, the latest update first, at most the newest `pages` hundreds.
+    /// The pull requests of these numbers, as far as the `pages` hundreds hold them that were updated last. No page is
+    /// asked for behind the one with the last of them.
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn merged_pull_requests(
+    pub async fn recent_pull_requests(
         &self,
-        branch: &str,
+        numbers: &BTreeSet<u64>,
         pages: usize,
     ) -> Result<Vec<PullRequest>, GithubError> {
-        let mut merged = Vec::new();
+        // Whoever is updated between two pages is on both.
+        let mut found = BTreeMap::new();
         for page in 1..=pages {
             let path = self.path(&format!(
-                "/pulls?state=closed&base={}&sort=updated&direction=desc&per_page={PAGE}&page={page}",
-                encoded(branch)
+                "/pulls?state=all&sort=updated&direction=desc&per_page={PAGE}&page={page}"
             ));
             let raw: Vec<Raw> = self.get(&path, READ).await?;
             let last = raw.len() < PAGE;
-            for raw in raw {
+            for raw in raw.into_iter().filter(|raw| numbers.contains(&raw.number)) {
                 let pull = pull_request(&path, raw)?;
-                if pull.is_merged() {
-                    merged.push(pull);
-                }
+                found.insert(pull.number, pull);
             }
+            if last || found.len() == numbers.len() {
+                break;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The commits of a branch that a commit does not hold: what came after it.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn commits_after(
+        &self,
+        commit: &CommitId,
+        branch: &str,
+    ) -> Result<BTreeSet<CommitId>, GithubError> {
+        #[derive(Deserialize)]
+        struct Comparison {
+            commits: Vec<Commit>,
+        }
+        #[derive(Deserialize)]
+        struct Commit {
+            sha: String,
+        }
+        let mut after = BTreeSet::new();
+        for page in 1.. {
+            let path = self.path(&format!(
+                "/compare/{commit}...{}?per_page={PAGE}&page={page}",
+                encoded(branch)
+            ));
+            let comparison: Comparison = self.get(&path, CONTENTS).await?;
+            let last = comparison.commits.len() < PAGE;
+            after.extend(
+                comparison
+                    .commits
+                    .iter()
+                    .filter_map(|commit| commit.sha.parse().ok()),
+            );
             if last {
                 break;
             }
         }
-        Ok(merged)
+        Ok(after)
     }
 
     /// Who approves a pull request now: each reviewer's latest verdict, dismissed and withdrawn ones left out.
@@ -243,7 +283,7 @@ impl Client {
             protected: bool,
         }
         let path = self.path(&format!("/branches/{}", encoded(branch)));
-        Ok(self.get::<Branch>(&path, Need("contents: read")).await?.protected)
+        Ok(self.get::<Branch>(&path, CONTENTS).await?.protected)
     }
 }
 

@@ -59,11 +59,7 @@ pub async fn run(
     options: &ApplyOptions,
 ) -> Result<ApplyReport, Failure> {
     let config = &planning.config;
-    let stacks: Vec<_> = targets
-        .iter()
-        .filter_map(|target| target.rules().cloned())
-        .collect();
-    let order = Order::of(config, &stacks)?;
+    let order = Order::of(config, targets)?;
     let at_once = config.apply.stacks.map_or(4, |n| n.max(1) as usize);
 
     let mut waiting: BTreeMap<&StackId, &Target> =
@@ -100,7 +96,7 @@ pub async fn run(
         }
         match under_way.next().await {
             Some(outcome) => {
-                if !matches!(outcome.result, StackResult::Applied | StackResult::Unchanged) {
+                if !is_well(outcome.result) {
                     failed.insert(outcome.id.clone());
                 }
                 ended.insert(outcome.id.clone());
@@ -248,7 +244,7 @@ async fn under_lease(
     .await;
     let mut state = journal.followed.into_inner();
     state.folder = target.folder.clone();
-    let well = matches!(outcome.result, StackResult::Applied | StackResult::Unchanged);
+    let well = is_well(outcome.result);
     if well {
         state.input_digest = input_digest;
         state.spec_digest = Some(wanted.digest());
@@ -334,10 +330,12 @@ impl Consent for Agreed {
 
 /// Whether every stack ended well.
 pub fn ended_well(report: &ApplyReport) -> bool {
-    report
-        .stacks
-        .iter()
-        .all(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
+    report.stacks.iter().all(|stack| is_well(stack.result))
+}
+
+/// Whether a stack is now as its head wants it.
+pub fn is_well(result: StackResult) -> bool {
+    matches!(result, StackResult::Applied | StackResult::Unchanged)
 }
 
 /// The gravest of what happened, by the exit codes of the reference: failed before stopped before held by a lease.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
-    model::{StackId, stack::Stack},
+    model::StackId,
+    ops::Target,
 };
 
 /// Which stacks come before which, among those at hand.
@@ -15,16 +16,17 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order of some stacks by the rules of a configuration.
+    /// The order of some stacks by the rules of a configuration; removed ones have theirs, too.
     ///
     /// # Errors
     /// The rules make a cycle among them.
-    pub fn of(config: &Config, stacks: &[Stack]) -> Result<Self, Failure> {
+    pub fn of(config: &Config, targets: &[Target]) -> Result<Self, Failure> {
         let mut before = BTreeMap::new();
-        for stack in stacks {
-            let rules = config.for_stack(stack);
-            let matching = |other: &&Stack| other.id != stack.id && rules.comes_after(other);
-            let first: BTreeSet<_> = stacks
+        for stack in targets {
+            let rules = config.for_place(&stack.id, &stack.folder);
+            let matching =
+                |other: &&Target| other.id != stack.id && rules.comes_after(&other.id, &other.folder);
+            let first: BTreeSet<_> = targets
                 .iter()
                 .filter(matching)
                 .map(|other| other.id.clone())
@@ -108,19 +110,13 @@ impl Order {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{RepoPath, stack::CompileSetup};
+    use crate::model::RepoPath;
 
-    fn stack(folder: &str) -> Stack {
+    /// One that only the state knows: identity and folder are enough.
+    fn stack(folder: &str) -> Target {
         let folder = RepoPath::normalise(folder).unwrap();
         let id = folder.as_str().strip_prefix("appops/").unwrap().parse().unwrap();
-        Stack {
-            id,
-            project_folder: folder.parent().unwrap(),
-            folder,
-            compile: Ok(CompileSetup::default()),
-            cluster: None,
-            kubeconfig: None,
-        }
+        Target::forgotten(id, folder)
     }
 
     #[test]

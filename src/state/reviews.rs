@@ -165,15 +165,12 @@ impl Reviews<'_> {
         Ok(Some(record))
     }
 
-    /// Deletes the records of a pull request: when it was closed unmerged, or applied to every stack in them.
+    /// Deletes a record: its pull request was closed unmerged, or applied to every stack in it.
     ///
     /// # Errors
     /// The store's.
-    pub async fn forget(&self, number: u64) -> Result<(), StateError> {
-        for key in self.states.store.list(&pull_request(number)).await? {
-            self.states.store.delete(&key).await?;
-        }
-        Ok(())
+    pub async fn forget(&self, place: &ReviewKey) -> Result<(), StateError> {
+        Ok(self.states.store.delete(&place.place()).await?)
     }
 
     async fn listed(&self, folder: &Key) -> Result<Vec<ReviewKey>, StateError> {

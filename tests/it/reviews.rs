@@ -82,3 +82,97 @@ async fn a_plan_approved_by_its_digest_goes_to_its_end() {
     let value = stage.value("agreed-map").await.unwrap();
     assert!(value.parse::<std::net::IpAddr>().is_ok(), "{value}");
 }
+
+/// A pull request that is merged before the run of another's merge has begun is the next run's: this one's head does not
+/// hold it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_merged_later_is_not_used_up_before() {
+    let mut stage = Stage::small("").await;
+    stage.reviewed(7, "early", |stage| {
+        stage.stack("queue/dev", &[("queue-web", "one")]);
+    });
+    let (before, first) = stage.press_merge(7, "early");
+    stage.reviewed(8, "late", |stage| {
+        stage.stack("queue/dev", &[("queue-web", "one"), ("queue-worker", "one")]);
+    });
+    let (_, second) = stage.press_merge(8, "late");
+
+    stage.push(&before, &first).outcome.check(0);
+    assert_eq!(stage.value("queue-web").await.as_deref(), Some("one"));
+    assert_eq!(stage.value("queue-worker").await, None);
+    stage.push(&first, &second).outcome.check(0);
+    assert_eq!(stage.value("queue-worker").await.as_deref(), Some("one"));
+    let receipt = stage.receipt("queue/dev");
+    assert_eq!(receipt["pullRequests"][0]["number"], 8, "{receipt}");
+}
+
+/// A stack's own rules hold for its end, too, though its code is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_stack_keeps_its_rules() {
+    let rules = "policy: {approvals: 0}\nstacks:\n- {match: '**/prod', policy: {approvals: 2}}\n";
+    let mut stage = Stage::small(rules).await;
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+    });
+    let (head, _) = stage.reviewed(7, "make", |stage| {
+        stage.stack("ruled/prod", &[("ruled-web", "one")]);
+    });
+    for login in ["ada", "grace", "linus"] {
+        stage.approved_by(7, login, &head);
+    }
+    stage.merge(7, "make").outcome.check(0);
+    let (head, previewed) = stage.reviewed(8, "remove", |stage| {
+        stage.monorepo.git(["rm", "-rq", "appops/ruled"]);
+    });
+    let said = &previewed.summary;
+    assert!(said.contains("0 of 2 approvals"), "{said}");
+    let merged = stage.merge(8, "remove");
+    merged.outcome.check(3);
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("policy.approvals: 0 of 2 approvals"), "{said}");
+    assert_eq!(stage.value("ruled-web").await.as_deref(), Some("one"));
+    for login in ["grace", "linus"] {
+        stage.approved_by(8, login, &head);
+    }
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("ruled-web").await, None);
+}
+
+/// The pull requests of which records are kept.
+async fn recorded(stage: &Stage) -> Vec<u64> {
+    let states = stage.states().await;
+    let mut numbers: Vec<_> = states.reviews().list().await.unwrap();
+    numbers.dedup_by_key(|place| place.pull_request);
+    numbers.into_iter().map(|place| place.pull_request).collect()
+}
+
+/// A record is deleted when no stack in it needs it any more, and not before.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_are_used_up_are_deleted() {
+    let mut stage = Stage::small("stacks:\n- {match: 'kept/prod', policy: {approvals: 1}}\n").await;
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+    });
+    // Closed unmerged, still open, merged: only the open one's is of use afterwards.
+    for (number, branch) in [(5, "closed"), (6, "open")] {
+        stage.reviewed(number, branch, |stage| {
+            stage.stack(&format!("{branch}/dev"), &[("kept-never", "one")]);
+        });
+    }
+    stage.github.world(|world| world.pulls[0].closed = true);
+    let (head, _) = stage.reviewed(7, "kept", |stage| {
+        stage.stack("kept/dev", &[("kept-dev", "one")]);
+        stage.stack("kept/prod", &[("kept-prod", "one")]);
+    });
+    assert_eq!(recorded(&stage).await, [5, 6, 7]);
+    // One stack of two has been applied: the other still needs it.
+    stage.merge(7, "kept").outcome.check(3);
+    assert_eq!(stage.value("kept-dev").await.as_deref(), Some("one"));
+    assert_eq!(recorded(&stage).await, [6, 7]);
+    stage.approved_by(7, "grace", &head);
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("kept-prod").await.as_deref(), Some("one"));
+    assert_eq!(recorded(&stage).await, [6]);
+    let receipt = stage.receipt("kept/prod");
+    assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
+}

@@ -341,7 +341,9 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
         "ten"
     );
     assert_eq!(states.reviews().list().await.unwrap().len(), 2);
-    states.reviews().forget(12).await.unwrap();
+    for place in states.reviews().list().await.unwrap() {
+        states.reviews().forget(&place).await.unwrap();
+    }
     assert_eq!(states.reviews().latest(12, &head).await.unwrap(), None);
 }
 

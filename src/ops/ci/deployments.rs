@@ -20,9 +20,8 @@ use crate::{
         outcome::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
         receipt::Grounds,
-        stack::Stack,
     },
-    ops::{Run, apply::Consent},
+    ops::{Run, Target, apply::Consent},
 };
 
 /// Environments that get a deployment in one run: each costs three writes, and GitHub takes 80 a minute.
@@ -47,11 +46,12 @@ struct Made {
 
 impl Deployments {
     /// `None` where nobody asked for them, or nobody could be told.
-    pub fn of(job: &Job, config: &Config, stacks: &[Stack], head: &CommitId) -> Option<Arc<Self>> {
+    pub fn of(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
-        let named = stacks
-            .iter()
-            .filter_map(|stack| Some((stack.id.clone(), config.for_stack(stack).environment?)));
+        let named = targets.iter().filter_map(|target| {
+            let rules = config.for_place(&target.id, &target.folder);
+            Some((target.id.clone(), rules.environment?))
+        });
         Some(Arc::new(Self {
             client,
             run: job.run.clone(),

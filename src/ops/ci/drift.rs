@@ -66,7 +66,7 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     let branch = job.runner.ref_name.trim_start_matches("refs/heads/");
-    let guardrails = Guardrails::of(job, &config, &side.layout.stacks, Stage::Apply, branch, None)?;
+    let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, None);
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
     let live = job.options.live.unwrap_or(Live::Required);

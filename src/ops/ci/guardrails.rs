@@ -11,11 +11,10 @@ use crate::{
     error::{ErrorKind, Failure},
     github::Permission,
     model::{
-        CommitId, RepoPath, StackId,
+        CommitId, RepoPath,
         finding::{Finding, Verdict},
         plan::StackPlan,
         receipt::{Grounds, ReviewedPull},
-        stack::Stack,
     },
     ops::Run,
     policy::{self, Approval, CodeOwners, Facts, Role, Rules, Stage},
@@ -42,7 +41,7 @@ pub(super) enum Agreeing {
     Environment,
 }
 
-/// The rules of a run's stacks, and whom to ask.
+/// The rules of a run, and whom to ask.
 pub(super) struct Guardrails {
     stage: Stage,
     actor: String,
@@ -51,30 +50,16 @@ pub(super) struct Guardrails {
     branch: String,
     people: People,
     authors: BTreeMap<u64, String>,
-    rules: BTreeMap<StackId, Rules>,
-    common: Rules,
+    config: Config,
+    restoring: bool,
     codeowners: Option<CodeOwners>,
     agreeing: Agreeing,
 }
 
 impl Guardrails {
-    /// Reads the rules. `owners` is the protected branch's CODEOWNERS.
-    ///
-    /// # Errors
-    /// A moment in `policy.freeze` that is none.
-    pub fn of(
-        job: &Job,
-        config: &Config,
-        stacks: &[Stack],
-        stage: Stage,
-        branch: &str,
-        owners: Option<&str>,
-    ) -> Result<Self, Failure> {
-        let mut rules = BTreeMap::new();
-        for stack in stacks {
-            rules.insert(stack.id.clone(), narrowed(config, Some(stack))?);
-        }
-        Ok(Self {
+    /// The rules of a configuration. `owners` is the protected branch's CODEOWNERS.
+    pub fn of(job: &Job, config: &Config, stage: Stage, branch: &str, owners: Option<&str>) -> Self {
+        Self {
             stage,
             actor: job.runner.actor.clone(),
             run: job.run.clone(),
@@ -82,11 +67,11 @@ impl Guardrails {
             branch: branch.to_owned(),
             people: People::new(job.client.clone()),
             authors: BTreeMap::new(),
-            rules,
-            common: narrowed(config, None)?,
+            config: config.clone(),
+            restoring: false,
             codeowners: owners.map(CodeOwners::read),
             agreeing: Agreeing::Starter,
-        })
+        }
     }
 
     /// Who opened which pull request: what they say of their own does not count.
@@ -104,32 +89,41 @@ impl Guardrails {
     /// For putting back what was applied before: its pull request was approved then, so that only the moment and the
     /// size are asked about.
     #[must_use]
-    pub fn for_restoring(mut self) -> Self {
-        for rules in self.rules.values_mut().chain([&mut self.common]) {
-            *rules = Rules {
-                freeze: std::mem::take(&mut rules.freeze),
+    pub fn for_restoring(self) -> Self {
+        Self {
+            restoring: true,
+            ..self
+        }
+    }
+
+    /// By identity and folder alone: a stack that was removed, of which only the state knows, keeps its rules.
+    fn rules(&self, plan: &StackPlan) -> Result<Rules, Failure> {
+        let rules = narrowed(&self.config, &plan.id, &plan.stack)?;
+        Ok(match self.restoring {
+            true => Rules {
+                freeze: rules.freeze,
                 max_delete: rules.max_delete,
                 ..Rules::default()
-            };
-        }
-        self
+            },
+            false => rules,
+        })
     }
 
     /// What the rules say of a stack's plan. `pulls` are the pull requests with their last heads whose changes it holds;
     /// each must satisfy the rules. `agreed`: this run was told exactly this plan's digest.
     ///
     /// # Errors
-    /// GitHub can not be asked what a rule needs to know.
+    /// A moment in `policy.freeze` that is none; GitHub can not be asked what a rule needs to know.
     pub async fn findings(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: bool,
     ) -> Result<Vec<Finding>, Failure> {
-        let rules = self.rules.get(&plan.id).unwrap_or(&self.common);
         if plan.summary.changed() == 0 {
             return Ok(Vec::new());
         }
+        let rules = &self.rules(plan)?;
         let given: Vec<_> = match agreed {
             true => self.agreeing(rules, pulls).await,
             false => Vec::new(),
@@ -183,7 +177,8 @@ impl Guardrails {
         if plan.summary.changed() == 0 {
             return Grounds::default();
         }
-        let rules = self.rules.get(&plan.id).unwrap_or(&self.common);
+        // The findings were made of them before.
+        let rules = &self.rules(plan).unwrap_or_default();
         let mut reviewed = Vec::new();
         for (number, head) in pulls {
             let reviewers = match self.people.approvals(*number).await {

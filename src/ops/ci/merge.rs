@@ -3,10 +3,7 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ended, Job,
@@ -16,30 +13,27 @@ use super::{
     guardrails::{self, Agreeing, Guardrails},
     notices::Notices,
     opening::Trust,
+    reviews::Reviews,
     rounds::Rounds,
     stopwatch::Stopwatch,
 };
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
-    github::{self, Client, PushEvent, StatusState},
+    github::{self, PushEvent, StatusState},
     model::{
         CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackResult},
-        review::ReviewRecord,
     },
     ops::{
-        At, KeyUse, Memory, Target, Workspace,
+        At, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
         clusters::Live,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
 };
-
-/// The newest hundreds of merged pull requests that are looked through for reviews.
-const PAGES: usize = 3;
 
 /// The label of issues about merges that nobody reviewed.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
@@ -209,6 +203,7 @@ async fn caught_up(
     }
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
+    let all_known = side.layout.identities_certain;
     let targets = behind(job, &side, &known)?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
@@ -216,20 +211,19 @@ async fn caught_up(
     let reviews = if targets.is_empty() {
         Reviews::default()
     } else {
-        merged_reviews(job, &memory, branch).await?
+        Reviews::of(job, &memory, head, branch).await?
     };
     let owners = guardrails::owners(job, head);
-    let stacks = &side.layout.stacks;
-    let guardrails = Guardrails::of(job, &config, stacks, Stage::Apply, branch, owners.as_deref())?
-        .with_authors(reviews.authors)
+    let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, owners.as_deref())
+        .with_authors(reviews.authors.clone())
         .agreed_to_by(agreeing);
     let consent = Arc::new(ByReview::new(
         guardrails,
-        reviews.records,
+        reviews.records.clone(),
         approvals,
         config.policy.drift,
     ));
-    let deployments = Deployments::of(job, &config, stacks, head);
+    let deployments = Deployments::of(job, &config, &targets, head);
     let options = ApplyOptions {
         consent: match &deployments {
             Some(deployments) => Arc::new(Announced {
@@ -259,6 +253,10 @@ async fn caught_up(
     watch.ends("what to apply");
     let report = apply::run(&planning, &targets, &options).await?;
     watch.ends("plan and apply");
+    // A stack that can not be seen may be one that was removed, which takes its review.
+    if all_known {
+        reviews.forget_used(job, &memory, &targets, &report).await;
+    }
     // The index only serves speed: what it is not told is looked up by the next run.
     if let Err(error) = memory.states.settle().await {
         job.run
@@ -310,47 +308,6 @@ fn folder(entry: &crate::state::Entry) -> RepoPath {
     entry.folder.clone()
 }
 
-/// What was reviewed, and who opened the pull requests.
-#[derive(Default)]
-struct Reviews {
-    records: Vec<ReviewRecord>,
-    authors: BTreeMap<u64, String>,
-}
-
-/// The last preview of each merged pull request that has one.
-async fn merged_reviews(job: &Job, memory: &Memory, branch: &str) -> Result<Reviews, Failure> {
-    let recorded: BTreeSet<u64> = memory
-        .states
-        .reviews()
-        .list()
-        .await?
-        .into_iter()
-        .map(|place| place.pull_request)
-        .collect();
-    let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
-        return Ok(Reviews::default());
-    };
-    let merged = merged(client, branch).await?;
-    let mut reviews = Reviews::default();
-    for pull in merged.into_iter().filter(|pull| recorded.contains(&pull.number)) {
-        match memory.states.reviews().latest(pull.number, &pull.head).await? {
-            Some(record) => {
-                reviews.records.push(record);
-                reviews.authors.insert(pull.number, pull.author);
-            }
-            None => job.run.notes.note(&format!(
-                "note: the last head of #{} was never previewed",
-                pull.number
-            )),
-        }
-    }
-    Ok(reviews)
-}
-
-async fn merged(client: &Client, branch: &str) -> Result<Vec<github::PullRequest>, Failure> {
-    Ok(client.merged_pull_requests(branch, PAGES).await?)
-}
-
 /// Tells the pull requests that came with this head, and opens an issue for what nobody reviewed.
 async fn tell(
     job: &Job,
@@ -372,7 +329,7 @@ async fn tell(
     let settled: Vec<_> = report
         .stacks
         .iter()
-        .filter(|stack| matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
+        .filter(|stack| apply::is_well(stack.result))
         .map(|stack| stack.id.clone())
         .collect();
     feedback

@@ -23,6 +23,7 @@ mod part;
 mod people;
 mod preview;
 mod reconcile;
+mod reviews;
 mod rounds;
 mod rules;
 mod showing;

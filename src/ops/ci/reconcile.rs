@@ -11,7 +11,7 @@ use crate::{
     error::{ErrorKind, Failure},
     model::{
         CommitId, StackId,
-        outcome::{ApplyReport, StackResult},
+        outcome::ApplyReport,
         plan::{Action, Plan, ResourcePlan, StackPlan},
         receipt::Grounds,
     },
@@ -59,8 +59,7 @@ pub(super) async fn run(
 
 /// The stacks that were put back.
 pub(super) fn restored(report: &ApplyReport) -> Vec<StackId> {
-    let well = |result| matches!(result, StackResult::Applied | StackResult::Unchanged);
-    let stacks = report.stacks.iter().filter(|stack| well(stack.result));
+    let stacks = report.stacks.iter().filter(|stack| apply::is_well(stack.result));
     stacks.map(|stack| stack.id.clone()).collect()
 }
 

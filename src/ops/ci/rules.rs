@@ -5,19 +5,18 @@ use jiff::Timestamp;
 use crate::{
     config::{self, Config},
     error::{ErrorKind, Failure},
-    model::stack::Stack,
+    model::{RepoPath, StackId},
     policy::{Freeze, Rules},
 };
 
-/// The repository's rules, narrowed by the stack's own: more approvals, its own people, further freezes.
+/// The repository's rules, narrowed by the stack's own: more approvals, its own people, further freezes. A stack that was
+/// removed keeps its rules: they are asked whether it may be deleted.
 ///
 /// # Errors
 /// A moment in `policy.freeze` that is none.
-pub(super) fn narrowed(config: &Config, stack: Option<&Stack>) -> Result<Rules, Failure> {
+pub(super) fn narrowed(config: &Config, id: &StackId, folder: &RepoPath) -> Result<Rules, Failure> {
     let common = &config.policy;
-    let own = stack
-        .map(|stack| config.for_stack(stack).policy)
-        .unwrap_or_default();
+    let own = config.for_place(id, folder).policy;
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
     let freeze = common.freeze.iter().chain(&own.freeze).map(moment);
     Ok(Rules {

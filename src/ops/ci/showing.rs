@@ -18,7 +18,6 @@ use crate::{
         marker::{Marker, MarkerKind},
         plan::{Plan, Summary},
         review::ReviewRecord,
-        stack::Stack,
     },
     ops::{
         order::Order,
@@ -76,12 +75,7 @@ async fn previewed(
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
     }
-    let stacks: Vec<_> = opened
-        .targets
-        .iter()
-        .filter_map(|target| target.rules().cloned())
-        .collect();
-    let waves = Order::of(&opened.planning.config, &stacks)?.waves();
+    let waves = Order::of(&opened.planning.config, &opened.targets)?.waves();
     let share = job.options.part.share();
     if let Some(share) = share {
         opened.deal(share);
@@ -129,7 +123,7 @@ async fn previewed(
             share.map(|share| share.to_string()).unwrap_or_default(),
         )
     };
-    let findings = findings(job, subject, &opened, &stacks, &preview.plan).await?;
+    let findings = findings(job, subject, &opened, &preview.plan).await?;
     let (links, superseded) = match subject.number {
         Some(number) => (
             feedback.checks(&subject.head, &preview.plan).await,
@@ -187,7 +181,6 @@ async fn findings(
     job: &Job,
     subject: &Subject,
     opened: &Opened,
-    stacks: &[Stack],
     plan: &Plan,
 ) -> Result<Vec<Finding>, Failure> {
     if subject.merging == Merging::Outside {
@@ -195,7 +188,7 @@ async fn findings(
     }
     let owners = guardrails::owners(job, &subject.protected);
     let config = &opened.planning.config;
-    let guardrails = Guardrails::of(job, config, stacks, Stage::Preview, "", owners.as_deref())?;
+    let guardrails = Guardrails::of(job, config, Stage::Preview, "", owners.as_deref());
     let pulls: Vec<_> = subject
         .number
         .map(|number| (number, subject.head.clone()))

@@ -14,6 +14,7 @@ async fn who_merged_what_and_who_may() {
         head: sha('b').to_string(),
         merged_at: Some("2026-11-20T10:00:00Z".into()),
         merge_commit: Some(sha('c').to_string()),
+        closed: false,
         head_repository: None,
     });
     world.commit_pulls.insert(sha('c').to_string(), vec![12]);
@@ -29,12 +30,26 @@ async fn who_merged_what_and_who_may() {
         review("ada", "COMMENTED"),
         review("bob", "CHANGES_REQUESTED"),
     ];
+    world.main = vec![sha('a').to_string(), sha('c').to_string(), sha('d').to_string()];
     world.collaborators = [("ada".to_owned(), "write"), ("root".to_owned(), "admin")].into();
     let fake = FakeGithub::start(world).await;
     let github = client(&fake);
     let pulls = github.pull_requests_of_commit(&sha('c')).await.unwrap();
     assert!(pulls[0].is_merged() && pulls[0].from_fork && pulls[0].head == sha('b'));
-    assert_eq!(github.merged_pull_requests("main", 2).await.unwrap(), pulls);
+    assert_eq!(
+        github.recent_pull_requests(&[12, 13].into(), 2).await.unwrap(),
+        pulls
+    );
+    assert!(
+        github
+            .recent_pull_requests(&[13].into(), 2)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let after = async |commit| github.commits_after(&sha(commit), "main").await.unwrap();
+    assert_eq!(after('a').await, [sha('c'), sha('d')].into());
+    assert!(after('d').await.is_empty());
     let approvals = github.approvals(12).await.unwrap();
     assert_eq!(
         approvals.iter().map(|a| a.reviewer.as_str()).collect::<Vec<_>>(),
@@ -58,6 +73,7 @@ async fn what_did_not_change_is_not_sent_again() {
         head: sha('b').to_string(),
         merged_at: None,
         merge_commit: None,
+        closed: false,
         head_repository: Some("acme/konfig".into()),
     });
     let fake = FakeGithub::start(world).await;

@@ -175,6 +175,7 @@ impl Stage {
                 head: head.clone(),
                 merged_at: None,
                 merge_commit: None,
+                closed: false,
                 head_repository: Some(from.into()),
             });
         });
@@ -213,6 +214,7 @@ impl Stage {
                 pull.merge_commit = Some(commit.to_owned());
             }
             world.commit_pulls.insert(commit.to_owned(), vec![number]);
+            world.main.push(commit.to_owned());
         });
     }
 

@@ -36,6 +36,8 @@ pub struct Pull {
     pub head: String,
     pub merged_at: Option<String>,
     pub merge_commit: Option<String>,
+    /// Closed without a merge.
+    pub closed: bool,
     pub head_repository: Option<String>,
 }
 
@@ -55,6 +57,8 @@ pub struct World {
     pub deployments: Vec<Value>,
     pub deployment_statuses: Vec<(u64, Value)>,
     pub protected: Vec<String>,
+    /// The commits of `main`, the oldest first, as far as they matter.
+    pub main: Vec<String>,
     /// Who let a run go on in its environment.
     pub run_approvals: Vec<Value>,
     /// Runs of workflows, by id.
@@ -248,9 +252,20 @@ impl World {
                 )
             }
             ("GET", ["pulls"]) => {
-                let mut pulls: Vec<_> = self.pulls.iter().filter(|p| p.merged_at.is_some()).collect();
-                pulls.sort_by(|a, b| b.merged_at.cmp(&a.merged_at));
-                (200, pulls.into_iter().map(pull_json).collect())
+                let page: usize = query.get("page").map_or(Some(1), |page| page.parse().ok())?;
+                let pulls = self.pulls.iter().rev().skip((page - 1) * 100).take(100);
+                (200, pulls.map(pull_json).collect())
+            }
+            ("GET", ["compare", sides]) => {
+                let (base, _) = sides.split_once("...")?;
+                let at = self.main.iter().position(|commit| commit == base);
+                let after = &self.main[at.map_or(self.main.len(), |at| at + 1)..];
+                let commits: Vec<_> = after.iter().map(|sha| json!({"sha": sha})).collect();
+                let status = if after.is_empty() { "identical" } else { "ahead" };
+                (
+                    200,
+                    json!({"status": status, "ahead_by": after.len(), "total_commits": after.len(), "commits": commits}),
+                )
             }
             ("GET", ["pulls", pull]) => {
                 let found = self.pulls.iter().find(|p| p.number == number(pull));
@@ -404,7 +419,7 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
         ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
         ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
         ["collaborators", _, "permission"] => &["metadata"],
-        ["branches", _] => &["contents"],
+        ["branches", _] | ["compare", _] => &["contents"],
         ["deployments", ..] => &["deployments"],
         ["actions", ..] => &["actions"],
         _ => {
@@ -459,7 +474,7 @@ fn issue_json(issue: &Issue) -> Value {
 
 fn pull_json(pull: &Pull) -> Value {
     json!({
-        "number": pull.number, "state": if pull.merged_at.is_some() { "closed" } else { "open" }, "user": {"login": "ada"},
+        "number": pull.number, "state": if pull.merged_at.is_some() || pull.closed { "closed" } else { "open" }, "user": {"login": "ada"},
         "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
         "head": {"ref": "topic", "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
         "base": {"ref": "main", "sha": "0".repeat(40), "repo": {"full_name": "acme/konfig"}},

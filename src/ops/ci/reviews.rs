@@ -1,0 +1,116 @@
+//! Which reviews an apply may rest on: the last preview of each pull request that the applied head holds. When no stack
+//! needs them any more they are deleted; the receipts beside the states say who reviewed what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Job;
+use crate::{
+    error::Failure,
+    model::{CommitId, StackId, outcome::ApplyReport, review::ReviewRecord},
+    ops::{Memory, Target, apply},
+    state::ReviewKey,
+};
+
+/// How many hundreds of pull requests are looked through, the latest updated first.
+const PAGES: usize = 10;
+
+/// What was reviewed, and who opened the pull requests.
+#[derive(Default)]
+pub(super) struct Reviews {
+    /// The last preview of each pull request that counts.
+    pub records: Vec<ReviewRecord>,
+    /// Who opened which.
+    pub authors: BTreeMap<u64, String>,
+    /// Pull requests whose records serve nothing once every stack of this head ended well.
+    done: BTreeSet<u64>,
+    places: Vec<ReviewKey>,
+}
+
+impl Reviews {
+    /// The last preview of each pull request that was merged into the branch up to this head.
+    ///
+    /// # Errors
+    /// The store's or GitHub's.
+    pub async fn of(job: &Job, memory: &Memory, head: &CommitId, branch: &str) -> Result<Self, Failure> {
+        let places = memory.states.reviews().list().await?;
+        let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
+        let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
+        // Asked for after the pull requests: whatever was merged after this head is in it.
+        let later = match pulls.iter().any(|pull| pull.is_merged()) {
+            true => client.commits_after(head, branch).await?,
+            false => BTreeSet::new(),
+        };
+        let mut reviews = Self {
+            places,
+            ..Self::default()
+        };
+        for pull in pulls {
+            recorded.remove(&pull.number);
+            let arrived = pull.is_merged() && pull.base_branch == branch;
+            if !arrived {
+                if !pull.open {
+                    reviews.done.insert(pull.number);
+                }
+                continue;
+            }
+            // What came after this head is the next run's: it must not be used up by this one.
+            if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
+                continue;
+            }
+            reviews.done.insert(pull.number);
+            match memory.states.reviews().latest(pull.number, &pull.head).await? {
+                Some(record) => {
+                    reviews.records.push(record);
+                    reviews.authors.insert(pull.number, pull.author);
+                }
+                None => job.run.notes.note(&format!(
+                    "note: the last head of #{} was never previewed",
+                    pull.number
+                )),
+            }
+        }
+        if !recorded.is_empty() {
+            let numbers: Vec<_> = recorded.iter().map(|number| format!("#{number}")).collect();
+            job.run.notes.note(&format!(
+                "note: not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: a comment on one of them brings it back",
+                PAGES * 100,
+                numbers.join(", ")
+            ));
+        }
+        Ok(reviews)
+    }
+
+    /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of those with
+    /// no stack that was behind and did not end well.
+    ///
+    /// `places` are those of the beginning: what a preview saved meanwhile stays.
+    pub async fn forget_used(&self, job: &Job, memory: &Memory, behind: &[Target], report: &ApplyReport) {
+        let well = |id: &StackId| {
+            let mut outcomes = report.stacks.iter();
+            outcomes.any(|outcome| outcome.id == *id && apply::is_well(outcome.result))
+        };
+        let unsettled: BTreeSet<&StackId> = behind
+            .iter()
+            .map(|target| &target.id)
+            .filter(|id| !well(id))
+            .collect();
+        let needed = |number: u64| {
+            let mut records = self.records.iter().filter(|record| record.pull_request == number);
+            records.any(|record| record.stacks.iter().any(|stack| unsettled.contains(&stack.id)))
+        };
+        let used =
+            |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
+        for place in self.places.iter().filter(used) {
+            if let Err(error) = memory.states.reviews().forget(place).await {
+                // They cost a listing; the next run tries again.
+                job.run.notes.note(&format!(
+                    "warning: a review that is used up could not be deleted: {error}"
+                ));
+                return;
+            }
+        }
+    }
+}
