@@ -25,11 +25,20 @@ use crate::{
 /// Who agrees to a stack's plan before anything of it is touched.
 #[async_trait]
 pub trait Consent: Send + Sync {
-    /// On what grounds. `used` are the pull requests whose reviews this stack has used up. An error stops the stack.
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure>;
+    /// On what grounds. An error stops the stack.
+    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure>;
 
     /// A resource whose values became known only on the way.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure>;
+}
+
+/// What its state says of a stack.
+#[derive(Default)]
+pub struct Past {
+    /// The pull requests whose reviews it has used up.
+    pub used: BTreeSet<u64>,
+    /// Nothing of it was ever applied, or nothing is left of it.
+    pub is_new: bool,
 }
 
 /// How to apply.
@@ -218,11 +227,14 @@ async fn under_lease(
     if let Some(refusal) = plan.refusal() {
         return Err(refusal);
     }
-    let used = lease
-        .prior()
-        .map(|prior| prior.applied_reviews.clone())
-        .unwrap_or_default();
-    let grounds = options.consent.stack(&plan.public, &used).await?;
+    let past = Past {
+        used: lease
+            .prior()
+            .map(|prior| prior.applied_reviews.clone())
+            .unwrap_or_default(),
+        is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+    };
+    let grounds = options.consent.stack(&plan.public, &past).await?;
     let public = plan.public.clone();
     let journal = LeaseJournal {
         lease,
@@ -319,7 +331,7 @@ pub struct Agreed;
 
 #[async_trait]
 impl Consent for Agreed {
-    async fn stack(&self, _: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+    async fn stack(&self, _: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
         Ok(Grounds::default())
     }
 

@@ -8,7 +8,7 @@ use crate::{
     config::DriftPolicy,
     model::{
         ResourceId, StackId,
-        plan::{Action, Origin, ResourcePlan, StackPlan},
+        plan::{Action, Basis, Origin, ResourcePlan, StackPlan},
         review::{ReviewRecord, Unit, resource_units, stack_units},
         value,
     },
@@ -18,6 +18,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Reviewed {
     by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
+    /// Reviewers saw one Spec beside another, and that is not enough.
+    needs_more_than_specs: bool,
 }
 
 /// Why a unit does not pass.
@@ -30,6 +32,8 @@ pub enum Objection {
     MovedGround,
     /// Somebody changed it since our last write, and `policy.drift` is `stop`.
     Drifted,
+    /// It was reviewed as one Spec beside another, and nothing is recorded that would say what is there.
+    OnlySpecs,
 }
 
 /// One unit that does not pass.
@@ -55,6 +59,20 @@ impl Reviewed {
         reviewed
     }
 
+    /// The units of a stack of which nothing is recorded yet. Whoever saw one Spec beside another, as in a fork's pull
+    /// request, did not see what is there: if nobody saw more, the first apply needs an agreement by digest.
+    pub fn of_new<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord> + Clone) -> Self {
+        let mut stacks = records
+            .clone()
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack && !reviewed.units.is_empty());
+        Self {
+            needs_more_than_specs: stacks.all(|reviewed| reviewed.basis == Basis::Spec),
+            ..Self::of(stack, records)
+        }
+    }
+
     /// Adds a plan that somebody agreed to by its digest: all that it shows counts as reviewed, so that what becomes
     /// known of it during the apply is held against it, too.
     #[must_use]
@@ -62,6 +80,7 @@ impl Reviewed {
         for unit in stack_units(plan) {
             self.add(unit);
         }
+        self.needs_more_than_specs = false;
         self
     }
 
@@ -110,6 +129,9 @@ impl Reviewed {
                 (true, DriftPolicy::Stop) => Some(Objection::Drifted),
                 (false, _) => Some(Objection::Unseen),
             };
+        }
+        if self.needs_more_than_specs {
+            return Some(Objection::OnlySpecs);
         }
         // What is made or deleted as a whole has no value that stood there before; a restore goes from anything to our
         // last write.
@@ -165,7 +187,7 @@ fn restores_our_write(unit: &Unit, plan: &ResourcePlan) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{plan::Basis, plan::Change, review::ReviewedStack, spec::RuntimeKind};
+    use crate::model::{plan::Change, review::ReviewedStack, spec::RuntimeKind};
     use serde_json::json;
 
     fn change(path: &str, from: Value, to: Value, origin: Origin) -> Change {
@@ -340,6 +362,30 @@ mod tests {
             [Objection::Unseen]
         );
         assert!(objections(&[&gone], &gone, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn the_first_apply_of_what_was_only_compared_as_specs_needs_an_agreement() {
+        let now = image("a", "b");
+        let outside = StackPlan {
+            basis: Basis::Spec,
+            ..now.clone()
+        };
+        let (outside, inside) = (record(&outside), record(&now));
+        let first = |records: &[ReviewRecord]| Reviewed::of_new(&now.id, records);
+        let told = |reviewed: Reviewed| -> Vec<_> {
+            let objections = reviewed.objections(&now, DriftPolicy::Restore);
+            objections.into_iter().map(|o| o.objection).collect()
+        };
+        assert_eq!(
+            told(first(std::slice::from_ref(&outside))),
+            [Objection::OnlySpecs]
+        );
+        assert!(told(first(std::slice::from_ref(&outside)).with_agreed(&now)).is_empty());
+        assert!(told(first(&[outside.clone(), inside])).is_empty());
+        assert_eq!(told(first(&[])), [Objection::Unseen]);
+        // Later ones have a state to be held against.
+        assert!(told(Reviewed::of(&now.id, [&outside])).is_empty());
     }
 
     #[test]

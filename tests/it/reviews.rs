@@ -4,7 +4,11 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 
-use crate::support::{stage::Stage, tiny};
+use crate::support::{
+    payloads,
+    stage::{Ran, Stage},
+    tiny,
+};
 
 /// A Service, whose address only the API server knows.
 fn service(name: &str) -> String {
@@ -175,4 +179,40 @@ async fn records_that_are_used_up_are_deleted() {
     assert_eq!(recorded(&stage).await, [6]);
     let receipt = stage.receipt("kept/prod");
     assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
+}
+
+/// Previews a fork's pull request in the job of this repository, which compares Specs only, and merges it.
+fn from_a_fork(stage: &mut Stage, number: u64, branch: &str, change: impl FnOnce(&Stage)) -> Ran {
+    stage.monorepo.checkout("main").branch(branch);
+    change(stage);
+    let head = stage.monorepo.commit(branch);
+    stage.opened(number, branch, "opened", "mallory/konfig");
+    let known = (head.clone(), vec![number]);
+    stage.github.world(|world| world.commit_pulls.extend([known]));
+    let payload = payloads::workflow_run(&head, "mallory/konfig", "mallory");
+    let tip = stage.monorepo.rev("main");
+    let previewed = stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
+    previewed.outcome.check(0);
+    stage.merge(number, branch)
+}
+
+/// Whoever reviewed a fork's pull request saw Specs, not what is there: of a stack without a state nobody knows that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_apply_of_a_forks_stack_needs_an_approval_by_digest() {
+    let mut stage = Stage::small("").await;
+    let merged = from_a_fork(&mut stage, 9, "contribute", |stage| {
+        stage.stack("outside/dev", &[("outside-web", "one")]);
+    });
+    merged.outcome.check(3);
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("reviewed as one Spec beside another"), "{said}");
+    assert_eq!(stage.value("outside-web").await, None);
+    stage.approve(&merged.digest()).outcome.check(0);
+    assert_eq!(stage.value("outside-web").await.as_deref(), Some("one"));
+    // From then on there is a state to be held against.
+    let merged = from_a_fork(&mut stage, 10, "again", |stage| {
+        stage.stack("outside/dev", &[("outside-web", "two")]);
+    });
+    merged.outcome.check(0);
+    assert_eq!(stage.value("outside-web").await.as_deref(), Some("two"));
 }

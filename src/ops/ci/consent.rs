@@ -17,7 +17,7 @@ use crate::{
         receipt::Grounds,
         review::{ReviewRecord, Unit},
     },
-    ops::apply::Consent,
+    ops::apply::{Consent, Past},
     policy::{Objection, Reviewed, Unreviewed},
 };
 
@@ -88,6 +88,9 @@ fn said(unreviewed: &Unreviewed) -> String {
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::MovedGround => "what stands there now is not what the reviewer saw",
+        Objection::OnlySpecs => {
+            "it was reviewed as one Spec beside another, and nothing is recorded of this stack yet"
+        }
         Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
     };
     let action = serde_json::to_value(unit.action).ok();
@@ -101,16 +104,19 @@ fn said(unreviewed: &Unreviewed) -> String {
 
 #[async_trait]
 impl Consent for ByReview {
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
         let records = self
             .records
             .iter()
-            .filter(|record| !used.contains(&record.pull_request));
-        let agreed = self.approvals.contains(&plan.digest);
-        let reviewed = match agreed {
-            true => Reviewed::of(&plan.id, records).with_agreed(plan),
+            .filter(|record| !past.used.contains(&record.pull_request));
+        let mut reviewed = match past.is_new {
+            true => Reviewed::of_new(&plan.id, records),
             false => Reviewed::of(&plan.id, records),
         };
+        let agreed = self.approvals.contains(&plan.digest);
+        if agreed {
+            reviewed = reviewed.with_agreed(plan);
+        }
         let objections = reviewed.objections(plan, self.drift);
         self.current
             .lock()
@@ -120,7 +126,7 @@ impl Consent for ByReview {
             let pulls: Vec<_> = self
                 .records
                 .iter()
-                .filter(|record| !used.contains(&record.pull_request))
+                .filter(|record| !past.used.contains(&record.pull_request))
                 .filter(|record| {
                     record
                         .stacks

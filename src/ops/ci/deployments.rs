@@ -21,7 +21,10 @@ use crate::{
         plan::{ResourcePlan, StackPlan},
         receipt::Grounds,
     },
-    ops::{Run, Target, apply::Consent},
+    ops::{
+        Run, Target,
+        apply::{Consent, Past},
+    },
 };
 
 /// Environments that get a deployment in one run: each costs three writes, and GitHub takes 80 a minute.
@@ -159,8 +162,8 @@ pub(super) struct Announced {
 
 #[async_trait]
 impl Consent for Announced {
-    async fn stack(&self, plan: &StackPlan, used: &BTreeSet<u64>) -> Result<Grounds, Failure> {
-        let grounds = self.consent.stack(plan, used).await?;
+    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+        let grounds = self.consent.stack(plan, past).await?;
         if plan.summary.changed() > 0 {
             self.deployments.begin(plan).await;
         }

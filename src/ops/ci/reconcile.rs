@@ -17,7 +17,7 @@ use crate::{
     },
     ops::{
         Planning, Target,
-        apply::{self, ApplyOptions, Consent},
+        apply::{self, ApplyOptions, Consent, Past},
     },
 };
 
@@ -70,7 +70,7 @@ struct Restoring {
 
 #[async_trait]
 impl Consent for Restoring {
-    async fn stack(&self, plan: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+    async fn stack(&self, plan: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }
