@@ -101,10 +101,14 @@ async fn apply_and_drift_need_what_is_documented() {
     let told = stage.comments().pop().unwrap().1;
     assert!(told.contains("1 applied"), "{told}");
 
+    // A review that waits: where there is none, no pull request is asked for.
+    permit(&stage, "preview", "");
+    stage.propose("later", write("trace"));
+    stage.pull_request(8, "later", "opened").outcome.check(0);
+
     // A change that nobody reviewed is told in every way, as often as it is tried.
     let before = stage.monorepo.rev("main");
-    write("debug")(&stage.monorepo);
-    stage.monorepo.checkout("main");
+    write("debug")(stage.monorepo.checkout("main"));
     let after = stage.monorepo.commit("Straight to main");
     for key in asked_of_the_api("apply") {
         permit(&stage, "apply", &key);
