@@ -47,8 +47,8 @@ pub(super) fn value_of<T: Form>(bytes: &[u8]) -> Option<T> {
     };
     let count = u32::take(&mut from)?;
     for _ in 0..count {
-        let path = from.text()?.to_owned();
-        from.paths.push(RepoPath::from_kept(path));
+        let path = RepoPath::from_kept(from.text()?);
+        from.paths.push(path);
     }
     let value = T::take(&mut from)?;
     from.rest.is_empty().then_some(value)

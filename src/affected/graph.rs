@@ -131,8 +131,15 @@ impl Graph {
         id
     }
 
-    /// The node that stands for the same place in another revision's graph.
-    pub(super) fn counterpart(&self, context: &Context, place: &Place) -> Option<NodeId> {
+    /// The node that stands for the same place in another revision's graph, where it has the number `there`. A graph
+    /// that was reached from another one has the same numbers.
+    pub(super) fn counterpart(&self, context: &Context, place: &Place, there: NodeId) -> Option<NodeId> {
+        if let Some(node) = self.nodes.get(there)
+            && node.place == *place
+            && self.contexts[node.context] == *context
+        {
+            return Some(there);
+        }
         let context = *self.by_context.get(context)?;
         self.by_key.get(&(context, place.clone())).copied()
     }

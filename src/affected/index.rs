@@ -10,13 +10,16 @@ use std::{
 };
 
 use super::{Facts, index_file};
-use crate::model::source::{BlobId, Source, SourceError};
+use crate::model::source::{BlobId, Listing, Source, SourceError};
 
 /// Threads that read and scan: as many as CI machines have cores.
 const SCANNERS: usize = 2;
 
 /// So few unknown contents are read anew rather than looked up in a file that was not read yet.
 const FEW: usize = 24;
+
+/// So many contents are never too many (their file has some hundred kilobytes).
+const MODEST: usize = 4096;
 
 /// Facts by content; shared by all revisions of a run, kept in a file between runs.
 #[derive(Default)]
@@ -52,9 +55,14 @@ impl Index {
         self.len() == 0
     }
 
-    /// Whether it learned something worth keeping since it was made or loaded.
+    /// Whether it learned something worth keeping since it was made, loaded or saved.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
+    }
+
+    /// From now on it grows anew.
+    pub(super) fn is_saved(&self) {
+        self.grown.store(false, Ordering::Relaxed);
     }
 
     /// The facts of each content, in order; unknown ones are read and scanned, many at once.
@@ -62,11 +70,7 @@ impl Index {
     /// # Errors
     /// An object is missing or damaged.
     pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<Facts>>, SourceError> {
-        let mut unknown = self.unknown(blobs);
-        if unknown.len() > FEW {
-            self.read_file();
-            unknown = self.unknown(&unknown);
-        }
+        let unknown = self.unknown_after_all(blobs);
         if !unknown.is_empty() {
             let learned = learn(source, &unknown)?;
             self.lock().extend(learned);
@@ -79,6 +83,56 @@ impl Index {
             .iter()
             .map(|blob| Arc::clone(known.get(blob).expect("learned above")))
             .collect())
+    }
+
+    /// Does some work, and beside it learns the contents that it will most likely be asked for next. One that can not be
+    /// read is left to whoever asks for it.
+    pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
+        let unknown = self.unknown_after_all(blobs);
+        if unknown.len() <= FEW {
+            return work();
+        }
+        let queue = Mutex::new(unknown.chunks(32));
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let learn_some = || {
+            while let Some(chunk) = next() {
+                if let Ok(learned) = learn(source, chunk) {
+                    self.lock().extend(learned);
+                    self.grown.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(learn_some);
+            let done = work();
+            learn_some();
+            done
+        })
+    }
+
+    /// Forgets the contents that none of some revisions has, once they are the greater part: its file stays in proportion
+    /// to the repository, and what a branch left for a while is mostly still known.
+    pub fn shed(&self, revisions: &[Listing]) {
+        let mut known = self.lock();
+        if known.len() <= MODEST {
+            return;
+        }
+        let files = revisions.iter().flat_map(|revision| revision.files.values());
+        let in_use: HashSet<BlobId> = files.map(|entry| entry.blob).collect();
+        let used = known.keys().filter(|blob| in_use.contains(blob)).count();
+        if known.len() > MODEST.max(2 * used) {
+            known.retain(|blob, _| in_use.contains(blob));
+        }
+    }
+
+    /// What is unknown even to the file, if that is worth reading for it.
+    fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        let unknown = self.unknown(blobs);
+        if unknown.len() <= FEW {
+            return unknown;
+        }
+        self.read_file();
+        self.unknown(&unknown)
     }
 
     fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {

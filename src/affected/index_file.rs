@@ -51,6 +51,7 @@ impl Index {
         if !self.has_grown() {
             return Ok(());
         }
+        self.is_saved();
         cache_file::write(path, HEADER, &form::bytes_of(&self.sorted()))
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Side<'a> {
                 let (context, place) = analysis.graph.key(id);
                 other
                     .graph
-                    .counterpart(context, place)
+                    .counterpart(context, place, id)
                     .filter(|id| there.contains(id))
             })
             .collect();

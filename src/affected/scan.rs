@@ -63,10 +63,17 @@ pub(super) fn survey(bytes: &[u8]) -> Found {
             scanner.end_line();
             continue;
         }
-        let (blank, width) = scanner.blank();
-        if blank {
-            scanner.at += width;
+        // Most bytes are plain ones: the others are looked at in a slower way.
+        if matches!(byte, b' ' | b'\t' | 0x0b | 0x0c) {
+            scanner.at += 1;
             continue;
+        }
+        if byte >= 0x80 {
+            let (blank, width) = scanner.blank();
+            if blank {
+                scanner.at += width;
+                continue;
+            }
         }
         if byte == b'#' {
             scanner.comment();

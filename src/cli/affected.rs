@@ -121,11 +121,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             context.print(&folders.collect::<String>());
         }
     }
-    Ok(if args.exit_code && !affected.stacks.is_empty() {
+    let code = if args.exit_code && !affected.stacks.is_empty() {
         2
     } else {
         0
-    })
+    };
+    answer.leave();
+    Ok(code)
 }
 
 /// Says what is wrong with single files, unless the stack's own line says it.

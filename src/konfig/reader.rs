@@ -2,7 +2,7 @@
 //! or revisions share it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -287,11 +287,11 @@ impl Reader {
                 wanted.push((entry.blob, class));
             }
         }
-        wanted.sort_unstable_by_key(|(blob, class)| (*blob, *class as u8));
-        wanted.dedup();
         {
+            // In the order of their paths: what lies close together is stored as differences from one another.
             let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-            wanted.retain(|key| !memo.contains_key(key));
+            let mut met = HashSet::new();
+            wanted.retain(|key| !memo.contains_key(key) && met.insert(*key));
         }
         let read_some = |keys: &[(BlobId, Class)]| -> Result<Vec<_>, SourceError> {
             keys.iter()

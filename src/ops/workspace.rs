@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
 
@@ -16,7 +16,7 @@ use crate::{
     konfig::{Changes, Layout, Reader, SettingsOrder, Tree},
     model::{
         CommitId, RepoPath,
-        source::{Listing, Source, TreeId},
+        source::{BlobId, FileKind, Listing, Source, TreeId},
         stack::Stack,
     },
 };
@@ -51,7 +51,7 @@ pub struct Knowledge {
     revisions: Mutex<Vec<Known>>,
     kept: Option<TreeId>,
     places: Option<(PathBuf, PathBuf)>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A revision from which another one can be reached.
@@ -80,60 +80,80 @@ impl Knowledge {
             kept: kept.as_ref().map(|kept| kept.listing().tree),
             revisions: Mutex::new(kept.map(|kept| Known::of(kept, repository)).into_iter().collect()),
             places,
-            writer: Mutex::default(),
+            writers: Mutex::default(),
         }
     }
 
-    /// Keeps it for the next run, with the revision that the next run most likely comes back to: written beside the
-    /// work that follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
+    /// Keeps a revision for the next run, the one that it most likely comes back to: written beside the work that
+    /// follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
     pub fn keep(&self, workspace: &Workspace) {
-        let Some((index_place, revision_place)) = self.places.clone() else {
+        let Some((_, place)) = self.places.clone() else {
             return;
         };
-        let index = Arc::clone(&self.index);
-        let fresh = Kept::of(&workspace.analysis, workspace.config.kcl.settings)
-            .filter(|kept| self.kept != Some(kept.listing().tree));
-        if fresh.is_none() && !index.has_grown() {
-            return;
+        let fresh = Kept::of(&workspace.analysis, workspace.config.kcl.settings);
+        if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
+            self.write(move || kept.save(&place));
         }
-        let writer = std::thread::spawn(move || {
-            let kept = fresh.map_or(Ok(()), |kept| kept.save(&revision_place));
-            if let Err(error) = index.save(&index_place).and(kept) {
-                tracing::debug!(%error, path = %index_place.display(), "what was learned was not kept");
-            }
-        });
-        self.wait_for(Some(writer));
     }
 
-    /// Waits for the writer before, and has another one take its place.
-    fn wait_for(&self, next: Option<JoinHandle<()>>) {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = std::mem::replace(&mut *writer, next)
-            && before.join().is_err()
-        {
-            tracing::debug!("what was learned was not kept");
+    /// Keeps what was learned of single files, as [`Knowledge::keep`] does a revision.
+    pub fn keep_learned(&self) {
+        let Some((place, _)) = self.places.clone() else {
+            return;
+        };
+        if self.index.has_grown() {
+            let revisions: Vec<_> = self.revisions().iter().filter_map(Known::listing).collect();
+            let index = Arc::clone(&self.index);
+            self.write(move || {
+                index.shed(&revisions);
+                index.save(&place)
+            });
         }
+    }
+
+    /// Keeps what was learned, and waits until all is written.
+    pub fn settle(&self) {
+        self.keep_learned();
+        let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        for writer in writers {
+            if writer.join().is_err() {
+                tracing::debug!("what was learned was not kept");
+            }
+        }
+    }
+
+    fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
+        let writer = std::thread::spawn(move || {
+            if let Err(error) = write() {
+                tracing::debug!(%error, "what was learned was not kept");
+            }
+        });
+        self.writers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(writer);
     }
 
     /// The known revision to start from: the very same tree, else the one opened last.
     fn nearest(&self, tree: Option<TreeId>) -> Option<Known> {
-        let revisions = self.revisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let revisions = self.revisions();
         let same = |known: &&Known| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
         revisions.iter().find(same).or(revisions.last()).cloned()
     }
 
     fn remember(&self, order: SettingsOrder, analysis: &Arc<Analysis>) {
         let analysis = Arc::clone(analysis);
-        self.revisions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Known { order, analysis });
+        self.revisions().push(Known { order, analysis });
+    }
+
+    fn revisions(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Knowledge {
     fn drop(&mut self) {
-        self.wait_for(None);
+        self.settle();
     }
 }
 
@@ -203,7 +223,11 @@ impl Workspace {
                 Analysis::after(&near, &changes, tree, layout, core, &known.index)?
             }
             None => {
-                let layout = known.reader.layout(&tree, order)?;
+                let layout = || known.reader.layout(&tree, order);
+                let layout =
+                    known
+                        .index
+                        .learn_beside(source.as_ref(), &kcl_files(source.as_ref()), layout)?;
                 Analysis::of_tree(tree, layout, core, &known.index)?
             }
         };
@@ -275,6 +299,14 @@ impl Workspace {
             }
         }
     }
+}
+
+/// The contents of all files that stacks may be made of.
+fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
+    let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
+    let files = source.files().iter();
+    let files = files.filter(|(path, entry)| entry.kind == FileKind::File && loaded(path));
+    files.map(|(_, entry)| entry.blob).collect()
 }
 
 /// The files, and the known revision that they are reached from.

@@ -16,10 +16,12 @@ use serde_json::Value;
 
 use crate::{
     affected_core::Oracle,
+    affected_rarer,
     affected_repo::{Content, Dice, Files, edit, monorepo},
 };
 
 const CORE: &str = "0.13.2";
+const ORDER: SettingsOrder = SettingsOrder::V090;
 
 struct Side {
     analysis: Analysis,
@@ -27,23 +29,30 @@ struct Side {
 }
 
 fn analysis(files: &Files, index: &Index) -> Analysis {
+    analysis_in(ORDER, files, index)
+}
+
+fn analysis_in(order: SettingsOrder, files: &Files, index: &Index) -> Analysis {
     let source = files.source();
-    let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
+    let layout = Layout::read(&source, order).unwrap();
     Analysis::new(source, layout, CORE, index).unwrap()
 }
 
 /// As [`analysis`], by way of another revision's.
 fn derived(before: &Analysis, files: &Files) -> Analysis {
+    derived_in(ORDER, before, files)
+}
+
+fn derived_in(order: SettingsOrder, before: &Analysis, files: &Files) -> Analysis {
     let tree = Tree::new(files.source());
     let changes = Changes::between(before.tree(), &tree);
-    let order = SettingsOrder::V090;
     let layout = Reader::new().layout_after(before.layout(), &changes, &tree, order);
     Analysis::after(before, &changes, tree, layout.unwrap(), CORE, &Index::new()).unwrap()
 }
 
 /// What an earlier run kept of a revision, as the next run reads it.
-fn kept(analysis: &Analysis, files: &Files, place: &Path) -> Analysis {
-    let kept = Kept::of(analysis, SettingsOrder::V090).unwrap();
+fn kept(order: SettingsOrder, analysis: &Analysis, files: &Files, place: &Path) -> Analysis {
+    let kept = Kept::of(analysis, order).unwrap();
     kept.save(place).unwrap();
     Kept::load(place)
         .expect("what was kept is read")
@@ -63,9 +72,9 @@ fn spec(files: &Files, oracle: &mut Oracle, root: &Path, stack: &Stack) -> Resul
     Ok(serde_json::json!([spec, format!("{crds:?}")]))
 }
 
-fn side(files: &Files, index: &Index, oracle: &mut Oracle, root: &Path) -> Side {
+fn side(order: SettingsOrder, files: &Files, index: &Index, oracle: &mut Oracle, root: &Path) -> Side {
     files.lay(root);
-    let analysis = analysis(files, index);
+    let analysis = analysis_in(order, files, index);
     let specs = analysis
         .layout()
         .stacks
@@ -95,22 +104,36 @@ fn lay_closure(files: &Files, analysis: &Analysis, stack: &Stack, root: &Path) {
     }
 }
 
-fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize) {
+fn one_case(seed: u64, shape: Shape, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize) {
     let mut dice = Dice(seed);
     let index = Index::new();
-    let before_files = monorepo(&mut dice);
-    let before = side(&before_files, &index, oracle, root);
+    let mut before_files = monorepo(&mut dice);
+    // Dice of their own: a seed that found something among what is common stays what it was.
+    let mut rare = Dice(!seed);
+    let mut order = ORDER;
+    if shape == Shape::Rarer {
+        order = affected_rarer::order(&mut rare);
+        affected_rarer::add(&mut rare, &mut before_files);
+    }
+    let before = side(order, &before_files, &index, oracle, root);
     let mut after_files = before_files.clone();
     let edits: Vec<_> = (0..1 + dice.roll(2))
-        .map(|_| edit(&mut dice, &mut after_files))
+        .map(|_| match shape {
+            Shape::Rarer if rare.chance(60) => affected_rarer::edit(&mut rare, &mut after_files),
+            _ => edit(&mut dice, &mut after_files),
+        })
         .collect();
-    let after = side(&after_files, &index, oracle, root);
+    let after = side(order, &after_files, &index, oracle, root);
     let answer = after.analysis.compare(&before.analysis);
     // By way of the other revision, and of what a run before kept of it, the answer is the same.
     let place = root.with_extension("revision");
     for known in [
-        derived(&before.analysis, &after_files),
-        derived(&kept(&before.analysis, &before_files, &place), &after_files),
+        derived_in(order, &before.analysis, &after_files),
+        derived_in(
+            order,
+            &kept(order, &before.analysis, &before_files, &place),
+            &after_files,
+        ),
     ] {
         assert_eq!(known.layout(), after.analysis.layout(), "seed {seed}: {edits:?}");
         for stack in &known.layout().stacks {
@@ -190,9 +213,16 @@ fn one_case(seed: u64, oracle: &mut Oracle, root: &Path) -> (usize, usize, usize
     )
 }
 
+/// What a case is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Common,
+    /// With what is rarer in a monorepo.
+    Rarer,
+}
+
 /// A random monorepo, a random edit, every stack compiled before and after. `KONVERGE_CASES` (or `PROPTEST_CASES`) and
-/// `KONVERGE_SEED` make
-/// it longer or repeat one.
+/// `KONVERGE_SEED` make it longer or repeat one.
 #[test]
 fn no_stack_whose_spec_differs_is_missed() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -205,7 +235,7 @@ fn no_stack_whose_spec_differs_is_missed() {
     let (mut changed, mut named, mut compiled) = (0, 0, 0);
     println!("seeds {first}..{}", first + cases);
     for seed in first..first + cases {
-        let (c, n, ok) = one_case(seed, &mut oracle, &folder.path().join("repo"));
+        let (c, n, ok) = one_case(seed, Shape::Rarer, &mut oracle, &folder.path().join("repo"));
         changed += c;
         named += n;
         compiled += ok;
@@ -525,7 +555,7 @@ fn seeds_that_found_something_stay_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut oracle = Oracle::start();
     for seed in [81, 1123, 1591] {
-        one_case(seed, &mut oracle, &folder.path().join("repo"));
+        one_case(seed, Shape::Common, &mut oracle, &folder.path().join("repo"));
     }
 }
 
@@ -552,9 +582,9 @@ fn an_entry_reads_by_the_import_of_another_entry() {
             "kcl_cli_configs:\n  files: [../base/base.k, main.k]\n",
         );
         files.put("apps/shop/dev/main.k", format!("{import}\n\nx = 1\n"));
-        let before = side(&files, &index, &mut oracle, &root);
+        let before = side(ORDER, &files, &index, &mut oracle, &root);
         files.put("apps/shop/base/data.txt", "after");
-        let after = side(&files, &index, &mut oracle, &root);
+        let after = side(ORDER, &files, &index, &mut oracle, &root);
         assert_ne!(before.specs, after.specs, "the core reads it");
         assert!(after.specs["shop/dev"].is_ok(), "{:?}", after.specs);
         let reached = derived(&before.analysis, &files);

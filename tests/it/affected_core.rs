@@ -4,8 +4,8 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::mpsc,
-    time::Duration,
+    sync::mpsc::{self, RecvTimeoutError},
+    time::{Duration, Instant},
 };
 
 use konverge::model::stack::CompileSetup;
@@ -39,6 +39,13 @@ for line in sys.stdin:
     sys.stdout.write(json.dumps(out) + "\n")
     sys.stdout.flush()
 "#;
+
+/// The core never ends on some texts: it is given up once one question took so much processor time. On a busy machine
+/// it has to wait for its turn, and that is no answer.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
+
+/// It may take so long by the clock.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The core, ended when dropped.
 pub struct Oracle {
@@ -115,17 +122,46 @@ impl Oracle {
         Ok((paths, answer["errors"].as_u64().unwrap()))
     }
 
-    /// The core never ends on some texts: then it is ended, and a new one takes the next question.
+    /// What the core says. Where it never ends, or ends itself twice, it is ended, and a new one takes the next question.
     fn put(&mut self, question: &Value) -> Value {
-        writeln!(self.ask, "{question}").expect("the core takes a question");
-        self.ask.flush().unwrap();
-        match self.answers.recv_timeout(Duration::from_secs(15)) {
-            Ok(line) => serde_json::from_str(&line).unwrap(),
-            Err(_) => {
-                *self = Self::start();
-                json!({"error": "the core did not answer"})
+        for _ in 0..2 {
+            writeln!(self.ask, "{question}").expect("the core takes a question");
+            self.ask.flush().unwrap();
+            match self.answer() {
+                Ok(line) => return serde_json::from_str(&line).unwrap(),
+                Err(why) => {
+                    *self = Self::start();
+                    if why == RecvTimeoutError::Timeout {
+                        break;
+                    }
+                }
             }
         }
+        json!({"error": "the core did not answer"})
+    }
+
+    fn answer(&self) -> Result<String, RecvTimeoutError> {
+        let (asked, before) = (Instant::now(), self.computed());
+        loop {
+            match self.answers.recv_timeout(Duration::from_secs(1)) {
+                Err(RecvTimeoutError::Timeout)
+                    if self.computed() < before + GIVEN_UP_AFTER && asked.elapsed() < DEADLINE => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The processor time that it has taken so far, its own and the kernel's for it (`proc_pid_stat(5)`).
+    fn computed(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // The name in brackets may hold anything; behind it, fields 14 and 15 are the 12th and 13th.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = fields
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        Duration::from_millis(ticks * 10)
     }
 }
 
