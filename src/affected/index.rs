@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -28,6 +28,10 @@ pub struct Index {
     /// The file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
+    /// What [`Index::learn_beside`] has yet to learn, the next last.
+    wanted: Mutex<Vec<Vec<BlobId>>>,
+    /// Held for reading by whoever learns some of it: it can be written once all is learned.
+    learning: RwLock<()>,
 }
 
 impl Index {
@@ -70,7 +74,12 @@ impl Index {
     /// # Errors
     /// An object is missing or damaged.
     pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<Facts>>, SourceError> {
-        let unknown = self.unknown_after_all(blobs);
+        let mut unknown = self.unknown_after_all(blobs);
+        if !unknown.is_empty() {
+            self.learn_wanted(source);
+            drop(self.learning.write().unwrap_or_else(PoisonError::into_inner));
+            unknown = self.unknown(&unknown);
+        }
         if !unknown.is_empty() {
             let learned = learn(source, &unknown)?;
             self.lock().extend(learned);
@@ -85,29 +94,38 @@ impl Index {
             .collect())
     }
 
-    /// Does some work, and beside it learns the contents that it will most likely be asked for next. One that can not be
+    /// Does some work, and beside it learns the contents that the work will most likely ask for. One that can not be
     /// read is left to whoever asks for it.
     pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
         let unknown = self.unknown_after_all(blobs);
         if unknown.len() <= FEW {
             return work();
         }
-        let queue = Mutex::new(unknown.chunks(32));
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let learn_some = || {
-            while let Some(chunk) = next() {
-                if let Ok(learned) = learn(source, chunk) {
-                    self.lock().extend(learned);
-                    self.grown.store(true, Ordering::Relaxed);
-                }
-            }
-        };
+        *self.wanted() = unknown.rchunks(32).map(<[BlobId]>::to_vec).collect();
         std::thread::scope(|scope| {
-            scope.spawn(learn_some);
+            scope.spawn(|| self.learn_wanted(source));
             let done = work();
-            learn_some();
+            self.wanted().clear();
             done
         })
+    }
+
+    /// Takes part in [`Index::learn_beside`] until there is nothing left to take.
+    fn learn_wanted(&self, source: &dyn Source) {
+        loop {
+            let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(some) = self.wanted().pop() else {
+                return;
+            };
+            if let Ok(learned) = learn(source, &some) {
+                self.lock().extend(learned);
+                self.grown.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Vec<Vec<BlobId>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the contents that none of some revisions has, once they are the greater part: its file stays in proportion
@@ -153,7 +171,7 @@ impl Index {
         }
     }
 
-    fn unread(&self) -> std::sync::MutexGuard<'_, Option<PathBuf>> {
+    fn unread(&self) -> MutexGuard<'_, Option<PathBuf>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +186,7 @@ impl Index {
         all
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<BlobId, Arc<Facts>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Arc<Facts>>> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -60,6 +60,7 @@ impl Reader {
     /// # Errors
     /// As [`Layout::read`].
     pub fn layout(&self, tree: &Tree, order: SettingsOrder) -> Result<Layout, LayoutError> {
+        tree.will_be_read_whole();
         self.layout_with(tree, order, None)
     }
 

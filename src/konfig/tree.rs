@@ -1,6 +1,10 @@
 //! [`Tree`]: a revision's files seen as folders and links, the way a checkout shows them.
 
-use std::{collections::HashSet, ops::Bound, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Bound,
+    sync::{Arc, OnceLock},
+};
 
 use crate::model::{
     RepoPath,
@@ -15,6 +19,7 @@ pub struct Tree {
     source: Arc<dyn Source>,
     links: HashSet<RepoPath>,
     module_folders: HashSet<RepoPath>,
+    by_path: OnceLock<HashMap<RepoPath, FileEntry>>,
 }
 
 /// Where a path leads once every link on the way is followed.
@@ -43,6 +48,7 @@ impl Tree {
             source,
             links,
             module_folders: HashSet::new(),
+            by_path: OnceLock::new(),
         };
         tree.module_folders = modules
             .into_iter()
@@ -57,6 +63,20 @@ impl Tree {
         &self.source
     }
 
+    /// Says that most files will be asked for: from now on one is found at once, not by way of the sorted list.
+    pub(super) fn will_be_read_whole(&self) {
+        let all = || self.source.files().iter();
+        self.by_path
+            .get_or_init(|| all().map(|(path, entry)| (path.clone(), *entry)).collect());
+    }
+
+    fn entry(&self, path: &RepoPath) -> Option<&FileEntry> {
+        match self.by_path.get() {
+            Some(files) => files.get(path),
+            None => self.source.files().get(path),
+        }
+    }
+
     /// Whether there is a `kcl.mod` anywhere.
     pub fn has_module(&self) -> bool {
         !self.module_folders.is_empty()
@@ -65,9 +85,16 @@ impl Tree {
     /// The nearest folder at or above `folder` that holds a file `kcl.mod`: the package root of what lies there.
     /// A folder of that name does not count.
     pub fn module_root(&self, folder: &RepoPath) -> Option<RepoPath> {
-        folder
-            .ancestors()
-            .find(|above| self.module_folders.contains(above))
+        let mut above = folder.as_str();
+        loop {
+            if let Some(root) = self.module_folders.get(above) {
+                return Some(root.clone());
+            }
+            if above.is_empty() {
+                return None;
+            }
+            above = above.rsplit_once('/').map_or("", |(parent, _)| parent);
+        }
     }
 
     /// Follows every link on the way; `None` if one leads out of the repository or in a circle.
@@ -113,7 +140,7 @@ impl Tree {
 
     /// The regular file at a path, links followed.
     pub fn file(&self, path: &RepoPath) -> Option<(RepoPath, FileEntry)> {
-        if let Some(entry) = self.source.files().get(path)
+        if let Some(entry) = self.entry(path)
             && entry.kind == FileKind::File
         {
             return Some((path.clone(), *entry));
@@ -122,7 +149,7 @@ impl Tree {
             return None;
         }
         let real = self.resolve(path)?.path;
-        let entry = self.source.files().get(&real)?;
+        let entry = self.entry(&real)?;
         (entry.kind == FileKind::File).then_some((real, *entry))
     }
 

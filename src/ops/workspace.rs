@@ -223,12 +223,13 @@ impl Workspace {
                 Analysis::after(&near, &changes, tree, layout, core, &known.index)?
             }
             None => {
-                let layout = || known.reader.layout(&tree, order);
-                let layout =
-                    known
-                        .index
-                        .learn_beside(source.as_ref(), &kcl_files(source.as_ref()), layout)?;
-                Analysis::of_tree(tree, layout, core, &known.index)?
+                let files = kcl_files(source.as_ref());
+                known
+                    .index
+                    .learn_beside(source.as_ref(), &files, || -> Result<_, Failure> {
+                        let layout = known.reader.layout(&tree, order)?;
+                        Ok(Analysis::of_tree(tree, layout, core, &known.index)?)
+                    })?
             }
         };
         let rules = config.rules();

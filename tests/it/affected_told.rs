@@ -262,7 +262,10 @@ fn stacks_and_projects_that_come_go_and_move() {
         .collect();
     assert_eq!(
         moved,
-        [("sessions/dev", "modified"), ("sessions/prod", "modified")]
+        [
+            ("platform/sessions/dev", "modified"),
+            ("platform/sessions/prod", "modified")
+        ]
     );
 }
 
