@@ -9,8 +9,8 @@ use std::{
 use super::{Facts, Index, cache_file, form};
 use crate::model::{Digest, source::BlobId};
 
-/// The first bytes; the number changes with the form or with what the scanner finds.
-const HEADER: &[u8] = b"konverge import index 2\n";
+/// The first bytes; the number changes with the form or with what the scanner finds, at the latest with the next version.
+const HEADER: &[u8] = concat!("konverge import index 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 impl Index {
     /// Where the index of a repository lies: `$XDG_CACHE_HOME/konverge/affected/`, else below `$HOME/.cache`.

@@ -111,15 +111,24 @@ impl Knowledge {
         }
     }
 
-    /// Keeps what was learned, and waits until all is written.
+    /// Waits until all is written, what was learned since included.
     pub fn settle(&self) {
+        self.wait();
         self.keep_learned();
-        let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let writers = std::mem::take(&mut *self.writers());
         for writer in writers {
             if writer.join().is_err() {
                 tracing::debug!("what was learned was not kept");
             }
         }
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
@@ -128,10 +137,7 @@ impl Knowledge {
                 tracing::debug!(%error, "what was learned was not kept");
             }
         });
-        self.writers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(writer);
+        self.writers().push(writer);
     }
 
     /// The known revision to start from: the very same tree, else the one opened last.
