@@ -1,7 +1,11 @@
 //! Files of the cache: written whole and renamed into place, so that no reader ever sees half of one and of two writers
 //! the last wins; checked whole when they are read.
 
-use std::{io::Write, path::Path};
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use crate::model::Digest;
 
@@ -32,6 +36,53 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
     Ok(())
 }
 
+/// How many files earlier runs left in a folder, and their bytes.
+///
+/// # Errors
+/// The folder can not be listed.
+pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
+    each(folder, |_, _| Ok(true))
+}
+
+/// Deletes those that were not written for so long: of repositories, most likely, that are gone. How many, and their
+/// bytes.
+///
+/// # Errors
+/// The folder can not be listed, or a file not be deleted.
+pub fn prune_kept_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
+    let now = SystemTime::now();
+    each(folder, |path, metadata| {
+        let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
+        match old.then(|| std::fs::remove_file(path)) {
+            // Another process was faster.
+            Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(old),
+        }
+    })
+}
+
+fn each(
+    folder: &Path,
+    counts: impl Fn(&Path, &std::fs::Metadata) -> std::io::Result<bool>,
+) -> std::io::Result<(u64, u64)> {
+    let mut sum = (0, 0);
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(sum),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let metadata = match entry.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            metadata => metadata?,
+        };
+        if metadata.is_file() && counts(&entry.path(), &metadata)? {
+            sum = (sum.0 + 1, sum.1 + metadata.len());
+        }
+    }
+    Ok(sum)
+}
+
 fn sealed(header: &[u8], body: &[u8]) -> Vec<u8> {
     let mut bytes = [header, body].concat();
     let sum = Digest::of_bytes(&bytes);
@@ -49,6 +100,24 @@ fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn what_was_not_written_for_long_is_pruned() {
+        let folder = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(24 * 3600);
+        for name in ["old", "new"] {
+            write(&folder.path().join(name), b"header", b"").unwrap();
+        }
+        let old = std::fs::File::options()
+            .append(true)
+            .open(folder.path().join("old"));
+        old.unwrap().set_modified(SystemTime::now() - 40 * day).unwrap();
+        assert_eq!(kept_files(folder.path()).unwrap(), (2, 76));
+        assert_eq!(prune_kept_files(folder.path(), 30 * day).unwrap(), (1, 38));
+        assert!(folder.path().join("new").exists());
+        assert_eq!(prune_kept_files(folder.path(), Duration::ZERO).unwrap(), (1, 38));
+        assert_eq!(kept_files(&folder.path().join("none")).unwrap(), (0, 0));
+    }
 
     #[test]
     fn a_damaged_file_is_none() {

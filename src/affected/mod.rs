@@ -30,6 +30,7 @@ mod rules;
 mod scan;
 
 pub use analysis::Analysis;
+pub use cache_file::{kept_files, prune_kept_files};
 pub use closure::{Closure, ClosureFile};
 pub use error::AffectedError;
 pub use facts::{Door, Facts, Reads};

@@ -1,4 +1,4 @@
-//! `konverge cache`: what was compiled and kept on this machine.
+//! `konverge cache`: what was compiled, learned and kept on this machine.
 
 use clap::Subcommand;
 

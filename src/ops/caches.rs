@@ -1,4 +1,4 @@
-//! The caches of this machine: compiled values and fetched packages.
+//! The caches of this machine: compiled values, fetched packages, and what was learned of repositories.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,6 +7,7 @@ use std::{
 
 use super::{Run, build};
 use crate::{
+    affected::{kept_files, prune_kept_files},
     error::{ErrorKind, Failure},
     kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
 };
@@ -29,30 +30,44 @@ pub struct Kept {
 /// # Errors
 /// There is no place for caches, or it can not be read.
 pub fn show(run: &Run) -> Result<Vec<Kept>, Failure> {
-    let (compiled, packages) = folders(run)?;
+    let [compiled, packages, learned] = folders(run)?;
     Ok(vec![
         kept("compiled stacks", &compiled, cache_use(&compiled))?,
         kept("packages", &packages, packages_use(&packages))?,
+        kept(
+            "what was learned of repositories",
+            &learned,
+            kept_files(&learned).map(sum),
+        )?,
     ])
 }
 
-/// Deletes compiled stacks that were not used for so long; without an age everything, packages too.
+/// Deletes compiled stacks, and what was learned of repositories, that were not used for so long; without an age
+/// everything, packages too.
 ///
 /// # Errors
 /// There is no place for caches, or it can not be written.
 pub fn prune(run: &Run, unused_for: Option<Duration>) -> Result<Vec<Kept>, Failure> {
-    let (compiled, packages) = folders(run)?;
+    let [compiled, packages, learned] = folders(run)?;
     let age = unused_for.unwrap_or_default();
-    let mut all = vec![kept("compiled stacks", &compiled, prune_cache(&compiled, age))?];
+    let forgotten = prune_kept_files(&learned, age).map(sum);
+    let mut all = vec![
+        kept("compiled stacks", &compiled, prune_cache(&compiled, age))?,
+        kept("what was learned of repositories", &learned, forgotten)?,
+    ];
     if unused_for.is_none() {
         all.push(kept("packages", &packages, clear_packages(&packages))?);
     }
     Ok(all)
 }
 
-fn folders(run: &Run) -> Result<(PathBuf, PathBuf), Failure> {
+fn folders(run: &Run) -> Result<[PathBuf; 3], Failure> {
     let caches = build::caches(run)?;
-    Ok((caches.join("compile"), caches.join("packages")))
+    Ok(["compile", "packages", "affected"].map(|name| caches.join(name)))
+}
+
+fn sum((entries, bytes): (u64, u64)) -> CacheUse {
+    CacheUse { entries, bytes }
 }
 
 fn kept(what: &'static str, folder: &Path, counted: std::io::Result<CacheUse>) -> Result<Kept, Failure> {

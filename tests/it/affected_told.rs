@@ -360,3 +360,63 @@ fn every_other_input_is_told_by_its_kind() {
         }
     }
 }
+
+/// A submodule is an input like any other: checked out by its files, else by the commit that it stands at.
+#[test]
+fn a_submodule_that_moves_on_affects_whoever_imports_it() {
+    let library = Repository::init();
+    library.write("lib.k", "lib = 1\n").commit("one");
+    let repository = Repository::init();
+    repository.write("kcl.mod", "");
+    repository.write("apps/a/project.yaml", "name: a\n");
+    for (stack, text) in [
+        ("uses", "import shared\n\nx = shared.lib\n"),
+        ("does-not", "x = 1\n"),
+    ] {
+        let folder = format!("apps/a/{stack}");
+        repository.write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"));
+        repository.write(
+            &format!("{folder}/kcl.yaml"),
+            "kcl_cli_configs:\n  files: [main.k]\n",
+        );
+        repository.write(&format!("{folder}/main.k"), text);
+    }
+    let url = library.path().to_str().unwrap().to_owned();
+    let allowed = "protocol.file.allow=always";
+    repository.git([
+        "-c",
+        allowed,
+        "submodule",
+        "--quiet",
+        "add",
+        url.as_str(),
+        "shared",
+    ]);
+    repository.commit("with a submodule");
+    repository.branch("change");
+    library.write("lib.k", "lib = 2\n").commit("two");
+    repository.git(["-c", allowed, "submodule", "--quiet", "update", "--remote"]);
+    repository.commit("it moves on");
+    let here = rows(&json(&repository, &["affected", "--output", "json"]));
+    let expected = "shared/lib.k > apps/a/uses/main.k > apps/a/uses".to_owned();
+    assert_eq!(
+        here,
+        [(
+            "apps/a/uses".to_owned(),
+            "modified".to_owned(),
+            vec![("import".to_owned(), expected)]
+        )]
+    );
+    // A clone that never checked it out.
+    let clone = repository.clone_with(&["--branch", "change"]);
+    let there = rows(&json(
+        &clone,
+        &["affected", "--output", "json", "--base", "origin/main"],
+    ));
+    let named: Vec<_> = there.iter().map(|(stack, ..)| stack.as_str()).collect();
+    assert_eq!(named, ["apps/a/uses"]);
+    assert!(
+        there[0].2.iter().all(|(_, chain)| chain.starts_with("shared > ")),
+        "{there:?}"
+    );
+}
