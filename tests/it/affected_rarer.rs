@@ -173,7 +173,7 @@ pub fn edit(dice: &mut Dice, files: &mut Files) -> String {
                 .map(|(path, content)| (path.replacen(&home, "apps/copy", 1), content.clone()))
                 .collect();
             files.0.extend(copied);
-            if number % 3 > 0 {
+            if !number.is_multiple_of(3) {
                 files.put("apps/copy/project.yaml", "name: copy\n");
             }
             format!("copy {home} to apps/copy")

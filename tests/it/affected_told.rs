@@ -31,8 +31,10 @@ fn one_line_changed() -> Repository {
     repository
 }
 
-/// Stacks by folder, with their changes and the kinds and chains of why.
-fn rows(answer: &Value) -> Vec<(String, String, Vec<(String, String)>)> {
+/// A stack by its folder, with its change and the kinds and chains of why.
+type Row = (String, String, Vec<(String, String)>);
+
+fn rows(answer: &Value) -> Vec<Row> {
     let rows = answer["stacks"].as_array().unwrap().iter().map(|stack| {
         let why = stack["why"].as_array().unwrap().iter().map(|why| {
             let chain: Vec<&str> = why["chain"].as_array().unwrap().iter().map(text).collect();
