@@ -26,10 +26,13 @@ impl From<serde_saphyr::Error> for YamlError {
         Self {
             line: location.as_ref().and_then(|l| number(l.line())),
             column: location.as_ref().and_then(|l| number(l.column())),
-            message: without_place(text.lines().next().unwrap_or_default()).to_owned(),
+            message: without_place(text.lines().next().unwrap_or_default()).replace(FOR_CALLERS, ": it stands here twice"),
         }
     }
 }
+
+/// What the library advises its callers, which is no advice for whoever wrote the text.
+const FOR_CALLERS: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
 /// The library writes `line 3 column 3: …` before its message; the place has fields of its own here.
 fn without_place(message: &str) -> &str {

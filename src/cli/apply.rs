@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Context,
     agreement::agreed,
-    which::{LiveArg, Opened},
+    which::{LiveArg, Opened, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -20,6 +20,7 @@ use crate::{
 
 /// Arguments of `konverge apply`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("live", always_asked))]
 pub struct Args {
     #[command(flatten)]
     opened: Opened,
@@ -59,11 +60,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     }
     let options = ApplyOptions {
         consent: Arc::new(Agreed),
-        commit: session.affected.head.clone(),
+        commit: session.commit()?,
         pull_requests: Vec::new(),
         restore: false,
         allow_empty: args.allow_empty,
-        note: None,
+        rolled_back_to: None,
     };
     let report = ops::apply::run(&session.planning, &session.targets, &options).await?;
     context.print(&match args.output {

@@ -88,6 +88,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         }
     }
     compiler.keep_costs();
+    run.check_interrupted()?;
     // In JSON mode stdout is one document: the Specs, or the error.
     if failures.is_empty() || args.output != Output::Json {
         print(args, context, &built);

@@ -155,7 +155,7 @@ fn ended(text: &str) -> String {
     }
 }
 
-fn write_all(out: &mut dyn Write, text: &str) {
+pub(super) fn write_all(out: &mut dyn Write, text: &str) {
     // A closed pipe (`konverge … | head`) is the reader's choice.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

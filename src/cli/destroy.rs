@@ -6,7 +6,7 @@ use super::{
     Context,
     agreement::agreed,
     apply::Output,
-    which::{Infrastructure, LiveArg},
+    which::{Infrastructure, LiveArg, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -21,6 +21,7 @@ use crate::{
 
 /// Arguments of `konverge destroy`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("live", always_asked))]
 pub struct Args {
     /// The stacks, by folder or identity; also ones that only the state knows
     #[arg(value_name = "STACK", required = true)]
@@ -64,7 +65,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         pull_requests: Vec::new(),
         restore: false,
         allow_empty: true,
-        note: None,
+        rolled_back_to: None,
     };
     let report = ops::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {

@@ -2,8 +2,8 @@
 
 use super::{
     Context,
-    preview::Output,
-    which::{Infrastructure, LiveArg, Stacks},
+    apply::Output,
+    which::{Infrastructure, LiveArg, Stacks, always_asked, every_by_default},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -13,12 +13,13 @@ use crate::{
 
 /// Arguments of `konverge drift`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("names", every_by_default), mut_arg("live", always_asked))]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     #[command(flatten)]
     infrastructure: Infrastructure,
-    /// How the result is printed: text or json
+    /// How the result is printed
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
     /// Exit with 2 if anything drifted
@@ -37,9 +38,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             "drift is a difference to what is there: `--live never` can not see it",
         ));
     }
-    if !matches!(args.output, Output::Text | Output::Json) {
-        return Err(Failure::new(ErrorKind::Usage, "drift is printed as text or json"));
-    }
     let request = Request {
         selection: match args.stacks.selection()? {
             Selection::Affected => Selection::All,
@@ -53,7 +51,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
     context.print(&match args.output {
         Output::Json => report::json::document(&plan),
-        _ => report::terminal::plan(
+        Output::Text => report::terminal::plan(
             &plan,
             Style {
                 color: context.colour(),

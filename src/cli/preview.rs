@@ -62,6 +62,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     context.print(&rendered(
         &preview.plan,
         &session.affected,
+        session.planning.stacks_in_repository(),
         merging,
         args.output,
         style,
@@ -96,6 +97,7 @@ fn remark(plan: &Plan, session: &Session) {
 pub(super) fn rendered(
     plan: &Plan,
     affected: &Affected,
+    stacks_in_repository: usize,
     merging: Merging,
     output: Output,
     style: Style,
@@ -104,6 +106,7 @@ pub(super) fn rendered(
         head: affected.head.clone(),
         base: affected.base.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        stacks_in_repository,
         ..RunInfo::default()
     };
     let marker = Marker::new(MarkerKind::Preview, "");

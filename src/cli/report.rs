@@ -43,6 +43,8 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     context.print(&rendered(
         plan,
         &gathered.affected,
+        // How many others there are is known where the shares were made.
+        0,
         Merging::NoStore,
         args.output,
         style,

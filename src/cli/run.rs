@@ -37,7 +37,8 @@ const SECRET_VARIABLES: [&str; 20] = [
 
 /// Runs the command line; never panics on wrong input.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() {
@@ -45,6 +46,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             } else {
                 0
             };
+            if error.use_stderr() && asks_for_json(&args) {
+                let said = error.to_string();
+                let what = said.lines().next().unwrap_or_default();
+                let failure = Failure::new(ErrorKind::Usage, what.trim_start_matches("error: "))
+                    .hint("`konverge help` shows what there is");
+                let document = ErrorDocument {
+                    error: failure.body(),
+                };
+                super::context::write_all(&mut std::io::stdout().lock(), &in_json(&document));
+            }
             // Printing can only fail when nobody reads.
             let _ = error.print();
             return ExitCode::from(code);
@@ -73,15 +84,24 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let document = ErrorDocument {
                     error: failure.body(),
                 };
-                context.print(&format!(
-                    "{}\n",
-                    serde_json::to_string(&document).expect("plain data")
-                ));
+                context.print(&in_json(&document));
             }
             context.print_failure(&failure);
             ExitCode::from(failure.kind.exit_code())
         }
     }
+}
+
+fn in_json(document: &ErrorDocument) -> String {
+    format!("{}\n", serde_json::to_string(document).expect("plain data"))
+}
+
+/// Whether a command line that could not be read asked for JSON, as far as that can be told.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+    let one = |arg: &str| matches!(arg, "--output=json" | "-ojson" | "-o=json");
+    let two = |name: &str, value: &str| matches!((name, value), ("--output" | "-o", "json"));
+    args.iter().any(|arg| one(arg)) || args.windows(2).any(|pair| two(&pair[0], &pair[1]))
 }
 
 async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
@@ -123,7 +143,7 @@ impl Command {
             Self::Health(args) => args.wants_json(),
             Self::Destroy(args) => args.output == super::apply::Output::Json,
             Self::Status(args) => args.output == super::status::Output::Json,
-            Self::Drift(args) => args.output == super::preview::Output::Json,
+            Self::Drift(args) => args.output == super::apply::Output::Json,
             Self::Apply(args) => args.output == super::apply::Output::Json,
             Self::Doctor(args) => args.output == super::doctor::Output::Json,
             Self::State(args) => args.output == super::state::Output::Json,

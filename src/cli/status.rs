@@ -2,7 +2,7 @@
 
 use super::{
     Context,
-    which::{Infrastructure, Stacks},
+    which::{Infrastructure, Stacks, every_by_default},
 };
 use crate::{
     error::Failure,
@@ -13,8 +13,9 @@ use crate::{
 /// Arguments of `konverge status`.
 #[derive(Debug, clap::Args)]
 #[command(
+    mut_arg("names", every_by_default),
     after_help = "Without stacks every one is looked at, also those that only the state knows.\n\
-                  JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|removed\",\n\
+                  JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|destroyed|removed\",\n\
                   \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\
                   \"objects\":[{\"id\",\"cluster\",\"health\":\"ready|progressing|failed|suspended|unknown\",\"message\"}],\"error\":{…}}]};\n\
                   what is not known is absent."

@@ -79,6 +79,18 @@ impl Stacks {
     }
 }
 
+/// For a command whose stacks are all of them by default.
+pub fn every_by_default(names: clap::Arg) -> clap::Arg {
+    names.help("Stacks, by folder or identity; default: every one")
+}
+
+/// For a command that always asks the real infrastructure.
+pub fn always_asked(live: clap::Arg) -> clap::Arg {
+    live.help("The real infrastructure is always asked here: `never` is refused")
+        .hide_possible_values(true)
+        .hide_default_value(true)
+}
+
 /// Which revisions.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {

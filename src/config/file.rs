@@ -53,7 +53,7 @@ pub struct State {
     pub id: Option<String>,
     /// The lease on a stack while it is applied.
     pub lease: Lease,
-    /// How many old states of a stack are kept.
+    /// How many old states of a stack are kept; default 50.
     pub history: Option<u32>,
     /// age recipients (`age1…`) to which whole state documents are encrypted; the identity to read them is taken from
     /// the environment variable KONVERGE_AGE_IDENTITY.
@@ -66,9 +66,9 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Lease {
-    /// How long a lease lives without a renewal.
+    /// How long a lease lives without a renewal; default 60 s.
     pub term: Span,
-    /// How long to wait for somebody else's.
+    /// How long to wait for somebody else's; default 10 minutes.
     pub wait: Span,
 }
 
@@ -91,7 +91,7 @@ pub struct Cluster {
     pub context: Option<String>,
     /// Use the pod's own service account instead.
     pub in_cluster: bool,
-    /// Requests under way at once.
+    /// Requests under way at once; default 16.
     pub requests: Option<u32>,
 }
 
@@ -163,9 +163,9 @@ pub struct Kcl {
     pub sandbox: Option<Sandbox>,
     /// Compilers at once; default: the number of cores.
     pub workers: Option<u32>,
-    /// Limit of one compile.
+    /// Limit of one compile; default 60 s.
     pub timeout: Option<Span>,
-    /// Memory limit of one compiler in MiB.
+    /// Memory limit of one compiler in MiB; default 2048.
     pub memory_mib: Option<u64>,
 }
 
@@ -226,7 +226,7 @@ pub struct Apply {
     /// A folder of the repository with rules of your own for the readiness of Kubernetes objects, laid out as Argo CD's
     /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`. `konverge health --rules` tries them.
     pub health_rules: Option<String>,
-    /// What happens when another field manager owns a field of ours.
+    /// What happens when another field manager owns a field of ours; default `stop`.
     pub conflicts: Conflicts,
     /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes
     /// `deployments: write`; at most 20 environments a run.
@@ -250,9 +250,9 @@ pub enum Conflicts {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// What an apply does about fields that somebody changed since our last write.
+    /// What an apply does about fields that somebody changed since our last write; default `restore`.
     pub drift: DriftPolicy,
-    /// How many approvals a pull request needs before its changes are applied.
+    /// How many approvals a pull request needs before its changes are applied; default none.
     pub approvals: Option<u32>,
     /// Teams (`org/team`) or users, one of whom must have approved.
     pub reviewers: Vec<String>,
@@ -281,7 +281,7 @@ pub enum DriftPolicy {
 pub struct Drift {
     /// Stacks looked at in one run, the longest not looked at first; default: all.
     pub stacks: Option<u32>,
-    /// Stop starting new stacks after this.
+    /// Stop starting new stacks after this; default: never.
     pub budget: Option<Span>,
     /// Whether drift is put back.
     pub reconcile: Reconcile,

@@ -54,6 +54,11 @@ impl From<ConfigError> for Failure {
     }
 }
 
+/// The schemes of `state.url` that there are stores for.
+const STORES: [&str; 9] = [
+    "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
+];
+
 impl Config {
     /// Reads the file of a revision; a repository without one gets the defaults.
     ///
@@ -93,6 +98,14 @@ impl Config {
             return refuse(
                 format!("version {} is not known", self.version.unwrap_or_default()),
                 "this Konverge reads version 1; a newer file needs a newer Konverge",
+            );
+        }
+        if let Some((scheme, _)) = self.state.url.as_deref().and_then(|url| url.split_once("://"))
+            && !STORES.contains(&scheme)
+        {
+            return refuse(
+                format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
+                &format!("known are {}", STORES.join(", ")),
             );
         }
         if let Some(folder) = &self.apply.health_rules

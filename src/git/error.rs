@@ -17,6 +17,9 @@ pub enum GitError {
     /// No such branch, tag or commit.
     #[error("there is no revision `{0}` in this repository")]
     UnknownRevision(String),
+    /// A repository as `git init` leaves it.
+    #[error("nothing is committed in this repository yet")]
+    NothingCommitted,
     /// History was cut off before the answer could be known.
     #[error("the checkout is shallow: {0}")]
     Shallow(String),
@@ -65,7 +68,18 @@ pub enum GitError {
 
 impl From<git2::Error> for GitError {
     fn from(error: git2::Error) -> Self {
-        Self::Library(error.message().to_owned())
+        Self::Library(plain(error.message()))
+    }
+}
+
+/// libgit2 says of a file that it may not open that it is locked.
+fn plain(message: &str) -> String {
+    match message
+        .strip_prefix("failed open - ")
+        .and_then(|rest| rest.split_once(" is locked: "))
+    {
+        Some((file, why)) => format!("{file} can not be opened: {why}"),
+        None => message.to_owned(),
     }
 }
 
@@ -82,6 +96,7 @@ impl From<GitError> for Failure {
                 .hint(format!(
                     "a commit that only the server has: `git fetch origin {name}`"
                 )),
+            GitError::NothingCommitted => failure.hint("commit first: `git add -A && git commit`"),
             GitError::Shallow(_) => failure
                 .hint("in the workflow, under `uses: actions/checkout@v5`, add the lines `with:` and `  fetch-depth: 0`")
                 .hint("on your machine: `git fetch --unshallow`"),
@@ -94,7 +109,24 @@ impl From<GitError> for Failure {
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
                 .hint("or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`"),
             GitError::Process(_) => failure.hint("`git` must be installed and in PATH to fetch missing commits"),
+            GitError::Library(why) if why.contains("Permission denied") => {
+                failure.hint("let the user of this run read it: `ls -l` shows who may")
+            }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_not_called_locked() {
+        let said = plain("failed open - '/repo/konverge.yaml' is locked: Permission denied");
+        assert_eq!(said, "'/repo/konverge.yaml' can not be opened: Permission denied");
+        assert_eq!(plain("object not found"), "object not found");
+        let failure = Failure::from(GitError::Library(said));
+        assert!(failure.hints[0].contains("ls -l"), "{failure:?}");
     }
 }

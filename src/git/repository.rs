@@ -77,7 +77,9 @@ impl Repository {
                 .map_err(|_| {
                     let name = name.escape_debug().to_string();
                     // It may well be there, only cut off from this checkout.
-                    if git.is_shallow() {
+                    if name.starts_with("HEAD") && is_unborn(git) {
+                        GitError::NothingCommitted
+                    } else if git.is_shallow() {
                         GitError::Shallow(format!("there is no revision `{name}` in what was fetched"))
                     } else {
                         GitError::UnknownRevision(name)
@@ -151,7 +153,10 @@ impl Repository {
                     }
                 }
             }
-            Err(GitError::NoDefaultBranch)
+            Err(match is_unborn(git) {
+                true => GitError::NothingCommitted,
+                false => GitError::NoDefaultBranch,
+            })
         })
     }
 
@@ -306,6 +311,12 @@ impl Repository {
             .with(|git| Ok(git.find_remote("origin")?.url()?.to_owned()))
             .ok()
     }
+}
+
+/// Whether the branch that is checked out has no commit yet.
+fn is_unborn(git: &git2::Repository) -> bool {
+    git.head()
+        .is_err_and(|error| error.code() == git2::ErrorCode::UnbornBranch)
 }
 
 /// Whether history reachable from the two but not from their base ends at a shallow boundary: then another, nearer

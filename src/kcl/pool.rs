@@ -178,7 +178,7 @@ impl Pool {
             }
             Lost::Garbled(why) => format!("it answered nonsense: {why}"),
             Lost::Ended(_, said) if said.contains("memory allocation of") || said.contains("MemoryError") => {
-                format!("it needed more memory than the {memory} MiB of `kcl.memory`")
+                format!("it needed more memory than the {memory} MiB of `kcl.memory_mib`")
             }
             Lost::Ended(status, said) => match status.signal() {
                 Some(nix::libc::SIGSEGV) => "the stack overflowed: look for an endless recursion".to_owned(),

@@ -75,7 +75,9 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .kill_on_drop(true)
+            // Ctrl-C at the terminal is ours to answer: a worker told by it too would blame the stack.
+            .process_group(0);
         die_with_parent(&mut command);
         let mut child = command
             .spawn()

@@ -52,6 +52,8 @@ pub enum HeadStatus {
     Unfinished,
     /// Nothing was ever applied.
     New,
+    /// What was applied was taken down again.
+    Destroyed,
     /// The head does not have the stack any more, and something of it is still recorded.
     Removed,
 }

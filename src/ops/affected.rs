@@ -140,12 +140,19 @@ async fn default_base(
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
     if base == *head && !question.worktree {
         run.notes.note(&format!(
-            "{} is part of {branch}: there is nothing to compare. `--base HEAD~1` compares with the commit before, \
-             `--worktree` looks at what is not committed",
-            head.short()
+            "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
+            is_part(head, &branch)
         ));
     }
     Ok(base)
+}
+
+/// How to see what the last commit did.
+pub(super) const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
+
+/// Why nothing is found in a commit.
+pub(super) fn is_part(head: &CommitId, branch: &str) -> String {
+    format!("{} is part of {branch}", head.short())
 }
 
 /// Opens the base under its own `konverge.yaml`; if that is wrong (the change may be its repair), under the head's.

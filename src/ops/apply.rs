@@ -19,7 +19,7 @@ use crate::{
         receipt::{Grounds, Receipt},
         state::{JournalEntry, StackState},
     },
-    state::{Lease, LeaseOptions},
+    state::{Lease, LeaseOptions, Reason},
 };
 
 /// Who agrees to a stack's plan before anything of it is touched.
@@ -54,8 +54,8 @@ pub struct ApplyOptions {
     pub restore: bool,
     /// A stack whose Spec has become empty may be deleted whole. Removed stacks always may: their review says so.
     pub allow_empty: bool,
-    /// A few words that stand beside the serial in the history.
-    pub note: Option<String>,
+    /// The serial that is put back, if it is one: the history says so.
+    pub rolled_back_to: Option<u64>,
 }
 
 /// Applies the targets. Stacks that do not depend on each other go side by side.
@@ -275,7 +275,14 @@ async fn under_lease(
     // A failure is on record once, not once for each try that came to the same.
     let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
     let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
-    let nothing_new = state == prior && used.is_empty() && (well || told);
+    let reason = match (&target.head, options.rolled_back_to) {
+        (None, _) => Reason::Destroy,
+        (Some(_), Some(_)) => Reason::Rollback,
+        (Some(_), None) => Reason::Apply,
+    };
+    // Of what was never applied nothing is recorded because it was destroyed.
+    let never_there = reason == Reason::Destroy && lease.prior().is_none() && state.resources.is_empty();
+    let nothing_new = (state == prior || never_there) && used.is_empty() && (well || told);
     outcome.grounds = grounds;
     outcome.serial = match nothing_new {
         true => lease.prior().map(|prior| prior.serial),
@@ -286,7 +293,8 @@ async fn under_lease(
                 result: outcome.result,
                 grounds: outcome.grounds.clone(),
             };
-            Some(lease.conclude(state, used, receipt, options.note.clone()).await?)
+            let note = options.rolled_back_to.map(|to| format!("rolled back to serial {to}"));
+            Some(lease.conclude(reason, state, used, receipt, note).await?)
         }
     };
     Ok(outcome)

@@ -129,8 +129,7 @@ impl Compiler {
     /// # Errors
     /// The stack's description is broken, KCL refuses it, or what it prints is no Spec.
     pub async fn spec(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
-        self.run.check_interrupted()?;
-        let compiled = self.compile(workspace, stack).await;
+        let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
         compiled.map_err(|failure| failure.within(format!("stack {}", stack.id)))
     }
 
@@ -148,11 +147,24 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::spec`].
     pub async fn printed(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
-        self.run.check_interrupted()?;
-        let compiled = self.compiled(workspace, stack).await;
+        let compiled = self.unless_interrupted(self.compiled(workspace, stack)).await?;
         compiled
             .and_then(|compiled| Ok(spec::read(&compiled.documents)?))
             .map_err(|failure| failure.within(format!("stack {}", stack.id)))
+    }
+
+    /// A compile is given up at once when the run is asked to stop; its worker ends with it.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let interrupted = || {
+            self.run
+                .check_interrupted()
+                .expect_err("asked only when it was")
+        };
+        tokio::select! {
+            biased;
+            () = self.run.cancel.cancelled() => Err(interrupted()),
+            done = work => Ok(done),
+        }
     }
 
     async fn compile(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
@@ -268,8 +280,11 @@ fn workers(config: &Config) -> usize {
 /// The file can not be read, or is no Spec.
 pub fn of_file(path: &std::path::Path) -> Result<Spec, Failure> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()).at(name.clone(), None, None))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}"))
+            .at(name.clone(), None, None)
+            .hint("`--spec` names a file, from the folder where konverge runs")
+    })?;
     Ok(spec::read_text(&text, &name)?)
 }
 

@@ -84,7 +84,10 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(&folder).map_err(|error| wrong(&folder, error.to_string()))?;
+        let entries = std::fs::read_dir(&folder).map_err(|error| {
+            wrong(&folder, format!("the folder can not be read: {error}"))
+                .hint("`--gather` names the folder into which the jobs' plans were downloaded")
+        })?;
         for entry in entries {
             let entry = entry.map_err(|error| wrong(&folder, error.to_string()))?;
             let path = entry.path();

@@ -201,6 +201,14 @@ impl Planning {
         }
     }
 
+    /// How many stacks there are at head, asked for or not; 0 for a Spec from a file.
+    pub fn stacks_in_repository(&self) -> usize {
+        match &self.wanted {
+            Wanted::Compiled { head, .. } => head.layout.stacks.len(),
+            Wanted::File(_) => 0,
+        }
+    }
+
     /// The version of the core that Specs are compiled with.
     pub fn core(&self) -> Option<&str> {
         match &self.wanted {

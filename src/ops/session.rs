@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     At, KeyUse, Knowledge, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
-    affected::{credentials, find},
-    build::Compiler,
+    affected::{BEFORE, credentials, find, is_part},
+    build::{self, Compiler},
     clusters::{GivenCluster, Live},
     infrastructure, states,
 };
@@ -23,7 +23,6 @@ use crate::{
         source::Source,
         stack::{CompileSetup, Stack},
     },
-    spec,
 };
 
 /// What is asked for.
@@ -71,6 +70,28 @@ pub struct Session {
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
+}
+
+impl Session {
+    /// The commit that is at hand; of a working tree the one that is checked out, if every file is as that has it.
+    ///
+    /// # Errors
+    /// The repository can not be read.
+    pub fn commit(&self) -> Result<Option<CommitId>, Failure> {
+        let Wanted::Compiled { head, .. } = &self.planning.wanted else {
+            return Ok(None);
+        };
+        if let Some(commit) = head.commit() {
+            return Ok(Some(commit.clone()));
+        }
+        let repository = Repository::discover(&self.planning.run.dir)?;
+        // Where nothing is committed yet there is no commit to name.
+        let Ok(commit) = repository.resolve("HEAD") else {
+            return Ok(None);
+        };
+        let committed = repository.revision(&commit)?;
+        Ok((committed.files() == head.source.files()).then_some(commit))
+    }
 }
 
 /// Opens a request on a monorepo.
@@ -146,14 +167,7 @@ pub async fn open_file(
     request: &Request,
     key: KeyUse,
 ) -> Result<Session, Failure> {
-    let text = std::fs::read_to_string(run.dir.join(file)).map_err(|error| {
-        Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}")).at(
-            file.display().to_string(),
-            None,
-            None,
-        )
-    })?;
-    let spec = spec::read_text(&text, &file.display().to_string())?;
+    let spec = build::of_file(&run.dir.join(file))?;
     let id = match identity {
         Some(text) => text.parse::<StackId>(),
         None => StackId::new(
@@ -218,20 +232,31 @@ pub(super) async fn base_commit(
     if let Some(base) = &request.base {
         return Ok(Some(find(repository, base, credentials).await?));
     }
+    let by_change = matches!(request.selection, Selection::Affected | Selection::Share(_));
     let found = async || -> Result<CommitId, Failure> {
-        let branch = repository.resolve(&repository.default_branch()?)?;
+        let branch = repository.default_branch()?;
+        let tip = repository.resolve(&branch)?;
         let head = match at {
             At::Commit(commit) => commit.clone(),
             At::Worktree => repository.resolve("HEAD")?,
         };
-        Ok(repository
-            .merge_base_fetching(&branch, &head, credentials)
-            .await?)
+        let base = repository.merge_base_fetching(&tip, &head, credentials).await?;
+        if base == head && by_change {
+            let compared = match at {
+                At::Commit(_) => "there is nothing to compare",
+                At::Worktree => "only what is not committed is compared",
+            };
+            run.notes.note(&format!(
+                "{}: {compared}. {BEFORE}, `--all` takes every stack",
+                is_part(&head, &branch)
+            ));
+        }
+        Ok(base)
     };
-    match (found().await, &request.selection) {
-        (Ok(commit), _) => Ok(Some(commit)),
-        (Err(failure), Selection::Affected | Selection::Share(_)) => Err(failure),
-        (Err(_), Selection::All | Selection::Named(_)) => Ok(None),
+    match found().await {
+        Ok(commit) => Ok(Some(commit)),
+        Err(failure) if by_change => Err(failure),
+        Err(_) => Ok(None),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
         status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, Status},
     },
     runtime::{Item, Scope},
-    state::Versioned,
+    state::{Reason, Versioned},
 };
 
 /// Stacks looked at side by side.
@@ -164,7 +164,7 @@ async fn fill(
         .states
         .load(&target.id)
         .await?
-        .filter(|prior| !prior.retired)
+        .filter(|prior| !prior.retired || prior.reason == Reason::Destroy)
     else {
         return Ok(());
     };
@@ -172,6 +172,7 @@ async fn fill(
     status.resources = prior.state.resources.len();
     status.pending.clone_from(&prior.pending);
     status.head = match (&target.head, prior.state.input_digest) {
+        _ if prior.retired => HeadStatus::Destroyed,
         (None, _) => HeadStatus::Removed,
         (Some(_), Some(recorded)) if prior.pending.is_empty() => {
             match planning.input_digest(target)? == Some(recorded) {

@@ -129,11 +129,12 @@ impl LeaseWatch for Waiting {
         };
         if say {
             self.note(&format!(
-                "waiting for {} ({}), lease {}, {} s so far",
-                holder.writer.run,
-                holder.writer.actor,
+                "waiting for {}, lease {}, {} s so far: {}; {}",
+                holder.writer,
                 holder.id,
-                waited.as_secs()
+                waited.as_secs(),
+                holder.life(),
+                holder.way_out(&self.stack)
             ));
         }
         if ask && self.is_over(holder).await {

@@ -39,6 +39,7 @@ fn block(stack: &StackStatus, style: Style) -> String {
             "the last apply did not end well; the next one takes it up",
             Ink::Red,
         ),
+        HeadStatus::Destroyed => ("everything that was applied was destroyed", Ink::Yellow),
         HeadStatus::New => ("nothing was ever applied", Ink::Yellow),
         HeadStatus::Removed => ("the head does not have it any more", Ink::Red),
     };

@@ -46,6 +46,10 @@ pub(super) struct View<'a> {
     /// Over all stacks.
     pub total: Summary,
     pub failed: usize,
+    /// What a stack of the plan is called: without a change that affects any, it was named.
+    pub word: &'static str,
+    /// How many stacks those that change are counted against.
+    pub all: usize,
     /// Over all stacks' digests.
     pub digest: Digest,
 }
@@ -67,6 +71,17 @@ pub(super) fn of<'a>(input: &CommentInput<'a>) -> View<'a> {
         drifted: Vec::new(),
         total: Summary::default(),
         failed: 0,
+        word: match input.affected.stacks.is_empty() {
+            true => "stack",
+            false => "affected stack",
+        },
+        all: [
+            input.run.stacks_in_repository,
+            input.affected.stacks.len(),
+            input.plan.stacks.len(),
+        ]
+        .into_iter()
+        .fold(0, usize::max),
         digest: Digest::of_set(input.plan.stacks.iter().map(|s| s.digest)),
     };
     for plan in &input.plan.stacks {

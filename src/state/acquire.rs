@@ -71,6 +71,25 @@ pub struct Holder {
     pub quiet: Duration,
 }
 
+impl Holder {
+    /// What a watcher knows of whether it lives, and when it no longer counts.
+    pub fn life(&self) -> String {
+        format!(
+            "no renewal seen for the {} s that were watched, taken over after {} s without one",
+            self.quiet.as_secs(),
+            self.term.as_secs()
+        )
+    }
+
+    /// How to end its lease by hand.
+    pub fn way_out(&self, stack: &StackId) -> String {
+        format!(
+            "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
+            self.id
+        )
+    }
+}
+
 /// The body of `stacks/<identity>/lease/<epoch>/<renewal>`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]

@@ -14,6 +14,10 @@ use crate::model::{ResourceId, receipt::Receipt, state::StackState};
 pub enum Reason {
     /// An apply ended.
     Apply,
+    /// An apply ended that took everything down.
+    Destroy,
+    /// An apply ended that put an earlier serial back.
+    Rollback,
     /// A lease was taken over: the old holder's next write collides with it.
     Takeover,
     /// `konverge state push`.
@@ -26,10 +30,24 @@ pub enum Reason {
     Import,
 }
 
+impl Reason {
+    /// Whether it ends an apply of some kind, which has announced itself by its journal.
+    pub(super) fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::Destroy | Self::Rollback)
+    }
+
+    /// Whether a stack of which nothing is left is gone by it.
+    pub(super) fn retires(self) -> bool {
+        matches!(self, Self::Destroy | Self::Forget | Self::Move)
+    }
+}
+
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Apply => "apply",
+            Self::Destroy => "destroy",
+            Self::Rollback => "rollback",
             Self::Takeover => "takeover",
             Self::Push => "push",
             Self::Move => "move",

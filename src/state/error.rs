@@ -49,8 +49,8 @@ pub enum StateError {
     },
     /// Somebody else holds the lease and did not let go in time.
     #[error(
-        "stack `{stack}` is being applied by {} ({}), lease {} last renewed {} s ago",
-        holder.writer.run, holder.writer.actor, holder.id, holder.quiet.as_secs()
+        "stack `{stack}` is being applied by {}, lease {}: {}",
+        holder.writer, holder.id, holder.life()
     )]
     Held {
         /// The stack.
@@ -97,10 +97,7 @@ impl From<StateError> for Failure {
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::Held { stack, holder } => Failure::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was touched")
-                .hint(format!(
-                    "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
-                    holder.id
-                )),
+                .hint(holder.way_out(&stack)),
             StateError::Lost { stack, .. } => Failure::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
             StateError::Missing(_) => Failure::new(ErrorKind::State, text),

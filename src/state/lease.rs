@@ -137,12 +137,13 @@ impl Lease {
         self.write(Reason::Apply, state, reviews, Beside::default()).await
     }
 
-    /// As [`Lease::commit`], with the receipt of the apply and a few words for the history beside the state.
+    /// As [`Lease::commit`], with what kind of apply it was, its receipt, and a few words for the history.
     ///
     /// # Errors
     /// As [`Lease::commit`].
     pub async fn conclude(
         &self,
+        reason: Reason,
         state: StackState,
         reviews: &[u64],
         receipt: Receipt,
@@ -152,7 +153,7 @@ impl Lease {
             receipt: Some(receipt),
             note,
         };
-        self.write(Reason::Apply, state, reviews, beside).await
+        self.write(reason, state, reviews, beside).await
     }
 
     /// As [`Lease::commit`], for another reason than an apply.
@@ -183,7 +184,7 @@ impl Lease {
             state.input_digest = None;
         }
         inner.check()?;
-        if reason != Reason::Apply {
+        if !reason.is_apply() {
             inner
                 .states
                 .announce(&inner.grant.stack, inner.grant.epoch, inner.grant.serial)
@@ -205,7 +206,7 @@ impl Lease {
                 epoch: inner.grant.epoch,
                 entry: journal.next,
             },
-            retired: matches!(reason, Reason::Forget | Reason::Move) && state.resources.is_empty(),
+            retired: reason.retires() && state.resources.is_empty(),
             applied_reviews,
             note: beside.note,
             receipt: beside.receipt,

@@ -72,3 +72,13 @@ pub struct Writer {
     /// The person or bot that started it.
     pub actor: String,
 }
+
+impl std::fmt::Display for Writer {
+    /// The run and who started it; outside CI the run's own name begins with that.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.run.strip_prefix(&self.actor) {
+            Some(rest) if rest.starts_with('@') => f.write_str(&self.run),
+            _ => write!(f, "{} ({})", self.run, self.actor),
+        }
+    }
+}

@@ -131,7 +131,13 @@ pub(super) fn az(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
     if let Some(endpoint) = &place.options.endpoint {
         builder = builder.with_endpoint(endpoint.clone());
     }
-    let inner = builder.build().map_err(|error| place.error(chain(&error)))?;
+    let inner = builder.build().map_err(|error| {
+        let why = chain(&error);
+        place.error(match why.contains("Account must be specified") {
+            true => "the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME".to_owned(),
+            false => why,
+        })
+    })?;
     Ok(at(place, Box::new(inner)))
 }
 

@@ -6,10 +6,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sqlx::{
-    MySqlPool, PgPool,
+    Connection, MySqlConnection, MySqlPool, PgConnection, PgPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode},
     postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
 };
+
+use tokio::sync::OnceCell;
 
 use super::{Created, Key, Store, StoreError, open::Place};
 use crate::{
@@ -24,6 +26,7 @@ struct Sql {
     url: String,
     prefix: String,
     pool: Pool,
+    reached: OnceCell<()>,
     retry: Policy,
 }
 
@@ -58,6 +61,7 @@ pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreEr
         url: place.shown.clone(),
         prefix: prefix.to_owned(),
         pool,
+        reached: OnceCell::new(),
         retry: place.options.retry,
     }))
 }
@@ -133,11 +137,30 @@ impl Sql {
         refused(&self.url, key.as_str(), error)
     }
 
+    /// Connects once beside the pool, which would try a server that refuses until its time is up and then say only that.
+    async fn reach(&self) -> Result<(), sqlx::Error> {
+        let connected = async || match &self.pool {
+            Pool::Postgres(pool) => {
+                let options = pool.connect_options();
+                PgConnection::connect_with(&options).await?.close().await
+            }
+            Pool::MySql(pool) => {
+                let options = pool.connect_options();
+                MySqlConnection::connect_with(&options).await?.close().await
+            }
+        };
+        self.reached.get_or_try_init(connected).await.copied()
+    }
+
     async fn attempt<T, F, Fut>(&self, operation: F) -> Result<T, sqlx::Error>
     where
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
+        let operation = || async {
+            self.reach().await?;
+            operation().await
+        };
         let bounded = || async {
             match tokio::time::timeout(DEADLINE, operation()).await {
                 Ok(answer) => answer,

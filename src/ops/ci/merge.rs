@@ -236,7 +236,7 @@ async fn caught_up(
         pull_requests: consent.pull_requests().into_iter().collect(),
         restore: false,
         allow_empty: true,
-        note: None,
+        rolled_back_to: None,
     };
     let live = job.options.live.unwrap_or(Live::Required);
     let files = Arc::clone(&side.source);

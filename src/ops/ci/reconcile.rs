@@ -52,7 +52,7 @@ pub(super) async fn run(
         pull_requests: Vec::new(),
         restore: true,
         allow_empty: false,
-        note: None,
+        rolled_back_to: None,
     };
     apply::run(planning, &targets, &options).await
 }

@@ -85,8 +85,11 @@ pub async fn run(run: &Run) -> Vec<Finding> {
         Ok(workspace)
     });
     let config = match &module {
-        Ok(workspace) => workspace.config.clone(),
-        Err(_) => Config::default(),
+        Ok(workspace) => Some(workspace.config.clone()),
+        Err(_) => repository
+            .worktree()
+            .ok()
+            .and_then(|files| Config::of(files.as_ref()).ok()),
     };
     findings.push(Finding::of(
         "repository",
@@ -98,9 +101,18 @@ pub async fn run(run: &Run) -> Vec<Finding> {
             )
         }),
     ));
-    findings.push(core(&config).await);
-    findings.extend(infrastructure(run, &config).await);
-    findings.push(state(run, &config, &repository).await);
+    match config {
+        Some(config) => {
+            findings.push(core(&config).await);
+            findings.extend(infrastructure(run, &config).await);
+            findings.push(state(run, &config, &repository).await);
+        }
+        None => findings.push(Finding::unused(
+            "KCL core, clusters, store",
+            "not looked at: konverge.yaml says which, and it can not be read",
+            "mend it first: `konverge config check`",
+        )),
+    }
     findings.push(token(run).await);
     findings.extend(workflow::findings(repository.root()));
     findings

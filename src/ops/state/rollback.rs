@@ -149,7 +149,7 @@ impl Rollback {
             pull_requests: Vec::new(),
             restore: false,
             allow_empty: false,
-            note: Some(format!("rolled back to serial {}", self.serial)),
+            rolled_back_to: Some(self.serial),
         };
         apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await
     }

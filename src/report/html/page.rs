@@ -59,12 +59,11 @@ fn sha256(text: &str) -> String {
 }
 
 fn header(html: &mut String, input: &CommentInput<'_>, view: &View<'_>, title: &str) {
-    let all = input.run.stacks_in_repository.max(input.affected.stacks.len());
     let _ = write!(
         html,
         "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{} of {}</strong> change",
         view.changed(),
-        label::plural(all, "stack")
+        label::plural(view.all, "stack")
     );
     for (action, n) in counted(view) {
         let _ = write!(html, " {}", badge(action, n));

@@ -191,7 +191,7 @@ fn unchanged(page: &mut Page, view: &View<'_>, names: bool) -> Result<(), Full> 
     }
     let words = format!(
         "{} would stay as {}",
-        label::plural(n, "affected stack"),
+        label::plural(n, view.word),
         if n == 1 { "it is" } else { "they are" }
     );
     if !names {
