@@ -26,7 +26,8 @@ impl From<serde_saphyr::Error> for YamlError {
         Self {
             line: location.as_ref().and_then(|l| number(l.line())),
             column: location.as_ref().and_then(|l| number(l.column())),
-            message: without_place(text.lines().next().unwrap_or_default()).replace(FOR_CALLERS, ": it stands here twice"),
+            message: without_place(text.lines().next().unwrap_or_default())
+                .replace(FOR_CALLERS, ": it stands here twice"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `konverge config`: the schema of konverge.yaml, and a check of the file at hand.
 
+use std::io::ErrorKind as ErrorOf;
+
 use clap::Subcommand;
 
 use super::Context;
@@ -19,7 +21,7 @@ pub struct Args {
 enum Action {
     /// Print the JSON Schema of konverge.yaml
     Schema,
-    /// Check konverge.yaml and print what is in force
+    /// Check konverge.yaml and print how it is read; `null` has the default that the reference names
     Check,
 }
 
@@ -36,8 +38,15 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         Action::Check => {
             let path = context.repo_dir().join(FILE_NAME);
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                Failure::new(ErrorKind::Config, format!("{}: {error}", path.display()))
-                    .hint("`konverge init` writes one; without the file the defaults are in force")
+                Failure::new(ErrorKind::Config, format!("{}: {error}", path.display())).hint(
+                    match error.kind() {
+                        ErrorOf::NotFound => {
+                            "`konverge init` writes one; without the file the defaults are in force"
+                        }
+                        ErrorOf::InvalidData => "save it as UTF-8",
+                        _ => "let the user of this run read it",
+                    },
+                )
             })?;
             context.print(&crate::yaml::to_string(&Config::parse(&text)?));
         }

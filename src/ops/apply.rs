@@ -293,7 +293,9 @@ async fn under_lease(
                 result: outcome.result,
                 grounds: outcome.grounds.clone(),
             };
-            let note = options.rolled_back_to.map(|to| format!("rolled back to serial {to}"));
+            let note = options
+                .rolled_back_to
+                .map(|to| format!("rolled back to serial {to}"));
             Some(lease.conclude(reason, state, used, receipt, note).await?)
         }
     };

@@ -155,11 +155,7 @@ impl Compiler {
 
     /// A compile is given up at once when the run is asked to stop; its worker ends with it.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
-        let interrupted = || {
-            self.run
-                .check_interrupted()
-                .expect_err("asked only when it was")
-        };
+        let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
         tokio::select! {
             biased;
             () = self.run.cancel.cancelled() => Err(interrupted()),

@@ -48,6 +48,7 @@ mod kubernetes_webhooks;
 mod main_job;
 mod matrix;
 mod migration;
+mod newcomer;
 mod notify;
 mod packages;
 mod parts;

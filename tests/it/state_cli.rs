@@ -150,12 +150,14 @@ fn stacks_move_and_are_forgotten() {
     // Forgotten is not lost.
     let back = home.run(&["show", "echo/dev", "--serial", "1"]).expect(0);
     assert!(back.stdout.contains("v1:Namespace:http-echo"), "{}", back.stdout);
-    let unknown = home.run(&["show", "no/such"]).expect(1);
-    assert!(
-        unknown.stderr.contains("nothing is recorded"),
-        "{}",
-        unknown.stderr
-    );
+    for command in ["show", "history"] {
+        let unknown = home.run(&[command, "no/such"]).expect(1);
+        assert!(
+            unknown.stderr.contains("nothing is recorded"),
+            "{}",
+            unknown.stderr
+        );
+    }
 }
 
 #[tokio::test]
@@ -198,7 +200,9 @@ async fn somebody_elses_lease_is_named_and_can_be_ended() {
         .run(&["forget", "http-echo/dev", "v1:Secret:http-echo:db"])
         .expect(4);
     assert!(
-        held.stderr.contains("https://ci.example/77") && held.stderr.contains(lease.id()),
+        held.stderr.contains("https://ci.example/77")
+            && held.stderr.contains(lease.id())
+            && held.stderr.contains("no renewal seen for the "),
         "{}",
         held.stderr
     );

@@ -176,3 +176,48 @@ async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
         outcome.stdout
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("status-destroyed").await;
+    let shop = Shop::new(cluster);
+    shop.wants("dev", &[&config_map(&ns, "one", "1")]);
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    assert_eq!(shop.status()[0]["head"], "new");
+    shop.run(&["state", "history", "shop/dev"]).expect(1);
+
+    // The working tree is what is committed: that commit is recorded, and can be gone back to.
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    assert_eq!(shop.status()[0]["applied"]["commit"], shop.monorepo.rev("HEAD"));
+    let folder = shop.monorepo.path().join("apps/shop/dev/extra.k");
+    std::fs::write(&folder, "b = 1\n").unwrap();
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    std::fs::remove_file(&folder).unwrap();
+    shop.run(&["state", "rollback", "shop/dev", "--to", "1", "--yes"])
+        .expect(0);
+
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    let destroyed = &shop.status()[0];
+    assert_eq!(destroyed["head"], "destroyed", "{destroyed}");
+    assert_eq!(destroyed["applied"]["reason"], "destroy", "{destroyed}");
+    let text = shop.run(&["status"]).expect(0).stdout;
+    assert!(
+        text.contains("everything that was applied was destroyed"),
+        "{text}"
+    );
+    let history = shop.run(&["state", "history", "shop/dev"]).expect(0).stdout;
+    let reasons: Vec<_> = history
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .filter(|word| ["apply", "rollback", "destroy"].contains(word))
+        .collect();
+    assert_eq!(reasons.first(), Some(&"destroy"), "{history}");
+    assert_eq!(reasons.last(), Some(&"apply"), "{history}");
+    // Destroyed twice is destroyed once.
+    let serial = destroyed["applied"]["serial"].clone();
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    assert_eq!(shop.status()[0]["applied"]["serial"], serial);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    assert_eq!(shop.status()[0]["head"], "applied");
+}

@@ -64,11 +64,10 @@ pub(super) async fn show(
         return Ok(());
     }
     context.print(&format!(
-        "# serial {}, {} by {} ({}) at {}\n",
+        "# serial {}, {} by {} at {}\n",
         found.serial,
         found.reason,
-        printable(&found.writer.run),
-        printable(&found.writer.actor),
+        printable(&found.writer.to_string()),
         found.written
     ));
     if let Some(receipt) = &found.receipt {
@@ -93,6 +92,9 @@ pub(super) async fn history(
 ) -> Result<(), Failure> {
     let stack = ops::named(memory, stack).await?;
     let lines = memory.states.history(&stack).await?;
+    if lines.is_empty() {
+        return Err(ops::unknown(&stack));
+    }
     if json {
         self::json(
             &serde_json::json!({"version": 1, "stack": stack, "serials": lines}),
@@ -103,7 +105,7 @@ pub(super) async fn history(
     for line in lines {
         let text = match line.document {
             Ok(entry) => format!(
-                "{:<8} {:>4} resources  {:7}  {}  {} ({}){}{}",
+                "{:<8} {:>4} resources  {:7}  {}  {}{}{}",
                 entry.reason.to_string(),
                 entry.resources,
                 entry
@@ -111,9 +113,9 @@ pub(super) async fn history(
                     .as_deref()
                     .and_then(|commit| commit.get(..7))
                     .unwrap_or("-"),
-                entry.time,
-                printable(&entry.writer.run),
-                printable(&entry.writer.actor),
+                // Without the parts of a second, whose zeros at the end are not printed.
+                entry.time.round(jiff::Unit::Second).unwrap_or(entry.time),
+                printable(&entry.writer.to_string()),
                 entry
                     .note
                     .map(|note| format!("  {}", printable(&note)))

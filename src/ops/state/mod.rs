@@ -103,14 +103,17 @@ pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
 pub async fn show(memory: &Memory, stack: &StackId, serial: Option<u64>) -> Result<Versioned, Failure> {
     match serial {
         Some(serial) => Ok(memory.states.load_serial(stack, serial).await?),
-        None => memory.states.load(stack).await?.ok_or_else(|| {
-            Failure::new(
-                ErrorKind::State,
-                format!("nothing is recorded of stack `{stack}`"),
-            )
-            .hint("`konverge state list` shows what is")
-        }),
+        None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack)),
     }
+}
+
+/// Of this stack there is nothing.
+pub fn unknown(stack: &StackId) -> Failure {
+    Failure::new(
+        ErrorKind::State,
+        format!("nothing is recorded of stack `{stack}`"),
+    )
+    .hint("`konverge state list` shows what is")
 }
 
 /// The difference of two serials, as a unified diff of their YAML.

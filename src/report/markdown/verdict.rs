@@ -12,21 +12,26 @@ pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
     } else {
         format!(" ({})", escape::code(&input.marker.scope))
     };
-    let mut parts = vec![if input.affected.stacks.is_empty() && input.plan.stacks.is_empty() {
-        "no stack is affected".to_owned()
-    } else {
-        match view.changed() {
-            0 if view.failed == 0 && input.affected.stacks.is_empty() => {
-                format!("none of {} changes", label::plural(view.all, "stack"))
+    let mut parts = vec![
+        if input.affected.stacks.is_empty() && input.plan.stacks.is_empty() {
+            "no stack is affected".to_owned()
+        } else {
+            match view.changed() {
+                0 if view.failed == 0 && input.affected.stacks.is_empty() => {
+                    format!(
+                        "none of {} changes",
+                        label::plural(input.plan.stacks.len(), "stack")
+                    )
+                }
+                0 if view.failed == 0 => format!(
+                    "none of {} affected changes",
+                    label::plural(input.affected.stacks.len(), "stack")
+                ),
+                1 => format!("1 of {} changes", label::plural(view.all, "stack")),
+                n => format!("{n} of {} change", label::plural(view.all, "stack")),
             }
-            0 if view.failed == 0 => format!(
-                "none of {} affected changes",
-                label::plural(input.affected.stacks.len(), "stack")
-            ),
-            1 => format!("1 of {} changes", label::plural(view.all, "stack")),
-            n => format!("{n} of {} change", label::plural(view.all, "stack")),
-        }
-    }];
+        },
+    ];
     if view.total.changed() > 0 {
         parts.push(label::counts(&view.total));
     }

@@ -1,0 +1,209 @@
+//! What somebody is told who does not know Konverge yet: at the first try, at a slip, after Ctrl-C.
+
+use std::time::Duration;
+
+use nix::{
+    sys::signal::Signal::SIGINT,
+    unistd::{Pid, getpgid},
+};
+
+use crate::support::{
+    git::Repository,
+    process::{Konverge, Outcome},
+    service::eventually,
+};
+
+fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
+    Konverge::new(arguments)
+        .with_kcl()
+        .dir(monorepo.path())
+        .env("XDG_STATE_HOME", monorepo.path().join(".git/test-state"))
+        .run()
+}
+
+/// Everything printed, of a run that ended with this code.
+fn said(monorepo: &Repository, arguments: &[&str], code: i32) -> String {
+    let outcome = konverge(monorepo, arguments).expect(code);
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
+fn children(pid: u32) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parent = |number: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        line.is_some_and(|line| line.trim() == pid.to_string())
+    };
+    numbers.filter(parent).map(Pid::from_raw).collect()
+}
+
+#[tokio::test]
+async fn an_interruption_is_said_once_and_blamed_on_no_stack() {
+    let monorepo = Repository::konfig_example();
+    for stack in ["dev", "prod"] {
+        let endless = "a = [x * y for x in range(100000) for y in range(100000)]\n";
+        monorepo.write(&format!("appops/storefront/{stack}/main.k"), endless);
+    }
+    let running = Konverge::new(["build", "storefront/dev", "storefront/prod"])
+        .with_kcl()
+        .dir(monorepo.path())
+        .start();
+    let worker = eventually("a worker runs", Duration::from_secs(60), || async {
+        children(running.pid()).first().copied()
+    })
+    .await;
+    let group = getpgid(Some(worker)).unwrap();
+    assert_ne!(
+        group,
+        getpgid(Some(Pid::from_raw(running.pid().cast_signed()))).unwrap()
+    );
+    running.signal(SIGINT);
+    let outcome = running.wait().expect(130);
+    assert_eq!(outcome.stderr.matches("error:").count(), 1, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.starts_with("error: interrupted\n"),
+        "{}",
+        outcome.stderr
+    );
+    eventually("the worker ends too", Duration::from_secs(60), || async {
+        getpgid(Some(worker)).is_err().then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_repository_without_a_commit_and_one_without_a_change() {
+    let empty = Repository::init();
+    empty.write("kcl.mod", "[package]\nname = \"a\"\n");
+    for arguments in [&["affected"][..], &["preview"]] {
+        let told = said(&empty, arguments, 1);
+        assert!(
+            told.contains("nothing is committed in this repository yet") && told.contains("git commit"),
+            "{told}"
+        );
+    }
+    let monorepo = Repository::konfig_example();
+    for arguments in [&["preview", "--live", "never"][..], &["check"], &["build"]] {
+        let told = said(&monorepo, arguments, 0);
+        assert!(
+            told.contains("is part of main: only what is not committed is compared"),
+            "{told}"
+        );
+        assert!(told.contains("--base HEAD~1"), "{told}");
+    }
+}
+
+#[test]
+fn a_headline_counts_what_was_looked_at() {
+    let monorepo = Repository::konfig_example();
+    let headline = |arguments: &[&str], code: i32| {
+        let told = konverge(&monorepo, arguments).expect(code).stdout;
+        told.lines()
+            .find(|line| line.starts_with("### "))
+            .unwrap()
+            .to_owned()
+    };
+    let preview = ["preview", "--live", "never", "-o"];
+    let unchanged = [&preview[..], &["markdown", "storefront/dev"]].concat();
+    assert_eq!(
+        headline(&unchanged, 0),
+        "### Konverge preview: none of 1 stack changes"
+    );
+    monorepo.replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
+    let changed = headline(&[&preview[..], &["markdown"]].concat(), 0);
+    assert!(changed.contains("1 of 15 stacks changes"), "{changed}");
+
+    let folder = monorepo.path().join(".git/plans");
+    std::fs::create_dir(&folder).unwrap();
+    let plan = konverge(&monorepo, &[&preview[..], &["json"]].concat()).expect(0);
+    std::fs::write(folder.join("1.json"), plan.stdout).unwrap();
+    let folder = folder.to_str().unwrap();
+    let joined = headline(&["report", "--gather", folder, "-o", "markdown"], 0);
+    assert!(joined.contains("1 of 1 stack changes"), "{joined}");
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
+    let monorepo = Repository::konfig_example();
+    let gather = said(&monorepo, &["report", "--gather", "nowhere"], 64);
+    assert!(gather.contains("the folder can not be read"), "{gather}");
+    assert!(gather.contains("hint:"), "{gather}");
+    let spec = said(&monorepo, &["build", "--spec", "nowhere.yaml"], 1);
+    assert!(
+        spec.contains("the Spec can not be read") && spec.contains("hint:"),
+        "{spec}"
+    );
+
+    let check = |text: &[u8]| {
+        monorepo.write("konverge.yaml", text);
+        said(&monorepo, &["config", "check"], 1)
+    };
+    let foreign = check(b"version: 1 # caf\xe9\n");
+    assert!(
+        foreign.contains("save it as UTF-8") && !foreign.contains("init"),
+        "{foreign}"
+    );
+    let twice = check(b"version: 1\nversion: 1\n");
+    assert!(
+        twice.contains("it stands here twice") && !twice.contains("Policy"),
+        "{twice}"
+    );
+    let scheme = check(b"version: 1\nstate: {url: 'ftp://x/y'}\n");
+    assert!(
+        scheme.contains("unknown scheme `ftp`") && scheme.contains("postgres"),
+        "{scheme}"
+    );
+
+    monorepo.write("konverge.yaml", "version: [\n");
+    let doctor = said(&monorepo, &["doctor"], 1);
+    assert!(
+        doctor.contains("not looked at") && !doctor.contains("none is configured"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_by_its_cause() {
+    let monorepo = Repository::konfig_example();
+    let preview = |url: &str| {
+        let config = format!("version: 1\nstate: {{id: x, url: '{url}'}}\n");
+        monorepo.write("konverge.yaml", config);
+        konverge(&monorepo, &["preview", "storefront/dev", "--live", "never"]).expect(1)
+    };
+    for url in [
+        "postgres://me@127.0.0.1:9/konverge",
+        "mysql://me@127.0.0.1:9/konverge",
+    ] {
+        let outcome = preview(url);
+        assert!(
+            outcome.stderr.contains("Connection refused"),
+            "{}",
+            outcome.stderr
+        );
+        assert!(outcome.elapsed < Duration::from_secs(30), "{:?}", outcome.elapsed);
+    }
+    let azure = preview("az://container/prefix").stderr;
+    assert!(azure.contains("set AZURE_STORAGE_ACCOUNT_NAME"), "{azure}");
+}
+
+#[test]
+fn help_and_usage_are_true() {
+    let monorepo = Repository::konfig_example();
+    let markdown = said(&monorepo, &["drift", "-o", "markdown"], 64);
+    assert!(markdown.contains("[possible values: text, json]"), "{markdown}");
+    for command in ["drift", "status"] {
+        let help = said(&monorepo, &[command, "--help"], 0);
+        assert!(help.contains("default: every one"), "{help}");
+    }
+    for command in ["apply", "destroy", "drift"] {
+        let help = said(&monorepo, &[command, "--help"], 0);
+        assert!(!help.contains("Spec is compared with Spec"), "{help}");
+    }
+    for arguments in [["-o", "json"], ["--output=json", "--all"]] {
+        let outcome = konverge(&monorepo, &[&["preview", "--bogus"], &arguments[..]].concat()).expect(64);
+        let error = &outcome.json()["error"];
+        assert_eq!(error["kind"], "usage", "{error}");
+        assert!(error["message"].as_str().unwrap().contains("--bogus"), "{error}");
+    }
+}
