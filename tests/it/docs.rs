@@ -268,10 +268,11 @@ fn json_documents_are_described() {
     let page = fs::read_to_string(root().join("docs/reference/json.md")).unwrap();
     let objects = root().join("tests/fixtures/health/objects.yaml");
     let objects = objects.to_str().unwrap();
-    let commands: [(&str, &[&str]); 8] = [
+    let commands: [(&str, &[&str]); 9] = [
         ("affected", &["affected", "--base", "HEAD~1"]),
         ("graph", &["graph"]),
         ("build", &["build", "storefront/dev"]),
+        ("build", &["build", "storefront/dev", "storefront/prod"]),
         ("preview", &["preview", "--base", "HEAD~1", "--live", "never"]),
         ("check", &["check", "storefront/dev"]),
         ("health", &["health", objects]),
