@@ -175,6 +175,21 @@ impl<'a> Walk<'a> {
         for left in schedule.left() {
             self.skip(&units[left].members, why);
         }
+        self.withdraw().await;
+    }
+
+    /// Takes the intents of what was skipped back, so that nobody takes it for something that may have been made.
+    async fn withdraw(&self) {
+        let ids: Vec<_> = locked(&self.outcomes)
+            .values()
+            .filter(|outcome| outcome.result == ResourceResult::Skipped)
+            .map(|outcome| outcome.id.clone())
+            .collect();
+        if !ids.is_empty()
+            && let Err(failure) = self.request.journal.record(JournalEntry::Untouched { ids }).await
+        {
+            self.stop(failure);
+        }
     }
 
     /// Says what could not be planned, and leaves out what waits for it.

@@ -70,7 +70,7 @@ impl StackState {
             JournalEntry::Runtime { key, value } => {
                 self.runtime.insert(key.clone(), value.clone());
             }
-            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
+            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
         }
     }
 
@@ -125,6 +125,11 @@ pub enum JournalEntry {
     Gone {
         /// Its id.
         id: ResourceId,
+    },
+    /// Its turn did not come: these are as they were, for certain.
+    Untouched {
+        /// Their ids.
+        ids: Vec<ResourceId>,
     },
     /// It failed and is as it was, as far as the runtime can say.
     Failed {

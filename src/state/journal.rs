@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     ResourceId,
     plan::Action,
+    spec::RuntimeKind,
     state::{JournalEntry, Recorded, StackState},
 };
 
@@ -20,13 +21,13 @@ pub(super) enum JournalDocument {
     ClosedBy(u64),
 }
 
-/// Intents that have no result yet.
+/// Intents whose object may be there, or may be as it was: nobody can say.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct OpenIntents(BTreeMap<ResourceId, (Recorded, Action)>);
+pub struct OpenIntents(BTreeMap<ResourceId, (Recorded, Action)>);
 
 impl OpenIntents {
     /// Follows one entry.
-    pub fn follow(&mut self, entry: &JournalEntry) {
+    pub(super) fn follow(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Intent { recorded, action } => {
                 self.0.insert(recorded.id.clone(), (recorded.clone(), *action));
@@ -34,9 +35,19 @@ impl OpenIntents {
             JournalEntry::Done { recorded } => {
                 self.0.remove(&recorded.id);
             }
-            JournalEntry::Gone { id } | JournalEntry::Failed { id } => {
+            JournalEntry::Gone { id } => {
                 self.0.remove(id);
             }
+            // *Failed* may still have made it: the answer may have been lost. Terraform's own state says what it made.
+            JournalEntry::Failed { id } => {
+                let may_exist = |(recorded, action): &(Recorded, Action)| {
+                    *action == Action::Create && recorded.runtime == RuntimeKind::Kubernetes
+                };
+                if !self.0.get(id).is_some_and(may_exist) {
+                    self.0.remove(id);
+                }
+            }
+            JournalEntry::Untouched { ids } => self.0.retain(|id, _| !ids.contains(id)),
             JournalEntry::Runtime { .. } => {}
         }
     }
@@ -46,47 +57,35 @@ impl OpenIntents {
         self.0.keys().cloned().collect()
     }
 
-    /// Puts those that the state lacks into it, so that nothing that may exist is forgotten; whether there are any at all.
-    pub fn keep_in(&self, state: &mut StackState) -> bool {
-        for (recorded, _) in self.0.values() {
-            keep(state, recorded);
+    /// Puts those that the state lacks into it, so that nothing that may exist is forgotten; whether there are any at
+    /// all. What was to be adopted is not put in: until that is done it is somebody else's, and adopting it again does
+    /// no harm.
+    pub(super) fn keep_in(&self, state: &mut StackState) -> bool {
+        for (recorded, action) in self.0.values() {
+            if *action != Action::Adopt && state.resource(&recorded.id).is_none() {
+                state.put(recorded.clone());
+            }
         }
         !self.0.is_empty()
     }
 }
 
-/// Merges entries into the state they follow, so that whatever may exist outside is in it:
-///
-/// - an intent to make something puts it in, marked by nothing but being there: the next plan looks at it;
-/// - an intent on what is recorded already keeps the record, because either may be what is outside;
-/// - a failure keeps what its intent put in: *failed* may still have made it;
-/// - results replace or remove.
+/// Merges entries into the state they follow, so that whatever of ours may exist outside is in it: results replace or
+/// remove, and of intents without one is kept what [`OpenIntents::keep_in`] says. What is recorded already stays as it
+/// is, because either may be what is outside.
 ///
 /// Any entry at all takes the input digest away, so that the stack is taken up again.
-pub(super) fn merge(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
+pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
     let mut open = OpenIntents::default();
     for entry in entries {
         open.follow(entry);
-        match entry {
-            JournalEntry::Intent { recorded, .. } => keep(state, recorded),
-            JournalEntry::Done { recorded } => state.put(recorded.clone()),
-            JournalEntry::Gone { id } => state.remove(id),
-            JournalEntry::Failed { .. } => {}
-            JournalEntry::Runtime { key, value } => {
-                state.runtime.insert(key.clone(), value.clone());
-            }
-        }
+        state.follow(entry);
     }
+    open.keep_in(state);
     if !entries.is_empty() {
         state.input_digest = None;
     }
     open
-}
-
-fn keep(state: &mut StackState, recorded: &Recorded) {
-    if state.resource(&recorded.id).is_none() {
-        state.put(recorded.clone());
-    }
 }
 
 #[cfg(test)]
@@ -121,18 +120,23 @@ mod tests {
         state.input_digest = Some(Digest::of_bytes(b"x"));
         state.put(recorded("v1:A:kept", "old"));
         state.put(recorded("v1:A:gone", "old"));
-        let open = merge(
+        let open = merge_journal(
             &mut state,
             &[
                 intent("v1:A:made", Action::Create),
                 intent("v1:A:kept", Action::Update),
                 intent("v1:A:gone", Action::Delete),
                 intent("v1:A:failed", Action::Create),
+                intent("v1:A:foreign", Action::Adopt),
+                intent("v1:A:waiting", Action::Create),
                 JournalEntry::Gone {
                     id: "v1:A:gone".parse().unwrap(),
                 },
                 JournalEntry::Failed {
                     id: "v1:A:failed".parse().unwrap(),
+                },
+                JournalEntry::Untouched {
+                    ids: vec!["v1:A:waiting".parse().unwrap()],
                 },
             ],
         );
@@ -141,7 +145,7 @@ mod tests {
         let kept = state.resource(&"v1:A:kept".parse().unwrap()).unwrap();
         assert_eq!(kept.attributes["word"], "old");
         let open: Vec<_> = open.ids().iter().map(ToString::to_string).collect();
-        assert_eq!(open, ["v1:A:kept", "v1:A:made"]);
+        assert_eq!(open, ["v1:A:failed", "v1:A:foreign", "v1:A:kept", "v1:A:made"]);
         assert_eq!(state.input_digest, None);
     }
 

@@ -39,6 +39,7 @@ pub use clock::{Clock, SystemClock};
 pub use document::{Reason, Versioned};
 pub use error::StateError;
 pub use index::{Entry, Known};
+pub use journal::{OpenIntents, merge_journal};
 pub use key::{IDENTITY_VARIABLE, Sealer};
 pub use lease::Lease;
 pub use looks::{Look, Looks, Seen};

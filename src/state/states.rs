@@ -337,7 +337,7 @@ impl Reading {
             },
             (None, None) => return None,
         };
-        let open = journal::merge(&mut versioned.state, &self.entries);
+        let open = journal::merge_journal(&mut versioned.state, &self.entries);
         versioned.pending = open.ids();
         versioned.retired &= self.entries.is_empty();
         Some(versioned)

@@ -5,14 +5,17 @@
 
 use std::sync::Arc;
 
-use konverge::model::outcome::StackResult;
+use konverge::model::{
+    outcome::{ResourceResult, StackResult},
+    plan::Action,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
     faults::{Faults, Proxy},
     objects::Objects,
-    stack::{TestStack, id},
+    stack::{TestStack, action, id},
 };
 
 fn wanted(ns: &str, version: u32, count: usize) -> Vec<Value> {
@@ -124,4 +127,74 @@ async fn killed_between_any_two_requests_the_next_run_converges() {
             }
         }
     }
+}
+
+fn map(ns: &str, name: &str, word: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"word": word}})
+}
+
+#[tokio::test]
+async fn what_was_made_is_remembered_though_no_answer_came() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("unheard").await;
+    let objects = Objects::of(cluster).await;
+    let proxy = Proxy::start(cluster, Faults::lost_answers()).await;
+    let mut stack = TestStack::new("unheard", proxy.kubeconfig());
+    let wanted = map(&ns, "a", "x");
+    let plan = stack.plan_well(std::slice::from_ref(&wanted)).await;
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.resources[0].result, ResourceResult::Failed, "{outcome:?}");
+    assert!(objects.get(&wanted).await.is_some(), "it was made all the same");
+
+    proxy.calm();
+    let plan = stack.plan_well(std::slice::from_ref(&wanted)).await;
+    assert_eq!(action(&plan, &wanted), Action::Unchanged);
+    let plan = stack.plan_well(&[]).await;
+    assert_eq!(action(&plan, &wanted), Action::Delete);
+}
+
+#[tokio::test]
+async fn what_was_never_tried_stays_somebody_elses() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("untried").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = TestStack::new("untried", cluster.kubeconfig());
+    let (first, taken, new) = (
+        map(&ns, "first", "x"),
+        map(&ns, "taken", "x"),
+        map(&ns, "new", "x"),
+    );
+    let behind = |object: &Value| {
+        let mut object = object.clone();
+        object["$dependsOn"] = json!([id(&first)]);
+        object
+    };
+    objects.create(&map(&ns, "taken", "theirs")).await;
+    let wanted = [first.clone(), behind(&taken), behind(&new)];
+    let plan = stack.plan_well(&wanted).await;
+    assert_eq!(action(&plan, &taken), Action::Adopt);
+    // Somebody is faster, with a value of their own.
+    objects.create(&map(&ns, "first", "theirs")).await;
+    let outcome = stack.carry_out(plan).await;
+    let results: Vec<_> = outcome.resources.iter().map(|one| one.result).collect();
+    assert_eq!(
+        results,
+        [
+            ResourceResult::Failed,
+            ResourceResult::Skipped,
+            ResourceResult::Skipped
+        ],
+        "{outcome:?}"
+    );
+    let recorded: Vec<_> = stack.state.resources.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(recorded, [id(&first)], "it may have been made");
+
+    // It was not, and what stands there names nobody: without its resource it is forgotten, never deleted.
+    let plan = stack.plan_well(&[]).await;
+    assert_eq!(action(&plan, &first), Action::Forget);
+    stack.carry_out(plan).await;
+    for object in [&first, &taken] {
+        assert_eq!(objects.get(object).await.unwrap()["data"]["word"], "theirs");
+    }
+    assert!(stack.state.resources.is_empty());
 }

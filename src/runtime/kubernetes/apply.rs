@@ -95,7 +95,8 @@ async fn carry_out(
     let guarded = (planned.public.action != Action::Replace)
         .then_some(uid)
         .flatten();
-    let live = write(&subject, &of, planned, guarded).await?;
+    // Between the write and its record nothing may fail.
+    let guard = cluster.guard(&of).await?;
     let desired = planned.item.desired.as_ref();
     let desired = desired.ok_or_else(|| {
         Failure::new(
@@ -103,8 +104,8 @@ async fn carry_out(
             "nothing is wanted, yet something was written",
         )
     })?;
-    let guard = cluster.guard(&of).await?;
     let body = planned.private["body"].as_object().cloned().unwrap_or_default();
+    let live = write(&subject, &of, planned, guarded).await?;
     let recorded = record(
         runtime,
         &planned.item,

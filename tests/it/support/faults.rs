@@ -26,6 +26,8 @@ pub struct Faults {
     percent: u64,
     /// Every watch is told at once that it is too old.
     expired_watches: bool,
+    /// Every write is done, and its answer lost.
+    lost_answers: bool,
 }
 
 impl Faults {
@@ -40,6 +42,15 @@ impl Faults {
             seed,
             percent,
             expired_watches: false,
+            lost_answers: false,
+        }
+    }
+
+    /// Writes alone, of which no answer arrives.
+    pub fn lost_answers() -> Self {
+        Self {
+            lost_answers: true,
+            ..Self::none()
         }
     }
 
@@ -74,6 +85,7 @@ struct Shared {
     random: Mutex<u64>,
     percent: u64,
     expired_watches: bool,
+    lost_answers: bool,
     calm: AtomicBool,
     faults: AtomicU64,
     /// Counts down to the request at which the process dies; 0 is never.
@@ -91,6 +103,7 @@ impl Proxy {
             random: Mutex::new(faults.seed.max(1)),
             percent: faults.percent,
             expired_watches: faults.expired_watches,
+            lost_answers: faults.lost_answers,
             calm: AtomicBool::new(false),
             faults: AtomicU64::new(0),
             countdown: AtomicU64::new(0),
@@ -236,6 +249,15 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     if shared.expired_watches && request.uri().query().is_some_and(is_watch) {
         shared.faults.fetch_add(1, Ordering::SeqCst);
         return expired();
+    }
+    let is_write = request.method() != http::Method::GET
+        && !request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("dryRun"));
+    if shared.lost_answers && is_write && !shared.calm.load(Ordering::SeqCst) {
+        drop(shared.forward(request).await);
+        return cut();
     }
     let dice = shared.next();
     if shared.calm.load(Ordering::SeqCst) || dice % 100 >= shared.percent {

@@ -23,6 +23,7 @@ use konverge::{
         kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
     },
     secrets::{HashKey, Secrets},
+    state::merge_journal,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -143,10 +144,7 @@ impl TestStack {
         review: &dyn Review,
         killed: impl Future<Output = ()>,
     ) -> Option<StackOutcome> {
-        let journal = Memory(Mutex::new(std::mem::replace(
-            &mut self.state,
-            StackState::empty(self.id.clone(), RepoPath::root()),
-        )));
+        let journal = Notebook::default();
         let applied = engine::apply(ApplyRequest {
             plan,
             review,
@@ -160,7 +158,7 @@ impl TestStack {
             outcome = applied => Some(outcome),
             () = killed => None,
         };
-        self.state = journal.0.into_inner().unwrap();
+        journal.merge_into(&mut self.state);
         outcome
     }
 
@@ -173,33 +171,31 @@ impl TestStack {
     }
 }
 
-/// The journal as `ops` keeps it: intents count as there, until they are known to be gone.
-struct Memory(Mutex<StackState>);
+/// A journal in memory, of which a state becomes what a next run would read.
+#[derive(Default)]
+pub struct Notebook(Mutex<Vec<JournalEntry>>);
+
+impl Notebook {
+    /// What was written down so far.
+    pub fn entries(&self) -> Vec<JournalEntry> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Merges what was written down into the state before.
+    pub fn merge_into(self, state: &mut StackState) {
+        merge_journal(state, &self.0.into_inner().unwrap());
+    }
+}
 
 #[async_trait]
-impl Journal for Memory {
+impl Journal for Notebook {
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
-        let mut state = self.0.lock().unwrap();
-        for entry in entries {
-            if let JournalEntry::Intent { recorded, action } = entry
-                && matches!(action, Action::Create | Action::Adopt)
-            {
-                state.put(recorded);
-            }
-        }
+        self.0.lock().unwrap().extend(entries);
         Ok(())
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
-        let mut state = self.0.lock().unwrap();
-        match entry {
-            JournalEntry::Done { recorded } => state.put(recorded),
-            JournalEntry::Gone { id } => state.remove(&id),
-            JournalEntry::Runtime { key, value } => {
-                state.runtime.insert(key, value);
-            }
-            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
-        }
+        self.0.lock().unwrap().push(entry);
         Ok(())
     }
 

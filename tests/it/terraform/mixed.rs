@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use konverge::{
-    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Runtimes},
-    error::Failure,
+    engine::{self, ApplyRequest, EnginePlan, NoReview, PlanRequest, Runtimes},
     model::{
         RepoPath,
         event::NoEvents,
@@ -31,47 +29,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, StateSeal, data};
-use crate::support::cluster::Cluster;
+use crate::support::{cluster::Cluster, stack::Notebook};
 
 /// The password that no output may hold.
 const PASSWORD: &str = "the-database-password-of-the-mixed-stack";
-
-#[derive(Default)]
-struct Notebook(Mutex<Vec<JournalEntry>>);
-
-#[async_trait]
-impl Journal for Notebook {
-    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
-        self.0.lock().unwrap().extend(entries);
-        Ok(())
-    }
-
-    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
-        self.0.lock().unwrap().push(entry);
-        Ok(())
-    }
-
-    async fn fence(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-/// What the state makes of a journal.
-fn merge(state: &mut StackState, journal: Notebook) {
-    for entry in journal.0.into_inner().unwrap() {
-        match entry {
-            JournalEntry::Intent { recorded, .. } if state.resource(&recorded.id).is_none() => {
-                state.put(recorded);
-            }
-            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } => {}
-            JournalEntry::Done { recorded } => state.put(recorded),
-            JournalEntry::Gone { id } => state.remove(&id),
-            JournalEntry::Runtime { key, value } => {
-                state.runtime.insert(key, value);
-            }
-        }
-    }
-}
 
 pub struct Mixed {
     pub binary: PathBuf,
@@ -241,7 +202,7 @@ impl Mixed {
             allow_empty: true,
         });
         let killed = async {
-            while !is_far_enough(&journal.0.lock().unwrap()) {
+            while !is_far_enough(&journal.entries()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -250,8 +211,8 @@ impl Mixed {
             () = killed => None,
         };
         self.note(&serde_json::to_string(&outcome).unwrap());
-        self.note(&serde_json::to_string(&*journal.0.lock().unwrap()).unwrap());
-        merge(&mut self.state, journal);
+        self.note(&serde_json::to_string(&journal.entries()).unwrap());
+        journal.merge_into(&mut self.state);
         self.note(&serde_json::to_string(&self.state).unwrap());
         outcome
     }

@@ -67,9 +67,13 @@ impl Planner<'_> {
     /// One item, given what is there.
     pub(super) async fn decide(&self, task: Task) -> Result<Planned, Failure> {
         let Task {
-            item, subject, raw, ..
+            mut item, subject, raw, ..
         } = task;
         let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
+        let never_ours = live.as_ref().is_some_and(|live| was_never_ours(&item, live));
+        if never_ours && item.desired.is_some() {
+            item.prior = None;
+        }
         let moved = item.prior.as_ref().and_then(|prior| prior.cluster.as_ref());
         if item.desired.is_some()
             && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
@@ -197,11 +201,10 @@ impl Planner<'_> {
         if let Some(owner) = owner {
             return Some(format!("it belongs to stack `{}` now", owner.escape_debug()));
         }
-        let recorded = item
-            .prior
-            .as_ref()
-            .and_then(|prior| prior.private.get("uid"))
-            .and_then(Value::as_str);
+        if was_never_ours(item, live) {
+            return Some("somebody else made it: this stack only meant to".to_owned());
+        }
+        let recorded = item.prior.as_ref().and_then(recorded_uid);
         match (recorded, live["metadata"]["uid"].as_str()) {
             (Some(recorded), Some(uid)) if recorded != uid => Some(
                 "somebody else made it anew since, and it does not name this stack as its owner".to_owned(),
@@ -295,6 +298,18 @@ fn unseen(subject: &Subject, silent: &str) -> Failure {
     )
     .hint("`kubectl get apiservices` shows why; run it again when it answers")
     .hint("if that API is gone for good, delete its APIService: then what was recorded of it is forgotten")
+}
+
+fn recorded_uid(prior: &Recorded) -> Option<&str> {
+    prior.private.get("uid").and_then(Value::as_str)
+}
+
+/// Whether the record is one of an intent only, whose write may never have arrived, and the object that stands there
+/// names no owner: then another one made it. A record that was taken over from Kusion holds nothing private at all; its
+/// object is ours.
+fn was_never_ours(item: &Item, live: &Value) -> bool {
+    let only_meant = |prior: &Recorded| !prior.private.is_null() && recorded_uid(prior).is_none();
+    item.prior.as_ref().is_some_and(only_meant) && identity::annotation(live, OWNER).is_none()
 }
 
 fn is_ending(live: &Value) -> bool {
