@@ -11,7 +11,7 @@ use crate::{
         repository_root,
         shards::{Costs, shares},
     },
-    report::{json, mermaid, terminal},
+    report::{escape::log, json, mermaid, terminal},
 };
 
 /// Boxes of a picture that was asked for: more than a comment shows, still something to look at.
@@ -117,7 +117,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             context.print(&mermaid::why(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
         }
         Output::Folders => {
-            let folders = affected.stacks.iter().map(|stack| format!("{}\n", stack.stack));
+            let folders = affected
+                .stacks
+                .iter()
+                .map(|stack| format!("{}\n", log(stack.stack.as_str())));
             context.print(&folders.collect::<String>());
         }
     }

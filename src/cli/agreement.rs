@@ -1,41 +1,62 @@
-//! Asking the person at the terminal.
+//! Asking the person at the terminal, whose word is for what was shown and nothing else.
 
-use std::io::{IsTerminal, Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{IsTerminal, Write},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
 
 use super::Context;
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{self, Planning, Target},
+    model::{
+        StackId,
+        plan::{Action, Plan, ResourcePlan, StackPlan},
+        receipt::Grounds,
+    },
+    ops::{
+        self, Planning, Target,
+        apply::{Agreed, Consent},
+    },
     report::{self, terminal::Style},
 };
 
-/// Shows what would happen and asks. Where nothing would change nobody is asked.
+/// Whose word the apply has: everybody's with `--yes`, else that of the person who is shown the plan and asked. `None`
+/// if they did not agree. Where nothing would change nobody is asked.
 ///
 /// # Errors
 /// Nobody is there to answer, or the run was interrupted.
-pub async fn agreed(planning: &Planning, targets: &[Target], context: &Context) -> Result<bool, Failure> {
+pub async fn consent(
+    yes: bool,
+    planning: &Planning,
+    targets: &[Target],
+    context: &Context,
+) -> Result<Option<Arc<dyn Consent>>, Failure> {
+    if yes {
+        return Ok(Some(Arc::new(Agreed)));
+    }
     if !std::io::stdin().is_terminal() {
         return Err(
             Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
                 .hint("look at it with `konverge preview`, then add `--yes`"),
         );
     }
-    let preview = ops::preview::run(planning, targets).await?;
+    let plan = ops::preview::run(planning, targets).await?.plan;
     context.complain(&report::terminal::plan(
-        &preview.plan,
+        &plan,
         Style {
             color: context.colour_stderr(),
         },
     ));
-    if preview
-        .plan
-        .stacks
-        .iter()
-        .all(|stack| stack.summary.changed() == 0 && stack.error.is_none())
-    {
-        // Nothing would change outside; what was looked at is still recorded.
-        return Ok(true);
-    }
+    let calm = |stack: &StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
+    // Where nothing would change outside, what was looked at is still recorded.
+    let agreed = plan.stacks.iter().all(calm) || asked(planning).await?;
+    Ok(agreed.then(|| -> Arc<dyn Consent> { Arc::new(ToWhatWasShown::of(plan)) }))
+}
+
+async fn asked(planning: &Planning) -> Result<bool, Failure> {
     let answer = tokio::task::spawn_blocking(|| {
         let mut out = std::io::stderr().lock();
         let _ = out
@@ -47,5 +68,103 @@ pub async fn agreed(planning: &Planning, targets: &[Target], context: &Context) 
     tokio::select! {
         answer = answer => Ok(matches!(answer, Ok(Ok(text)) if text.trim() == "yes")),
         () = planning.run.cancel.cancelled() => planning.run.check_interrupted().map(|()| false),
+    }
+}
+
+/// Agrees to the plans that were shown. The apply plans anew under the lease, and by then another may have changed
+/// something.
+struct ToWhatWasShown(BTreeMap<StackId, StackPlan>);
+
+impl ToWhatWasShown {
+    fn of(plan: Plan) -> Self {
+        let stacks = plan.stacks.into_iter();
+        Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
+    }
+
+    fn action(&self, stack: &StackId, id: &crate::model::ResourceId) -> Option<Action> {
+        let shown = self.0.get(stack)?;
+        let resource = shown.resources.iter().find(|shown| shown.id == *id)?;
+        Some(resource.action)
+    }
+}
+
+fn changed_since(what: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::Unreviewed,
+        format!("{what} is not what was shown: something has changed since"),
+    )
+    .hint("run it again to see what would happen now")
+}
+
+#[async_trait]
+impl Consent for ToWhatWasShown {
+    async fn stack(&self, plan: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+        let shown = self.0.get(&plan.id);
+        if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
+            return Ok(Grounds::default());
+        }
+        Err(changed_since(format_args!("the plan of `{}`", plan.id)))
+    }
+
+    /// Values that became known are as they are; that something is taken away must have been shown.
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
+        if takes_away && self.action(stack, &plan.id) != Some(plan.action) {
+            return Err(changed_since(format_args!("what happens to `{}`", plan.id)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        Digest, RepoPath,
+        plan::{Basis, Summary},
+        spec::RuntimeKind,
+    };
+
+    fn stack(digest: &str, action: Action) -> StackPlan {
+        let mut summary = Summary::default();
+        summary.count(action);
+        let id: StackId = "a/dev".parse().unwrap();
+        let resource = ResourcePlan::new(
+            &id,
+            "v1:A:x".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            Vec::new(),
+        );
+        StackPlan {
+            stack: RepoPath::root(),
+            id,
+            basis: Basis::Live,
+            digest: Digest::of_bytes(digest.as_bytes()),
+            summary,
+            resources: vec![resource],
+            error: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_was_shown_is_agreed_to() {
+        let plan = Plan {
+            version: 1,
+            stacks: vec![stack("shown", Action::Unknown)],
+        };
+        let consent = ToWhatWasShown::of(plan);
+        let used = BTreeSet::new();
+        let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &used).await;
+        assert!(agrees("shown", Action::Unknown).await.is_ok());
+        assert!(agrees("another", Action::Unchanged).await.is_ok());
+        let failure = agrees("another", Action::Delete).await.unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::Unreviewed);
+
+        let later = |action| stack("", action).resources.remove(0);
+        let id = "a/dev".parse().unwrap();
+        assert!(consent.resource(&id, &later(Action::Update)).await.is_ok());
+        assert!(consent.resource(&id, &later(Action::Replace)).await.is_err());
     }
 }

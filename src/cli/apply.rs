@@ -1,20 +1,13 @@
 //! `konverge apply`: for a person who has seen the plan, or a script that says `--yes`. In CI it is `konverge ci` that
 //! applies what was reviewed.
 
-use std::sync::Arc;
-
 use super::{
-    Context,
-    agreement::agreed,
+    Context, agreement,
     which::{LiveArg, Opened, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{
-        self, KeyUse, Session,
-        apply::{Agreed, ApplyOptions},
-        clusters::Live,
-    },
+    ops::{self, KeyUse, Session, apply::ApplyOptions, clusters::Live},
     report::{self, terminal::Style},
 };
 
@@ -54,12 +47,13 @@ pub enum Output {
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let session = open(args, &context.run()).await?;
-    if !args.yes && !agreed(&session.planning, &session.targets, context).await? {
+    let Some(consent) = agreement::consent(args.yes, &session.planning, &session.targets, context).await?
+    else {
         context.note("nothing was applied");
         return Ok(0);
-    }
+    };
     let options = ApplyOptions {
-        consent: Arc::new(Agreed),
+        consent,
         commit: session.commit()?,
         pull_requests: Vec::new(),
         restore: false,

@@ -19,6 +19,7 @@ use crate::{
         build::{self, Compiler},
         selected::{self, Selected},
     },
+    report::escape::log,
     secrets::mask_object,
     yaml,
 };
@@ -167,6 +168,6 @@ fn head(context: &Context, stacks: usize, index: usize, stack: Option<&Stack>) {
         context.print("---\n");
     }
     if let Some(stack) = stack {
-        context.print(&format!("# {} ({})\n", stack.id, stack.folder));
+        context.print(&format!("# {} ({})\n", stack.id, log(stack.folder.as_str())));
     }
 }

@@ -37,6 +37,13 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         }
         Action::Check => {
             let path = context.repo_dir().join(FILE_NAME);
+            if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                return Err(Failure::new(
+                    ErrorKind::Config,
+                    format!("{} is no regular file, so it would not be read", path.display()),
+                )
+                .hint("put the file itself there: a link is not followed"));
+            }
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 Failure::new(ErrorKind::Config, format!("{}: {error}", path.display())).hint(
                     match error.kind() {

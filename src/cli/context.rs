@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
-use crate::{error::Failure, secrets::Secrets};
+use crate::{error::Failure, report::escape::log_lines, secrets::Secrets};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -118,33 +118,18 @@ impl Context {
         } else {
             ("", "", "")
         };
-        let mut text = format!("{red}error{off}: {}\n", printable(&failure.message));
+        let mut text = format!("{red}error{off}: {}\n", log_lines(&failure.message));
         if let Some(location) = &failure.location {
             text.push_str(&format!(
                 "  {cyan}-->{off} {}\n",
-                printable(&location.to_string())
+                log_lines(&location.to_string())
             ));
         }
         for hint in &failure.hints {
-            text.push_str(&format!("  {cyan}hint{off}: {}\n", printable(hint)));
+            text.push_str(&format!("  {cyan}hint{off}: {}\n", log_lines(hint)));
         }
         self.complain(&text);
     }
-}
-
-/// Text from outside without the control characters that could move a terminal's cursor or start a workflow command
-/// on a line of its own; line breaks are kept and indented.
-pub fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.trim_end().chars() {
-        match c {
-            '\n' => safe.push_str("\n    "),
-            '\t' => safe.push('\t'),
-            c if c.is_control() => safe.extend(c.escape_debug()),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 fn ended(text: &str) -> String {

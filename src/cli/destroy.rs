@@ -1,21 +1,13 @@
 //! `konverge destroy`: takes down everything that stacks made, in the reverse of their order.
 
-use std::sync::Arc;
-
 use super::{
-    Context,
-    agreement::agreed,
+    Context, agreement,
     apply::Output,
     which::{Infrastructure, LiveArg, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{
-        self, KeyUse, Request, Selection,
-        apply::{Agreed, ApplyOptions},
-        clusters::Live,
-        session,
-    },
+    ops::{self, KeyUse, Request, Selection, apply::ApplyOptions, clusters::Live, session},
     report::{self, terminal::Style},
 };
 
@@ -55,12 +47,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let session = session::open(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
-    if !args.yes && !agreed(&session.planning, &targets, context).await? {
+    let Some(consent) = agreement::consent(args.yes, &session.planning, &targets, context).await? else {
         context.note("nothing was destroyed");
         return Ok(0);
-    }
+    };
     let options = ApplyOptions {
-        consent: Arc::new(Agreed),
+        consent,
         commit: None,
         pull_requests: Vec::new(),
         restore: false,

@@ -1,9 +1,10 @@
 //! `konverge doctor`.
 
-use super::{Context, context::printable};
+use super::Context;
 use crate::{
     error::Failure,
     ops::doctor::{self, Verdict},
+    report::escape::log,
 };
 
 /// Arguments of `konverge doctor`.
@@ -46,13 +47,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         } else {
             ("", "")
         };
-        let mut text = format!(
-            "{colour}{word}{off}  {}: {}\n",
-            finding.what,
-            printable(&finding.says)
-        );
+        let mut text = format!("{colour}{word}{off}  {}: {}\n", finding.what, log(&finding.says));
         for fix in &finding.fix {
-            text.push_str(&format!("           {}\n", printable(fix)));
+            text.push_str(&format!("           {}\n", log(fix)));
         }
         context.print(&text);
     }

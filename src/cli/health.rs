@@ -2,10 +2,11 @@
 
 use std::{io::Read as _, path::PathBuf};
 
-use super::{Context, context::printable};
+use super::Context;
 use crate::{
     error::{ErrorKind, Failure},
     ops::health::{Health, Row, health},
+    report::escape::log,
 };
 
 /// Arguments of `konverge health`.
@@ -95,8 +96,8 @@ fn table(rows: &[Row], colour: bool) -> String {
     let widest = rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
-        let id = printable(&row.id);
-        let message = printable(&row.message);
+        let id = log(&row.id);
+        let message = log(&row.message);
         let (on, off) = match row.health {
             _ if !colour => ("", ""),
             Health::Ready => ("\x1b[32m", "\x1b[0m"),

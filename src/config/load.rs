@@ -59,6 +59,17 @@ const STORES: [&str; 9] = [
     "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
 ];
 
+/// Whether anything stands at a path: a link, a submodule or a folder.
+fn stands(source: &dyn Source, path: &RepoPath) -> bool {
+    let after = source
+        .files()
+        .range::<RepoPath, _>(path..)
+        .map(|(found, _)| found);
+    after
+        .take_while(|found| found.as_str().starts_with(path.as_str()))
+        .any(|found| found == path || found.is_within(path))
+}
+
 impl Config {
     /// Reads the file of a revision; a repository without one gets the defaults.
     ///
@@ -68,6 +79,12 @@ impl Config {
         let path = RepoPath::root().child(FILE_NAME);
         match source.read_path(&path)? {
             Some(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
+            None if stands(source, &path) => Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message: "it is no regular file: what it holds is not read".to_owned(),
+                hint: Some("put the file itself there: a link is not followed".to_owned()),
+            }),
             None => Ok(Self::default()),
         }
     }

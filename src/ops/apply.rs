@@ -68,7 +68,9 @@ pub async fn run(
     options: &ApplyOptions,
 ) -> Result<ApplyReport, Failure> {
     let config = &planning.config;
-    let order = Order::of(config, targets)?;
+    let leaving = targets.iter().filter(|target| target.head.is_none());
+    let leaving = leaving.map(|target| target.id.clone()).collect();
+    let order = Order::of(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.stacks.map_or(4, |n| n.max(1) as usize);
 
     let mut waiting: BTreeMap<&StackId, &Target> =
@@ -336,7 +338,7 @@ impl Review for ConsentReview<'_> {
     }
 }
 
-/// Agrees with everything: the person at the terminal saw the plan.
+/// Agrees with everything: whoever started the run said so.
 pub struct Agreed;
 
 #[async_trait]

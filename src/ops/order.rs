@@ -1,4 +1,5 @@
-//! The order of stacks: `after` in `konverge.yaml`. A failure holds back those after it; a cycle is named.
+//! The order of stacks: `after` in `konverge.yaml`, backwards for those that are taken down. A failure holds back those
+//! after it; a cycle is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,25 @@ impl Order {
             )
             .hint("take one of these rules out, or make its pattern narrower")),
         }
+    }
+
+    /// The same, where some of the stacks are taken down: those wait for whoever comes after them by the rules, and
+    /// nobody waits for them.
+    #[must_use]
+    pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
+        let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
+        for (stack, first) in &self.before {
+            before.entry(stack.clone()).or_default();
+            for first in first {
+                let (waits, for_it) = match (leaving.contains(first), leaving.contains(stack)) {
+                    (true, _) => (first, stack),
+                    (false, false) => (stack, first),
+                    (false, true) => continue,
+                };
+                before.entry(waits.clone()).or_default().insert(for_it.clone());
+            }
+        }
+        Self { before }
     }
 
     /// The stacks that a stack waits for.
@@ -131,6 +151,27 @@ mod tests {
         let waves = Order::of(&config, &stacks).unwrap().waves();
         let waves: Vec<_> = waves.iter().map(|(id, wave)| (id.as_str(), *wave)).collect();
         assert_eq!(waves, [("a/dev", 0), ("a/prod", 1), ("z/stage", 2)]);
+    }
+
+    #[test]
+    fn what_is_taken_down_goes_backwards_and_after_what_stays() {
+        let rules =
+            "stacks:\n- {match: 'b/dev', after: ['a/dev']}\n- {match: 'c/dev', after: ['a/dev', 'b/dev']}\n";
+        let config = Config::parse(rules).unwrap();
+        let stacks = [
+            stack("appops/a/dev"),
+            stack("appops/b/dev"),
+            stack("appops/c/dev"),
+        ];
+        let order = Order::of(&config, &stacks).unwrap();
+        let waves = |leaving: &[&str]| {
+            let leaving = leaving.iter().map(|id| id.parse().unwrap()).collect();
+            let waves = order.taking_down(&leaving).waves();
+            waves.values().copied().collect::<Vec<_>>()
+        };
+        assert_eq!(waves(&[]), [0, 1, 2]);
+        assert_eq!(waves(&["a/dev", "b/dev", "c/dev"]), [2, 1, 0]);
+        assert_eq!(waves(&["b/dev"]), [0, 2, 1]);
     }
 
     #[test]

@@ -311,19 +311,18 @@ async fn named(
 ) -> Result<Vec<Target>, Failure> {
     let mut targets = BTreeMap::new();
     let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
+    // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
+    let by_place = |target: Target| ((target.folder.clone(), target.id.clone()), target);
     for name in names {
         match head.named(run, root, std::slice::from_ref(name)) {
             Ok(stacks) => {
                 let there = stacks.iter().map(|stack| Target::of(stack, before(&stack.id)));
-                targets.extend(there.map(|target| (target.folder.clone(), target)));
+                targets.extend(there.map(by_place));
             }
             Err(unknown) => {
                 let id = name.parse::<StackId>().map_err(|_| unknown.clone())?;
                 let prior = memory.states.load(&id).await?.ok_or(unknown)?;
-                targets.insert(
-                    prior.state.folder.clone(),
-                    Target::forgotten(id, prior.state.folder),
-                );
+                targets.extend([by_place(Target::forgotten(id, prior.state.folder))]);
             }
         }
     }

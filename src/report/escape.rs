@@ -159,6 +159,15 @@ pub fn log(text: &str) -> String {
     text
 }
 
+/// Several lines for such a log; all but the first are indented.
+pub fn log_lines(text: &str) -> String {
+    text.trim_end()
+        .lines()
+        .map(log)
+        .collect::<Vec<_>>()
+        .join("\n    ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +203,7 @@ mod tests {
             assert_eq!(safe.lines().count(), 1, "{safe:?}");
         }
         assert_eq!(log("fe80::1"), "fe80::1");
+        assert_eq!(log_lines("a\n::error::b\n"), "a\n    :\u{2009}:error::b");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::escape::log_lines;
 use crate::model::inspection::{Inspection, Remark, Severity};
 
 /// For a terminal: one remark a block, a count at the end.
@@ -12,14 +13,14 @@ pub fn text(inspection: &Inspection) -> String {
         for number in [remark.line, remark.column].into_iter().flatten() {
             place.push_str(&format!(":{number}"));
         }
-        let message = printable(&remark.message).replace('\n', "\n    ");
+        let message = log_lines(&remark.message);
         text.push_str(&format!(
             "{}[{}] {place}\n    {message}\n",
             word(remark),
             remark.rule.name()
         ));
         if let Some(hint) = &remark.hint {
-            text.push_str(&format!("    hint: {}\n", printable(hint)));
+            text.push_str(&format!("    hint: {}\n", log_lines(hint)));
         }
     }
     let errors = inspection
@@ -101,12 +102,6 @@ fn word(remark: &Remark) -> &'static str {
         Severity::Error => "error",
         Severity::Warning => "warning",
     }
-}
-
-fn printable(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
 }
 
 /// As actions/toolkit escapes the data of a command.

@@ -118,6 +118,13 @@ pub trait ApplySink: Send + Sync {
     /// or a kill while waiting does not forget it.
     async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure>;
 
+    /// A resource that was to be made is not there: nothing of it is remembered. What failed and is not said to be
+    /// absent may be there.
+    async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
+        let _ = id;
+        Ok(())
+    }
+
     /// One resource ended.
     async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure>;
 

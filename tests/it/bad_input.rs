@@ -7,6 +7,7 @@ use crate::support::{
     git::Repository,
     minio::Minio,
     process::{Konverge, Outcome},
+    tiny,
 };
 
 fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
@@ -268,4 +269,26 @@ fn a_shallow_clone_without_its_base_says_what_to_add() {
     std::fs::remove_dir_all(Path::new(origin.path())).unwrap();
     let outcome = konverge(&clone, &["preview", "--rev", "HEAD", "--base", "HEAD~1"]);
     says(&outcome, 1, &["fetch-depth: 0"]);
+}
+
+#[test]
+fn a_konverge_yaml_that_is_no_file_is_not_overlooked() {
+    for folder in [false, true] {
+        let monorepo = tiny::monorepo();
+        monorepo.write("platform/konverge.yaml", "version: 1\n");
+        if folder {
+            monorepo.write("konverge.yaml/rules", "version: 1\n");
+        } else {
+            let link = monorepo.path().join("konverge.yaml");
+            std::os::unix::fs::symlink("platform/konverge.yaml", link).unwrap();
+        }
+        monorepo.commit("Moved");
+        for arguments in [&["preview", "--all"][..], &["config", "check"]] {
+            says(
+                &konverge(&monorepo, arguments),
+                1,
+                &["konverge.yaml", "no regular file"],
+            );
+        }
+    }
 }

@@ -5,10 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    git::Repository,
     objects::Objects,
-    process::{Konverge, Outcome},
-    stack::id,
+    shop::{Shop, resource},
 };
 
 const CONFIG: &str = "version: 1
@@ -24,59 +22,11 @@ fn config_map(ns: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"name": name}})
 }
 
-/// A resource as KCL writes it; JSON is KCL.
-fn resource(object: &Value, cluster: Option<&str>) -> Value {
-    let mut resource = json!({"id": id(object), "type": "Kubernetes", "attributes": object});
-    if let Some(cluster) = cluster {
-        resource["extensions"] = json!({"cluster": cluster});
-    }
+/// One that says its cluster itself.
+fn placed(object: &Value, cluster: &str) -> Value {
+    let mut resource = resource(object);
+    resource["extensions"] = json!({"cluster": cluster});
     resource
-}
-
-struct Shop {
-    monorepo: Repository,
-    east: &'static Cluster,
-    west: &'static Cluster,
-}
-
-impl Shop {
-    fn wants(&self, stack: &str, resources: &[Value]) {
-        let folder = format!("apps/shop/{stack}");
-        self.monorepo
-            .write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"))
-            .write(
-                &format!("{folder}/kcl.yaml"),
-                "kcl_cli_configs:\n  files: [main.k]\n",
-            )
-            .write(
-                &format!("{folder}/main.k"),
-                format!("resources = {}\n", json!(resources)),
-            )
-            .commit(stack);
-    }
-
-    fn run(&self, arguments: &[&str]) -> Outcome {
-        Konverge::new(arguments)
-            .with_kcl()
-            .dir(self.monorepo.path())
-            .env("XDG_STATE_HOME", self.monorepo.path().join(".git/test-state"))
-            .env("EAST", self.east.kubeconfig())
-            .env("WEST", self.west.kubeconfig())
-            .run()
-    }
-
-    /// How each stack ended, by name.
-    fn apply(&self, code: i32) -> Vec<(String, String)> {
-        let outcome = self
-            .run(&["apply", "--all", "--yes", "--output", "json"])
-            .expect(code);
-        let stacks = outcome.json()["stacks"].as_array().unwrap().clone();
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        stacks
-            .iter()
-            .map(|stack| (text(&stack["id"]), text(&stack["result"])))
-            .collect()
-    }
 }
 
 fn ended(east: &str, west: &str) -> Vec<(String, String)> {
@@ -89,29 +39,19 @@ async fn a_failure_on_one_cluster_holds_back_what_comes_after_it_on_another() {
     let (east, west) = (Cluster::shared(), Cluster::with_controllers());
     let names = (east.namespace("east").await, west.namespace("west").await);
     let (of_east, of_west) = (Objects::of(east).await, Objects::of(west).await);
-    let shop = Shop {
-        monorepo: Repository::init(),
-        east,
-        west,
-    };
-    shop.monorepo
-        .write("konverge.yaml", CONFIG)
-        .write("kcl.mod", "[package]\nname = \"shop\"\n")
-        .write("apps/shop/project.yaml", "name: shop\n");
+    let (at_east, at_west) = (east.kubeconfig(), west.kubeconfig());
+    let shop = Shop::new(CONFIG, &[("EAST", &at_east), ("WEST", &at_west)]);
+    let apply = |code| shop.ends(&["apply", "--all"], code);
     let first = config_map(&names.0, "first");
     let abroad = config_map(&names.1, "abroad");
     let second = config_map(&names.1, "second");
     let nowhere = config_map("a-namespace-that-is-not-there", "nowhere");
-    shop.wants("west", &[resource(&second, None)]);
+    shop.wants("west", &[resource(&second)]);
     shop.wants(
         "east",
-        &[
-            resource(&first, None),
-            resource(&abroad, Some("west")),
-            resource(&nowhere, None),
-        ],
+        &[resource(&first), placed(&abroad, "west"), resource(&nowhere)],
     );
-    assert_eq!(shop.apply(1), ended("failed", "held-back"));
+    assert_eq!(apply(1), ended("failed", "held-back"));
     assert!(
         of_east.get(&first).await.is_some(),
         "an independent branch goes on"
@@ -120,9 +60,9 @@ async fn a_failure_on_one_cluster_holds_back_what_comes_after_it_on_another() {
     assert!(of_west.get(&second).await.is_none());
 
     // Mended: both, each where it belongs and nowhere else.
-    shop.wants("east", &[resource(&first, None), resource(&abroad, Some("west"))]);
+    shop.wants("east", &[resource(&first), placed(&abroad, "west")]);
     let started = of_west.get(&abroad).await.unwrap();
-    assert_eq!(shop.apply(0), ended("unchanged", "applied"));
+    assert_eq!(apply(0), ended("unchanged", "applied"));
     assert!(of_west.get(&second).await.is_some());
     assert_eq!(
         of_west.get(&abroad).await.unwrap(),
@@ -135,15 +75,15 @@ async fn a_failure_on_one_cluster_holds_back_what_comes_after_it_on_another() {
         of_east.get(&config_map(&names.1, "second")).await,
     ];
     assert!(elsewhere.iter().all(Option::is_none), "{elsewhere:?}");
-    assert_eq!(shop.apply(0), ended("unchanged", "unchanged"));
+    assert_eq!(apply(0), ended("unchanged", "unchanged"));
 
     // Out of the Spec: it goes from the cluster that the state names.
-    shop.wants("east", &[resource(&first, None)]);
-    assert_eq!(shop.apply(0), ended("applied", "unchanged"));
+    shop.wants("east", &[resource(&first)]);
+    assert_eq!(apply(0), ended("applied", "unchanged"));
     assert!(of_west.get(&abroad).await.is_none());
 
     // A cluster that is not defined is named, with those that are.
-    shop.wants("east", &[resource(&first, Some("north"))]);
+    shop.wants("east", &[placed(&first, "north")]);
     let unknown = shop.run(&["apply", "--all", "--yes"]).expect(1);
     let said = unknown.stdout + &unknown.stderr;
     assert!(said.contains("there is no cluster `north`"), "{said}");

@@ -2,7 +2,7 @@
 
 use konverge::model::marker::Marker;
 
-use crate::support::{git::Repository, stage::Stage, tiny};
+use crate::support::{git::Repository, process::Konverge, stage::Stage, tiny};
 
 /// Commands, mentions, links, elements and a marker of ours, as a value in KCL.
 const HOSTILE: &str = "::error::x\\n::add-mask::y\\n##[group]z\\n@octocat #12 https://evil.example <img src=x> </details>\\n<!-- konverge:v1 e30 -->\\n```";
@@ -77,4 +77,43 @@ async fn nothing_that_a_pull_request_holds_is_obeyed() {
     }
     let page = std::fs::read_to_string(ran.output("summary-path")).unwrap();
     assert!(!page.contains("<img") && page.contains("&lt;img"), "{page}");
+}
+
+#[test]
+fn no_command_prints_a_workflow_command_or_what_can_not_be_seen() {
+    let monorepo = tiny::monorepo();
+    let folder = "appops/web/x\n::error::pwned\u{1b}[31m";
+    tiny::write_stack(&monorepo, "web/dev", "hostile", "info");
+    let settings = monorepo.read("appops/web/dev/kcl.yaml");
+    monorepo
+        .write(&format!("{folder}/stack.yaml"), "name: odd\n")
+        .write(&format!("{folder}/kcl.yaml"), settings)
+        .write(&format!("{folder}/main.k"), "resources = []\n")
+        .write(
+            "appops/web/dev/main.k",
+            format!("# a\n::error::source\nassert False, \"{HOSTILE}\\u202e\"\n"),
+        )
+        .commit("Hostile");
+    for arguments in [
+        &["affected", "--all", "--output", "folders"][..],
+        &["affected", "--all"],
+        &["build", "--all"],
+        &["check", "--all"],
+        &["preview", "--all", "--live", "never"],
+        &["graph"],
+    ] {
+        let outcome = Konverge::new(arguments)
+            .with_kcl()
+            .dir(monorepo.path())
+            .env("GITHUB_ACTIONS", "true")
+            .run();
+        let printed = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!printed.is_empty(), "{arguments:?}");
+        for line in printed.lines() {
+            let ours = line.starts_with("::error file=") || line.starts_with("::warning file=");
+            let commands = line.trim_start().starts_with("::") && !ours || line.contains("##[");
+            assert!(!commands, "{arguments:?}: {line}");
+            assert!(!line.contains(['\u{1b}', '\u{202e}']), "{arguments:?}: {line:?}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod clusters;
 mod comment;
 mod deployments;
 mod descriptions;
+mod destroy;
 mod docs;
 mod doctor;
 mod drift_job;

@@ -6,66 +6,22 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    git::Repository,
     objects::{Objects, path},
-    process::{Konverge, Outcome},
     service::eventually,
+    shop::{Shop, resource},
     stack::id,
 };
 
-struct Shop {
-    monorepo: Repository,
-    cluster: &'static Cluster,
+const CONFIG: &str = "version: 1\nclusters: {test: {}}\napply: {ready_timeout: 60s}\n";
+
+fn shop(cluster: &Cluster) -> Shop {
+    Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())])
 }
 
-impl Shop {
-    fn new(cluster: &'static Cluster) -> Self {
-        let monorepo = Repository::init();
-        monorepo
-            .write(
-                "konverge.yaml",
-                "version: 1\nclusters: {test: {}}\napply: {ready_timeout: 60s}\n",
-            )
-            .write("kcl.mod", "[package]\nname = \"shop\"\n")
-            .write("apps/shop/project.yaml", "name: shop\n");
-        Self { monorepo, cluster }
-    }
-
-    fn wants(&self, stack: &str, objects: &[&Value]) {
-        let resource =
-            |object: &&Value| json!({"id": id(object), "type": "Kubernetes", "attributes": object});
-        let resources: Vec<_> = objects.iter().map(resource).collect();
-        let folder = format!("apps/shop/{stack}");
-        self.monorepo
-            .write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"))
-            .write(
-                &format!("{folder}/kcl.yaml"),
-                "kcl_cli_configs:\n  files: [main.k]\n",
-            )
-            .write(
-                &format!("{folder}/main.k"),
-                format!("resources = {}\n", json!(resources)),
-            )
-            .commit(stack);
-    }
-
-    fn konverge(&self, arguments: &[&str]) -> Konverge {
-        Konverge::new(arguments)
-            .with_kcl()
-            .dir(self.monorepo.path())
-            .env("XDG_STATE_HOME", self.monorepo.path().join(".git/test-state"))
-            .env("KUBECONFIG", self.cluster.kubeconfig())
-    }
-
-    fn run(&self, arguments: &[&str]) -> Outcome {
-        self.konverge(arguments).run()
-    }
-
-    fn status(&self) -> Vec<Value> {
-        let status = self.run(&["status", "--output", "json"]).expect(0).json();
-        assert_eq!(status["version"], 1);
-        status["stacks"].as_array().unwrap().clone()
-    }
+fn status(shop: &Shop) -> Vec<Value> {
+    let status = shop.run(&["status", "--output", "json"]).expect(0).json();
+    assert_eq!(status["version"], 1);
+    status["stacks"].as_array().unwrap().clone()
 }
 
 fn config_map(ns: &str, name: &str, value: &str) -> Value {
@@ -76,10 +32,10 @@ fn config_map(ns: &str, name: &str, value: &str) -> Value {
 async fn a_stack_from_its_first_apply_to_its_removal() {
     let cluster = Cluster::shared();
     let (ns, objects) = (cluster.namespace("status").await, Objects::of(cluster).await);
-    let shop = Shop::new(cluster);
+    let shop = shop(cluster);
     let (one, two) = (config_map(&ns, "one", "1"), config_map(&ns, "two", "1"));
-    shop.wants("dev", &[&one, &two]);
-    let new = &shop.status()[0];
+    shop.wants("dev", &[resource(&one), resource(&two)]);
+    let new = &status(&shop)[0];
     assert_eq!((&new["id"], &new["head"]), (&json!("shop/dev"), &json!("new")));
     assert!(
         new.get("applied").is_none() && new.get("objects").is_none(),
@@ -88,7 +44,7 @@ async fn a_stack_from_its_first_apply_to_its_removal() {
 
     shop.run(&["apply", "--all", "--yes"]).expect(0);
     let commit = shop.monorepo.rev("HEAD");
-    let applied = &shop.status()[0];
+    let applied = &status(&shop)[0];
     assert_eq!(applied["head"], "applied");
     assert_eq!(applied["applied"]["serial"], 1, "{applied}");
     assert_eq!(applied["resources"], 2);
@@ -97,7 +53,7 @@ async fn a_stack_from_its_first_apply_to_its_removal() {
     shop.run(&["status", "--exit-code"]).expect(0);
 
     // Behind the head, and with something that is gone.
-    shop.wants("dev", &[&one, &config_map(&ns, "two", "2")]);
+    shop.wants("dev", &[resource(&one), resource(&config_map(&ns, "two", "2"))]);
     objects.delete(&one).await;
     let behind = shop.run(&["status", "shop/dev", "--exit-code"]).expect(2);
     for words in [
@@ -115,18 +71,24 @@ async fn a_stack_from_its_first_apply_to_its_removal() {
     assert!(offline["stacks"][0].get("objects").is_none(), "{offline}");
 
     // An apply of a commit that ends half-way.
-    shop.wants("dev", &[&one, &config_map("status-nowhere", "two", "2")]);
+    shop.wants(
+        "dev",
+        &[
+            resource(&one),
+            resource(&config_map("status-nowhere", "two", "2")),
+        ],
+    );
     shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(1);
-    assert_eq!(shop.status()[0]["head"], "unfinished");
-    shop.wants("dev", &[&one]);
+    assert_eq!(status(&shop)[0]["head"], "unfinished");
+    shop.wants("dev", &[resource(&one)]);
     shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(0);
-    let recorded = shop.status()[0]["applied"]["commit"].clone();
+    let recorded = status(&shop)[0]["applied"]["commit"].clone();
     assert_eq!(recorded, shop.monorepo.rev("HEAD"));
     assert_ne!(recorded, commit);
 
     // Gone from the repository, but not from the state.
     shop.monorepo.remove("apps/shop/dev").commit("No dev");
-    let removed = &shop.status()[0];
+    let removed = &status(&shop)[0];
     assert_eq!(
         (&removed["id"], &removed["head"]),
         (&json!("shop/dev"), &json!("removed"))
@@ -140,11 +102,11 @@ async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
         cluster.namespace("status-watch").await,
         Objects::of(cluster).await,
     );
-    let shop = Shop::new(cluster);
+    let shop = shop(cluster);
     let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "web", "image": "a:1"}]}}}});
-    shop.wants("dev", &[&web]);
+    shop.wants("dev", &[resource(&web)]);
     shop.run(&["apply", "--all", "--yes", "--no-wait"]).expect(0);
     let watching = shop.konverge(&["status", "--watch", "--exit-code"]).start();
     // It has looked once: then the controller says that all is well.

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{Context, context::printable, which::Infrastructure};
+use super::{Context, which::Infrastructure};
 use crate::{
     error::{ErrorKind, Failure},
     model::{RepoPath, ResourceId, StackId, plan::Plan},
@@ -15,7 +15,7 @@ use crate::{
         apply::exit_code,
         state::{self as ops, Import, Pulled},
     },
-    report::{self, terminal::Style},
+    report::{self, escape::log, terminal::Style},
 };
 
 /// Arguments of `konverge state`.
@@ -233,7 +233,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             context.note(&format!(
                 "{stack}: lease {} of {} ended",
                 holder.id,
-                printable(&holder.writer.run)
+                log(&holder.writer.run)
             ));
         }
         Action::Import {

@@ -1,10 +1,11 @@
 //! What `konverge state` prints.
 
-use super::super::{Context, context::printable};
+use super::super::Context;
 use crate::{
     error::Failure,
     model::{ResourceId, outcome::StackResult, receipt::Receipt},
     ops::{Memory, state as ops},
+    report::escape::log,
 };
 
 pub(super) fn json<T: serde::Serialize>(value: &T, context: &Context) {
@@ -36,7 +37,7 @@ pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Resu
             listed.stack.as_str(),
             entry.serial,
             entry.resources,
-            printable(entry.folder.as_str()),
+            log(entry.folder.as_str()),
         ));
     }
     if stacks.is_empty() {
@@ -67,7 +68,7 @@ pub(super) async fn show(
         "# serial {}, {} by {} at {}\n",
         found.serial,
         found.reason,
-        printable(&found.writer.to_string()),
+        log(&found.writer.to_string()),
         found.written
     ));
     if let Some(receipt) = &found.receipt {
@@ -115,17 +116,17 @@ pub(super) async fn history(
                     .unwrap_or("-"),
                 // Without the parts of a second, whose zeros at the end are not printed.
                 entry.time.round(jiff::Unit::Second).unwrap_or(entry.time),
-                printable(&entry.writer.to_string()),
+                log(&entry.writer.to_string()),
                 entry
                     .note
-                    .map(|note| format!("  {}", printable(&note)))
+                    .map(|note| format!("  {}", log(&note)))
                     .unwrap_or_default(),
                 entry
                     .receipt
                     .map(|receipt| format!("\n        {}", said(&receipt)))
                     .unwrap_or_default(),
             ),
-            Err(why) => format!("can not be read: {}", printable(&why)),
+            Err(why) => format!("can not be read: {}", log(&why)),
         };
         context.print(&format!("{:>6}  {text}\n", line.serial));
     }
@@ -145,7 +146,7 @@ fn said(receipt: &Receipt) -> String {
     let grounds = if grounds.is_empty() {
         grounds
     } else {
-        format!(": {}", printable(&grounds))
+        format!(": {}", log(&grounds))
     };
     format!("{result}, plan {}{grounds}", receipt.digest.short())
 }
@@ -165,8 +166,8 @@ pub(super) async fn doctor(
             let word = if finding.well { "ok  " } else { "FAIL" };
             context.print(&format!(
                 "{word}  {}: {}\n",
-                printable(&finding.what),
-                printable(&finding.says)
+                log(&finding.what),
+                log(&finding.says)
             ));
         }
     }

@@ -248,6 +248,10 @@ impl ApplySink for Sink<'_> {
         self.done(id, recorded).await
     }
 
+    async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
+        self.record(JournalEntry::Gone { id: id.clone() }).await
+    }
+
     async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
         let Some((action, _)) = self.unit.get(id) else {
             return Err(Failure::new(

@@ -11,6 +11,7 @@ use super::{
     dry_run,
     error::ApiError,
     fields,
+    live,
     plan::{Subject, record},
     runtime::Kubernetes,
     triage, wait,
@@ -36,8 +37,23 @@ pub(super) async fn apply(
     let mut result = carry_out(runtime, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
+        if planned.public.action == Action::Create && is_absent(runtime, &planned).await {
+            sink.absent(&id).await?;
+        }
     }
     sink.ended(&id, result).await
+}
+
+/// Whether an object is not there for certain. The answer to its creation may have been lost, so the server is asked
+/// once more; one that can not be asked leaves it open.
+async fn is_absent(runtime: &Kubernetes, planned: &Planned) -> bool {
+    let Ok(subject) = Subject::of(runtime, &planned.item).await else {
+        return false;
+    };
+    match &subject.of {
+        Some(of) => matches!(live::get(&subject.cluster, of, &subject.name).await, Ok(None)),
+        None => true,
+    }
 }
 
 async fn carry_out(

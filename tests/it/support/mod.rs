@@ -29,6 +29,7 @@ pub mod performance;
 pub mod process;
 pub mod sample;
 pub mod service;
+pub mod shop;
 pub mod small;
 pub mod spec_runs;
 pub mod stack;

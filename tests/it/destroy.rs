@@ -1,0 +1,72 @@
+//! `konverge destroy`: every stack that was named, those first that come last, and nobody else's.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    objects::Objects,
+    process::Konverge,
+    shop::{Shop, resource},
+    spec_runs::SpecRuns,
+};
+
+const CONFIG: &str = "version: 1
+clusters: {test: {}}
+stacks:
+- {match: 'apps/shop/second', after: ['apps/shop/first']}
+";
+
+fn config_map(ns: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"name": name}})
+}
+
+/// The names of what was deleted in a namespace, in order.
+fn deleted(cluster: &Cluster, ns: &str) -> Vec<String> {
+    let deletes = cluster.audit().into_iter();
+    deletes
+        .filter(|event| event.verb == "delete" && event.is_in(ns))
+        .filter_map(|event| event.object_ref.map(|object| object.name))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_last_goes_first() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("destroy").await, Objects::of(cluster).await);
+    let shop = Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())]);
+    let (base, user) = (config_map(&ns, "base"), config_map(&ns, "user"));
+    let bystander = config_map(&ns, "bystander");
+    objects.create(&bystander).await;
+    shop.wants("first", &[resource(&base)]);
+    shop.wants("second", &[resource(&user)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+
+    // Nobody is there to agree, so nothing happens.
+    let refused = shop.run(&["destroy", "shop/first"]).expect(64);
+    assert!(refused.stderr.contains("--yes"), "{}", refused.stderr);
+    assert!(objects.get(&base).await.is_some());
+    let unknown = shop.run(&["destroy", "shop/frist", "--yes"]).expect(1);
+    assert!(unknown.stderr.contains("shop/frist"), "{}", unknown.stderr);
+
+    let ended = shop.ends(&["destroy", "shop/first", "shop/second"], 0);
+    let row = |stack: &str| (stack.to_owned(), "applied".to_owned());
+    assert_eq!(ended, [row("shop/first"), row("shop/second")]);
+    assert_eq!(deleted(cluster, &ns), ["user", "base"]);
+    assert!(objects.get(&bystander).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stacks_that_share_a_folder_all_go() {
+    let runs = SpecRuns::on_minio("destroy-shared", "").await;
+    runs.repository
+        .write("kcl.mod", "[package]\nname = \"shared\"\n")
+        .commit("KCL");
+    runs.spec("a.json", &["one"]);
+    runs.spec("b.json", &["two"]);
+    let well = |run: Konverge| run.run().expect(0);
+    well(runs.apply("a.json", "col/a"));
+    well(runs.apply("b.json", "col/b"));
+    assert_eq!(runs.made_by_anybody().await.len(), 2);
+    well(runs.on_cluster(&["destroy", "col/a", "col/b", "--yes"]));
+    assert!(runs.made_by_anybody().await.is_empty());
+}
