@@ -145,6 +145,7 @@ mod tests {
             summary,
             resources: vec![resource],
             error: None,
+            held_back: Default::default(),
         }
     }
 
