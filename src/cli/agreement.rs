@@ -145,7 +145,7 @@ mod tests {
             summary,
             resources: vec![resource],
             error: None,
-            held_back: Default::default(),
+            held_back: Vec::new(),
         }
     }
 
