@@ -1,7 +1,7 @@
 //! Asking the person at the terminal, whose word is for what was shown and nothing else.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::{IsTerminal, Write},
     sync::Arc,
 };
@@ -18,7 +18,7 @@ use crate::{
     },
     ops::{
         self, Planning, Target,
-        apply::{Agreed, Consent},
+        apply::{Agreed, Consent, Past},
     },
     report::{self, terminal::Style},
 };
@@ -98,7 +98,7 @@ fn changed_since(what: impl std::fmt::Display) -> Failure {
 
 #[async_trait]
 impl Consent for ToWhatWasShown {
-    async fn stack(&self, plan: &StackPlan, _: &BTreeSet<u64>) -> Result<Grounds, Failure> {
+    async fn stack(&self, plan: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
         let shown = self.0.get(&plan.id);
         if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
             return Ok(Grounds::default());
@@ -156,8 +156,8 @@ mod tests {
             stacks: vec![stack("shown", Action::Unknown)],
         };
         let consent = ToWhatWasShown::of(plan);
-        let used = BTreeSet::new();
-        let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &used).await;
+        let past = Past::default();
+        let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &past).await;
         assert!(agrees("shown", Action::Unknown).await.is_ok());
         assert!(agrees("another", Action::Unchanged).await.is_ok());
         let failure = agrees("another", Action::Delete).await.unwrap_err();

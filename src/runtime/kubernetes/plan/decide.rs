@@ -67,7 +67,10 @@ impl Planner<'_> {
     /// One item, given what is there.
     pub(super) async fn decide(&self, task: Task) -> Result<Planned, Failure> {
         let Task {
-            mut item, subject, raw, ..
+            mut item,
+            subject,
+            raw,
+            ..
         } = task;
         let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
         let never_ours = live.as_ref().is_some_and(|live| was_never_ours(&item, live));
