@@ -143,15 +143,15 @@ async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
 async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace() {
     let cluster = Cluster::shared();
     let ns = cluster.namespace("status-destroyed").await;
-    let shop = Shop::new(cluster);
-    shop.wants("dev", &[&config_map(&ns, "one", "1")]);
+    let shop = shop(cluster);
+    shop.wants("dev", &[resource(&config_map(&ns, "one", "1"))]);
     shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
-    assert_eq!(shop.status()[0]["head"], "new");
+    assert_eq!(status(&shop)[0]["head"], "new");
     shop.run(&["state", "history", "shop/dev"]).expect(1);
 
     // The working tree is what is committed: that commit is recorded, and can be gone back to.
     shop.run(&["apply", "--all", "--yes"]).expect(0);
-    assert_eq!(shop.status()[0]["applied"]["commit"], shop.monorepo.rev("HEAD"));
+    assert_eq!(status(&shop)[0]["applied"]["commit"], shop.monorepo.rev("HEAD"));
     let folder = shop.monorepo.path().join("apps/shop/dev/extra.k");
     std::fs::write(&folder, "b = 1\n").unwrap();
     shop.run(&["apply", "--all", "--yes"]).expect(0);
@@ -160,7 +160,7 @@ async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace()
         .expect(0);
 
     shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
-    let destroyed = &shop.status()[0];
+    let destroyed = &status(&shop)[0];
     assert_eq!(destroyed["head"], "destroyed", "{destroyed}");
     assert_eq!(destroyed["applied"]["reason"], "destroy", "{destroyed}");
     let text = shop.run(&["status"]).expect(0).stdout;
@@ -179,7 +179,7 @@ async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace()
     // Destroyed twice is destroyed once.
     let serial = destroyed["applied"]["serial"].clone();
     shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
-    assert_eq!(shop.status()[0]["applied"]["serial"], serial);
+    assert_eq!(status(&shop)[0]["applied"]["serial"], serial);
     shop.run(&["apply", "--all", "--yes"]).expect(0);
-    assert_eq!(shop.status()[0]["head"], "applied");
+    assert_eq!(status(&shop)[0]["head"], "applied");
 }
