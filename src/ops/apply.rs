@@ -157,18 +157,21 @@ fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutc
 async fn one(planning: &Planning, target: &Target, options: &ApplyOptions) -> StackOutcome {
     match attempt(planning, target, options).await {
         Ok(outcome) => outcome,
-        Err(failure) => {
-            let result = match failure.kind {
-                ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
-                _ => StackResult::Failed,
-            };
-            let mut outcome = stopped(target, result, &failure);
-            if let Some(error) = &mut outcome.error {
-                error.message = planning.secrets().mask(&error.message);
-            }
-            outcome
-        }
+        Err(failure) => untouched(planning, target, &failure),
     }
+}
+
+/// Nothing of the stack was touched, because of this.
+fn untouched(planning: &Planning, target: &Target, failure: &Failure) -> StackOutcome {
+    let result = match failure.kind {
+        ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
+        _ => StackResult::Failed,
+    };
+    let mut outcome = stopped(target, result, failure);
+    if let Some(error) = &mut outcome.error {
+        error.message = planning.secrets().mask(&error.message);
+    }
+    outcome
 }
 
 async fn attempt(
@@ -236,8 +239,17 @@ async fn under_lease(
             .unwrap_or_default(),
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
     };
-    let grounds = options.consent.stack(&plan.public, &past).await?;
     let public = plan.public.clone();
+    let grounds = match options.consent.stack(&public, &past).await {
+        Ok(grounds) => grounds,
+        Err(refusal) => {
+            return Ok(StackOutcome {
+                // What somebody may agree to.
+                digest: public.digest,
+                ..untouched(planning, target, &refusal)
+            });
+        }
+    };
     let journal = LeaseJournal {
         lease,
         followed: tokio::sync::Mutex::new(prior.clone()),

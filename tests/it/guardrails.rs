@@ -262,6 +262,9 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     stopped(&stage, &pushed, "gate-web", &["no merged pull request showed it"]).await;
     let digests = pushed.output("unreviewed");
     assert_eq!(digests, pushed.digest());
+    let result = std::fs::read_to_string(pushed.output("result-path")).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&result).unwrap();
+    assert_eq!(result["stacks"][0]["digest"], *digests);
 
     // An environment that asks nobody lets everything through.
     let second = |digests: &str| vec![("KONVERGE_APPROVE", digests.to_owned())];

@@ -167,6 +167,11 @@ async fn a_share_that_fails_is_no_success() {
     dealt.stage.monorepo.commit("Broken");
     dealt.job(100, "1/2").outcome.check(0);
     dealt.job(100, "2/2").outcome.check(1);
+    // All that a verdict needs.
+    dealt.stage.github.world(|world| {
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions = [("statuses", "write")].into();
+    });
     let verdict = dealt.job(100, "all/2");
     verdict.outcome.check(1);
     assert_eq!(verdict.outcome.stdout, "could not be previewed: shares 2/2\n");

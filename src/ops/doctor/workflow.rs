@@ -75,13 +75,29 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
     findings
 }
 
+/// Whether a job runs `konverge ci`, by a step or by our workflow of shares.
 fn runs_konverge(job: &Value) -> bool {
-    let steps = job["steps"].as_array().into_iter().flatten();
-    steps.into_iter().any(|step| {
-        let uses = step["uses"].as_str().unwrap_or_default();
-        let run = step["run"].as_str().unwrap_or_default();
-        uses.starts_with("konverge/konverge@") || run.contains("konverge ci")
-    })
+    let ours = |uses: &Value, what: &str| uses.as_str().is_some_and(|uses| uses.starts_with(what));
+    let run = |step: &Value| {
+        step["run"]
+            .as_str()
+            .is_some_and(|run| run.contains("konverge ci"))
+    };
+    ours(
+        &job["uses"],
+        "konverge/konverge/.github/workflows/preview-shards.yml@",
+    ) || steps(job).any(|step| ours(&step["uses"], "konverge/konverge@") || run(step))
+}
+
+/// Whether a job only judges shares: then all it does is to set a status.
+fn is_verdict(job: &Value) -> bool {
+    let shard = |step: &Value| step["with"]["shard"].as_str().unwrap_or_default().to_owned();
+    let run = |step: &Value| step["run"].as_str().unwrap_or_default().to_owned();
+    steps(job).any(|step| shard(step).starts_with("all/") || run(step).contains("all/"))
+}
+
+fn steps(job: &Value) -> impl Iterator<Item = &Value> {
+    job["steps"].as_array().into_iter().flatten()
 }
 
 fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
@@ -105,11 +121,14 @@ fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
     let starts = |event: &str| {
         events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
     };
-    let needed: BTreeSet<_> = NEEDS
+    let mut needed: BTreeSet<_> = NEEDS
         .iter()
         .filter(|(event, _)| starts(event))
         .flat_map(|(_, needs)| needs.iter().copied())
         .collect();
+    if is_verdict(job) {
+        needed.retain(|(key, _)| *key == "statuses");
+    }
     let given = match &job["permissions"] {
         Value::Null => &workflow["permissions"],
         given => given,
@@ -196,6 +215,26 @@ mod tests {
             found[0].says
         );
         assert_eq!(found[1].verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn a_preview_that_is_dealt_out_is_known() {
+        let found = looked(
+            "on: pull_request\njobs:\n  shared:\n    uses: konverge/konverge/.github/workflows/preview-shards.yml@v1\n    permissions: {contents: read}\n  verdict:\n    permissions: {statuses: write}\n    steps:\n      - uses: konverge/konverge@v1\n        with: {shard: all/8}\n",
+        );
+        assert!(
+            found[0]
+                .says
+                .contains("lacks checks: write, pull-requests: write"),
+            "{found:?}"
+        );
+        assert_eq!(found[1].verdict, Verdict::Ok, "{found:?}");
+        let ours = looked(include_str!("../../../.github/workflows/preview-shards.yml"));
+        assert_eq!(ours.len(), 2, "{ours:?}");
+        assert!(
+            ours.iter().all(|finding| finding.verdict == Verdict::Ok),
+            "{ours:?}"
+        );
     }
 
     #[test]
