@@ -37,12 +37,6 @@ pub async fn consent(
     if yes {
         return Ok(Some(Arc::new(Agreed)));
     }
-    if !std::io::stdin().is_terminal() {
-        return Err(
-            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
-                .hint("look at it with `konverge preview`, then add `--yes`"),
-        );
-    }
     let plan = ops::preview::run(planning, targets).await?.plan;
     context.complain(&report::terminal::plan(
         &plan,
@@ -50,13 +44,20 @@ pub async fn consent(
             color: context.colour_stderr(),
         },
     ));
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
+                .hint("if it is what you want, add `--yes`"),
+        );
+    }
     let calm = |stack: &StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
     // Where nothing would change outside, what was looked at is still recorded.
-    let agreed = plan.stacks.iter().all(calm) || asked(planning).await?;
+    let agreed = plan.stacks.iter().all(calm) || asked(planning, context).await?;
     Ok(agreed.then(|| -> Arc<dyn Consent> { Arc::new(ToWhatWasShown::of(plan)) }))
 }
 
-async fn asked(planning: &Planning) -> Result<bool, Failure> {
+async fn asked(planning: &Planning, context: &Context) -> Result<bool, Failure> {
+    context.stop_drawing();
     let answer = tokio::task::spawn_blocking(|| {
         let mut out = std::io::stderr().lock();
         let _ = out
@@ -66,7 +67,15 @@ async fn asked(planning: &Planning) -> Result<bool, Failure> {
         std::io::stdin().read_line(&mut answer).map(|_| answer)
     });
     tokio::select! {
-        answer = answer => Ok(matches!(answer, Ok(Ok(text)) if text.trim() == "yes")),
+        answer = answer => {
+            let answer = answer.ok().and_then(Result::ok).unwrap_or_default();
+            let answer = answer.trim();
+            if !matches!(answer, "" | "yes") {
+                context.note(&format!("`{}` is not `yes`", report::escape::log(answer)));
+            }
+            context.draw_again();
+            Ok(answer == "yes")
+        }
         () = planning.run.cancel.cancelled() => planning.run.check_interrupted().map(|()| false),
     }
 }

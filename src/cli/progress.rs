@@ -15,6 +15,9 @@ use crate::{
     },
 };
 
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
 /// Prints events and remarks to stderr.
 pub struct Screen {
     context: Context,
@@ -33,7 +36,7 @@ impl Context {
         let spinner = self.interactive().then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a constant template"));
-            bar.enable_steady_tick(Duration::from_millis(100));
+            bar.enable_steady_tick(TICK);
             bar
         });
         *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = spinner.clone();
@@ -49,6 +52,25 @@ impl Context {
             cancel: self.cancel.clone(),
             events: screen.clone(),
             notes: screen,
+        }
+    }
+}
+
+impl Context {
+    /// Takes away what is drawn: the place is needed for a question.
+    pub(super) fn stop_drawing(&self) {
+        if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
+            spinner.disable_steady_tick();
+            spinner.finish_and_clear();
+        }
+    }
+
+    /// Draws again after [`Context::stop_drawing`].
+    pub(super) fn draw_again(&self) {
+        if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
+            spinner.set_message("");
+            spinner.reset();
+            spinner.enable_steady_tick(TICK);
         }
     }
 }

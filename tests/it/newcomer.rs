@@ -9,6 +9,7 @@ use nix::{
 
 use crate::support::{
     git::Repository,
+    kcl,
     process::{Konverge, Outcome},
     service::eventually,
 };
@@ -206,4 +207,62 @@ fn help_and_usage_are_true() {
         assert_eq!(error["kind"], "usage", "{error}");
         assert!(error["message"].as_str().unwrap().contains("--bogus"), "{error}");
     }
+}
+
+/// Answers the question of the program given by its arguments, at a terminal; prints all that stood there.
+const AT_A_TERMINAL: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+seen, answered = b"", False
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        part = b""
+    if not part:
+        break
+    seen += part
+    if not answered and b"is accepted: " in seen:
+        os.write(terminal, sys.argv[1].encode() + b"\n")
+        answered = True
+sys.stdout.write(seen.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[test]
+fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() {
+    let monorepo = Repository::konfig_example();
+    let answered = |answer: &str| {
+        let program = env!("CARGO_BIN_EXE_konverge");
+        let arguments = ["-c", AT_A_TERMINAL, answer, program, "apply", "storefront/dev"];
+        Konverge::of(&kcl::interpreter(), arguments)
+            .with_kcl()
+            .env("TERM", "xterm")
+            .dir(monorepo.path())
+            .run()
+    };
+    let slip = answered("y").expect(0).stdout;
+    assert!(
+        slip.contains("`y` is not `yes`") && slip.contains("nothing was applied"),
+        "{slip}"
+    );
+    // What was drawn is wiped away before the question.
+    let (before, _) = slip.split_once("Go on?").unwrap();
+    let line = before.rsplit(['\n', '\r']).next().unwrap();
+    assert!(
+        !line.contains(['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈']),
+        "{before:?}"
+    );
+    let yes = answered("yes").expect(1).stdout;
+    assert!(!yes.contains("is not `yes`"), "{yes}");
+
+    let nobody = konverge(&monorepo, &["destroy", "storefront/dev"]).expect(64);
+    let (plan, refusal) = nobody
+        .stderr
+        .split_once("error: nobody is there to agree")
+        .expect(&nobody.stderr);
+    assert!(plan.contains("storefront/dev"), "{plan}");
+    assert!(refusal.contains("--yes"), "{refusal}");
 }
