@@ -157,26 +157,32 @@ async fn records_that_are_used_up_are_deleted() {
     stage.github.world(|world| {
         world.collaborators.insert("dev".into(), "write");
     });
-    // Closed unmerged, still open, merged: only the open one's is of use afterwards.
-    for (number, branch) in [(5, "closed"), (6, "open")] {
+    // Too old to be found, closed unmerged, still open, merged: only what is open or not found is kept afterwards.
+    for (number, branch) in [(4, "old"), (5, "closed"), (6, "open")] {
         stage.reviewed(number, branch, |stage| {
             stage.stack(&format!("{branch}/dev"), &[("kept-never", "one")]);
         });
     }
-    stage.github.world(|world| world.pulls[0].closed = true);
+    stage.github.world(|world| {
+        world.pulls.remove(0);
+        world.pulls[0].closed = true;
+    });
     let (head, _) = stage.reviewed(7, "kept", |stage| {
         stage.stack("kept/dev", &[("kept-dev", "one")]);
         stage.stack("kept/prod", &[("kept-prod", "one")]);
     });
-    assert_eq!(recorded(&stage).await, [5, 6, 7]);
+    assert_eq!(recorded(&stage).await, [4, 5, 6, 7]);
     // One stack of two has been applied: the other still needs it.
-    stage.merge(7, "kept").outcome.check(3);
+    let merged = stage.merge(7, "kept");
+    merged.outcome.check(3);
+    let said = &merged.outcome.stderr;
+    assert!(said.contains("their reviews do not count: #4\n"), "{said}");
     assert_eq!(stage.value("kept-dev").await.as_deref(), Some("one"));
-    assert_eq!(recorded(&stage).await, [6, 7]);
+    assert_eq!(recorded(&stage).await, [4, 6, 7]);
     stage.approved_by(7, "grace", &head);
     stage.again().outcome.check(0);
     assert_eq!(stage.value("kept-prod").await.as_deref(), Some("one"));
-    assert_eq!(recorded(&stage).await, [6]);
+    assert_eq!(recorded(&stage).await, [4, 6]);
     let receipt = stage.receipt("kept/prod");
     assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
 }

@@ -65,6 +65,34 @@ async fn who_merged_what_and_who_may() {
     assert!(!github.is_protected("topic").await.unwrap());
 }
 
+/// A page behind the last of them is not asked for, and none behind the bound.
+#[tokio::test]
+async fn pull_requests_are_looked_through_as_far_as_need_be() {
+    let mut world = World::new();
+    world.pulls.extend((1..=250).map(|number| Pull {
+        number,
+        head: sha('b').to_string(),
+        merged_at: None,
+        merge_commit: None,
+        closed: false,
+        head_repository: Some("acme/konfig".into()),
+    }));
+    let fake = FakeGithub::start(world).await;
+    let github = client(&fake);
+    for (wanted, pages, found, asked) in [
+        (vec![250, 151], 9, vec![151, 250], 1),
+        (vec![250, 150], 9, vec![150, 250], 2),
+        (vec![250, 1], 2, vec![250], 2),
+        (vec![250, 999], 9, vec![250], 3),
+    ] {
+        let before = fake.requests().len();
+        let wanted = wanted.into_iter().collect();
+        let pulls = github.recent_pull_requests(&wanted, pages).await.unwrap();
+        let numbers: Vec<_> = pulls.iter().map(|pull| pull.number).collect();
+        assert_eq!((numbers, fake.requests().len() - before), (found, asked));
+    }
+}
+
 #[tokio::test]
 async fn what_did_not_change_is_not_sent_again() {
     let mut world = World::new();
