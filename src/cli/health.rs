@@ -14,7 +14,9 @@ use crate::{
 #[command(
     after_help = "Rules are laid out as Argo CD's resource_customizations: DIR/<group>/<Kind>/health.lua, the core\n\
                   group without its folder (DIR/Pod/health.lua), `_` in a folder's name for any text.\n\
-                  DIR/<group>/<Kind>/health.cel.yaml holds CEL instead: inProgress, failed, current.\n\n\
+                  DIR/<group>/<Kind>/health.cel.yaml holds CEL instead: inProgress, failed, current.\n\
+                  DIR/<group>/<Kind>/health.k holds KCL: the object is `res`, an assertion that fails is still awaited,\n\
+                  `status` (Healthy, Progressing, Degraded, Suspended) and `message` say more.\n\n\
                   Example: kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
 )]
 pub struct Args {
@@ -51,10 +53,10 @@ impl Args {
 ///
 /// # Errors
 /// A manifest or a rule can not be read.
-pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let manifests = read(&args.manifests, context)?;
     let rules = args.rules.as_ref().map(|rules| context.current_dir.join(rules));
-    let rows = health(&manifests, rules.as_deref())?;
+    let rows = health(&context.run(), &manifests, rules.as_deref()).await?;
     match args.output {
         Output::Json => {
             let text = serde_json::to_string(&rows).expect("plain data");

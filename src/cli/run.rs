@@ -119,7 +119,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Status(args) => super::status::run(&args, context).await,
         Command::Drift(args) => super::drift::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,
-        Command::Health(args) => super::health::run(&args, context),
+        Command::Health(args) => super::health::run(&args, context).await,
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Doctor(args) => super::doctor::run(&args, context).await,

@@ -224,7 +224,8 @@ pub struct Apply {
     /// How long a resource may take to become ready; default 10 minutes.
     pub ready_timeout: Option<Span>,
     /// A folder of the repository with rules of your own for the readiness of Kubernetes objects, laid out as Argo CD's
-    /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`. `konverge health --rules` tries them.
+    /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or `health.k`. `konverge health --rules`
+    /// tries them.
     pub health_rules: Option<String>,
     /// What happens when another field manager owns a field of ours; default `stop`.
     pub conflicts: Conflicts,

@@ -20,6 +20,20 @@ pub enum Health {
     Unknown,
 }
 
+impl Health {
+    /// Argo CD's word for it; `None` if it is none.
+    pub fn of_argo_cd(word: &str) -> Option<Self> {
+        Some(match word {
+            "Healthy" => Self::Ready,
+            "Progressing" => Self::Progressing,
+            "Degraded" => Self::Failed,
+            "Suspended" => Self::Suspended,
+            "Unknown" | "Missing" => Self::Unknown,
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

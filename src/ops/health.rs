@@ -5,8 +5,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{Run, assertions};
 pub use crate::runtime::kubernetes::health::Health;
 use crate::{
+    config::Config,
     error::Failure,
     runtime::kubernetes::health::{self, Document, Related, Rules, Verdict, documents},
 };
@@ -27,22 +29,28 @@ pub struct Row {
 ///
 /// # Errors
 /// A manifest or the folder of rules can not be read.
-pub fn health(manifests: &[(String, String)], rules: Option<&Path>) -> Result<Vec<Row>, Failure> {
+pub async fn health(
+    run: &Run,
+    manifests: &[(String, String)],
+    rules: Option<&Path>,
+) -> Result<Vec<Row>, Failure> {
     let rules = rules.map_or_else(|| Ok(Rules::default()), Rules::load)?;
+    let rules = rules.with_core(assertions::core(run, &Config::default()));
     let mut objects = Vec::new();
     for (name, text) in manifests {
         objects.extend(documents(name, text)?);
     }
     let related = surroundings(&objects);
-    let row = |Document { id, object }: &Document| {
-        let Verdict { health, message, .. } = health::judge(object, &related, &rules);
-        Row {
+    let mut rows = Vec::with_capacity(objects.len());
+    for Document { id, object } in &objects {
+        let Verdict { health, message, .. } = health::assess(object, &related, &rules).await;
+        rows.push(Row {
             id: id.clone(),
             health,
             message,
-        }
-    };
-    Ok(objects.iter().map(row).collect())
+        });
+    }
+    Ok(rows)
 }
 
 fn surroundings(objects: &[Document]) -> Related {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::{Run, assertions};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
@@ -17,7 +18,7 @@ use crate::{
 ///
 /// # Errors
 /// The folder holds no rule, or one that can not be used.
-pub(super) fn load(config: &Config, source: &dyn Source) -> Result<Rules, Failure> {
+pub(super) fn load(run: &Run, config: &Config, source: &dyn Source) -> Result<Rules, Failure> {
     let mut files = Vec::new();
     for (inside, path, blob) in listed(config, source) {
         let text = source
@@ -38,8 +39,10 @@ pub(super) fn load(config: &Config, source: &dyn Source) -> Result<Rules, Failur
                 folder.escape_debug()
             ),
         )
-        .hint("put `<group>/<Kind>/health.lua` or `health.cel.yaml` into it, or take the key out")),
-        _ => Ok(rules),
+        .hint(
+            "put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or take the key out",
+        )),
+        _ => Ok(rules.with_core(assertions::core(run, config))),
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             .map_or(Options::default().ready_timeout, config::Span::duration),
         wait: setup.wait,
         rules: match setup.files {
-            Some(files) => health_rules::load(config, files)?,
+            Some(files) => health_rules::load(run, config, files)?,
             None => Rules::default(),
         },
     };

@@ -4,6 +4,7 @@
 
 pub mod affected;
 pub mod apply;
+mod assertions;
 pub mod build;
 pub mod caches;
 pub mod check;

@@ -97,6 +97,77 @@ fn users_rules_are_run_unchanged_in_the_order_of_the_input() {
     assert_eq!(outcome.stderr, "");
 }
 
+/// Assertions as Kusion's health policies have them, and a verdict in so many words.
+const ASSERTIONS: &str = r#"
+assert res.metadata.generation == res.status?.observedGeneration, "its controller has not seen it yet"
+_phase = res.status.phase
+status = "Degraded" if _phase == "Broken" else "Healthy"
+message = "phase ${_phase}"
+"#;
+
+#[test]
+fn assertions_in_kcl_are_run_by_the_core() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |kind: &str, text: &str| {
+        let folder = folder.path().join("rules/kcl.example.com").join(kind);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("health.k"), text).unwrap();
+    };
+    rule("Table", ASSERTIONS);
+    let check = "schema Seen:\n    size: int\n    check:\n        size > 2, \"too few\"\nseen = Seen {size = option(\"object\").size}\n";
+    rule("Pool", check);
+    rule("Odd", "assert = \n");
+    rule("Wordy", "status = \"Fine\"\n");
+    let object = |kind: &str, name: &str, rest: Value| {
+        let mut object = json!({"apiVersion": "kcl.example.com/v1", "kind": kind, "metadata": {"name": name, "generation": 2}});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        object
+    };
+    let seen = |phase: &str| json!({"status": {"observedGeneration": 2, "phase": phase}});
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        object("Table", "new", json!({})), object("Table", "up", seen("Up")), object("Table", "down", seen("Broken")),
+        object("Pool", "small", json!({"size": 2})), object("Pool", "large", json!({"size": 3})),
+        object("Odd", "x", json!({})), object("Wordy", "x", json!({}))]});
+    let file = folder.path().join("objects.json");
+    std::fs::write(&file, objects.to_string()).unwrap();
+    let rows = Konverge::new(["health", "objects.json", "--rules", "rules", "--output", "json"])
+        .with_kcl()
+        .dir(folder.path())
+        .run()
+        .expect(0)
+        .json();
+    let said: Vec<_> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["health"].as_str().unwrap(), row["message"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        said[..5],
+        [
+            ("progressing", "its controller has not seen it yet"),
+            ("ready", "phase Up"),
+            ("failed", "phase Broken"),
+            ("progressing", "too few"),
+            ("ready", ""),
+        ]
+    );
+    // What the rule is to blame for is said with its place, and is no verdict.
+    assert!(
+        said[5].0 == "unknown" && said[5].1.contains("health.k:1"),
+        "{:?}",
+        said[5]
+    );
+    assert!(
+        said[6].0 == "unknown" && said[6].1.contains("`Fine`"),
+        "{:?}",
+        said[6]
+    );
+}
+
 #[test]
 fn objects_of_one_input_explain_each_other() {
     let folder = tempfile::tempdir().unwrap();

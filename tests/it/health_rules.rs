@@ -24,6 +24,13 @@ end
 return {status = "Healthy", message = "phase " .. obj.status.phase}
 "#;
 
+/// The same in KCL.
+const ASSERTIONS: &str = r#"
+assert res.status?.phase, "waiting for its phase"
+status = "Degraded" if res.status.phase == "Broken" else "Healthy"
+message = "its disk is full" if res.status.phase == "Broken" else "phase " + res.status.phase
+"#;
+
 fn definition(group: &str) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("tables.{group}")},
         "spec": {"group": group, "scope": "Namespaced", "names": {"kind": "Table", "plural": "tables", "singular": "table"},
@@ -47,6 +54,7 @@ fn repository(group: &str, table: &Value) -> Repository {
 fn apply(repository: &Repository, cluster: &Cluster) -> Running {
     Konverge::new(["apply", "--spec", "spec.json", "--yes", "--kubeconfig"])
         .arg(cluster.kubeconfig())
+        .with_kcl()
         .dir(repository.path())
         .start()
 }
@@ -68,11 +76,17 @@ async fn a_rule_decides_when_a_custom_resource_is_ready() {
             1,
         ),
     ];
-    for (name, status, code) in cases {
+    let rules = [("health.lua", RULE), ("health.k", ASSERTIONS)];
+    for ((name, status, code), (file, rule)) in cases.iter().flat_map(|case| rules.map(|rule| (case, rule))) {
         let ns = cluster.namespace("health-rules").await;
-        let group = format!("{name}.rules.example.com");
+        let group = format!("{name}.{}.example.com", file.replace("health.", ""));
         let table = json!({"apiVersion": format!("{group}/v1"), "kind": "Table", "metadata": {"name": "orders", "namespace": ns}});
         let repository = repository(&group, &table);
+        let folder = format!("ops/health/{group}/Table");
+        repository
+            .remove(&format!("{folder}/health.lua"))
+            .write(&format!("{folder}/{file}"), rule)
+            .commit("The rule");
         let running = apply(&repository, cluster);
         let path = format!("/apis/{group}/v1/namespaces/{ns}/tables");
         eventually("the table is there", Duration::from_secs(60), || async {
@@ -80,11 +94,17 @@ async fn a_rule_decides_when_a_custom_resource_is_ready() {
             there.map(drop)
         })
         .await;
-        objects.report(&format!("{path}/orders"), &status).await;
+        objects.report(&format!("{path}/orders"), status).await;
         let outcome = running.wait();
-        assert_eq!(outcome.code, Some(code), "{}\n{}", outcome.stdout, outcome.stderr);
+        assert_eq!(
+            outcome.code,
+            Some(*code),
+            "{}\n{}",
+            outcome.stdout,
+            outcome.stderr
+        );
         let said = outcome.stdout + &outcome.stderr;
-        assert_eq!(said.contains("its disk is full"), code == 1, "{said}");
+        assert_eq!(said.contains("its disk is full"), *code == 1, "{file}: {said}");
     }
 }
 

@@ -130,7 +130,7 @@ async fn carry_out(
         Some(&live),
         &guard,
     );
-    let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live) {
+    let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live).await {
         sink.written(&planned.item.id, recorded.clone()).await?;
         wait::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {

@@ -166,10 +166,10 @@ async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Healt
         return (Health::Unknown, String::new());
     };
     let rules = &runtime.options.rules;
-    let mut verdict = health::judge(live, &surroundings::known(of), rules);
+    let mut verdict = health::assess(live, &surroundings::known(of), rules).await;
     if !matches!(verdict.health, Health::Ready | Health::Suspended) {
         let around = surroundings::look(&subject.cluster, of, live).await;
-        verdict = health::judge(live, &around, rules);
+        verdict = health::assess(live, &around, rules).await;
     }
     // What an apply would not wait for is no reason to worry.
     let health = match verdict.weight {

@@ -145,8 +145,8 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
 }
 
 /// Whether nothing has to be waited for.
-pub(super) fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
-    let verdict = health::judge(object, &surroundings::known(of), &runtime.options.rules);
+pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
+    let verdict = health::assess(object, &surroundings::known(of), &runtime.options.rules).await;
     verdict.health == Health::Ready || verdict.weight == Weight::Advisory
 }
 
@@ -184,7 +184,7 @@ pub(super) async fn until_ready(
             related = surroundings::look(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
         }
-        let verdict = health::judge(&object, &related, &runtime.options.rules);
+        let verdict = health::assess(&object, &related, &runtime.options.rules).await;
         match verdict.health {
             Health::Ready | Health::Suspended => return Ok(object),
             _ if verdict.weight == Weight::Advisory => return Ok(object),

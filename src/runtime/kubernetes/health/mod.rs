@@ -1,9 +1,11 @@
 //! Whether an object has become what its manifest asks for: [`judge`].
 //!
-//! Rules in force, first match: the user's own ([`Rules`]: Argo CD's Lua scripts, CEL), then one per built-in kind
+//! Rules in force, first match: the user's own ([`Rules`]: Argo CD's Lua scripts, CEL, KCL), then one per built-in kind
 //! ([`builtin`]), then the conventions that custom resources keep ([`generic`], those of kstatus). Everything here is
-//! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`].
+//! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`], and rules in KCL are run by
+//! whoever has the core ([`Evaluate`]).
 
+mod assertions;
 mod builtin;
 mod causes;
 mod cel;
@@ -16,6 +18,7 @@ mod rules;
 mod view;
 mod workloads;
 
+pub use assertions::{Answer, Evaluate};
 pub use causes::{Culprit, culprit};
 pub use objects::{Document, DocumentError, documents};
 pub use related::Related;
@@ -97,6 +100,15 @@ pub fn judge(object: &Value, related: &Related, rules: &Rules) -> Verdict {
         return generic::terminating(&view);
     }
     builtin::judge(group, kind, &view, related).unwrap_or_else(|| generic::judge(&view, related))
+}
+
+/// As [`judge`], with rules in KCL asked too.
+pub async fn assess(object: &Value, related: &Related, rules: &Rules) -> Verdict {
+    let view = View(object);
+    match rules.assertions(view.group(), view.text("/kind")) {
+        Some(assertions) => assertions.judge(object).await,
+        None => judge(object, related, rules),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The user's own rules: a folder of scripts laid out as Argo CD's `resource_customizations`.
 //!
 //! `<group>/<Kind>/health.lua` (the core group has no folder: `Pod/health.lua`) holds an Argo CD script,
-//! `<group>/<Kind>/health.cel.yaml` holds CEL expressions (`inProgress`, `failed`, `current`). In both folder names `_`
+//! `<group>/<Kind>/health.cel.yaml` holds CEL expressions (`inProgress`, `failed`, `current`), `<group>/<Kind>/health.k`
+//! assertions in KCL. In both folder names `_`
 //! stands for any text. The most exact folder wins: the fewest `_`, then the first by name.
 
 use std::{
@@ -13,11 +14,17 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Verdict, cel::Expressions, lua};
+use super::{
+    Verdict,
+    assertions::{Assertions, Evaluate},
+    cel::Expressions,
+    lua,
+};
 use crate::error::{ErrorKind, Failure};
 
 const LUA_FILE: &str = "health.lua";
 const CEL_FILE: &str = "health.cel.yaml";
+const KCL_FILE: &str = "health.k";
 /// A script longer than this is refused, bytes.
 const LARGEST: usize = 256 * 1024;
 
@@ -43,7 +50,7 @@ pub enum RulesError {
         message: String,
     },
     /// Two rules for the same folder.
-    #[error("{folder} holds both {LUA_FILE} and {CEL_FILE}: which of them is meant is not clear")]
+    #[error("{folder} holds more than one rule: which of them is meant is not clear")]
     Ambiguous {
         /// The folder.
         folder: String,
@@ -58,9 +65,9 @@ impl From<RulesError> for Failure {
                 "name a folder with `<group>/<Kind>/{LUA_FILE}` in it; `{path}` is not one"
             )),
             RulesError::Invalid { path, line, .. } => failure.at(path, line, None),
-            RulesError::Ambiguous { folder } => {
-                failure.hint(format!("delete one of them: `rm {folder}/{CEL_FILE}`"))
-            }
+            RulesError::Ambiguous { folder } => failure.hint(format!(
+                "leave one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
+            )),
         }
     }
 }
@@ -69,6 +76,7 @@ impl From<RulesError> for Failure {
 enum Code {
     Lua(String),
     Cel(Box<Expressions>),
+    Kcl(String),
 }
 
 #[derive(Debug)]
@@ -85,6 +93,8 @@ struct Rule {
 pub struct Rules {
     /// The most exact first.
     rules: Arc<[Rule]>,
+    /// Who runs those in KCL.
+    core: Option<Arc<dyn Evaluate>>,
 }
 
 impl Rules {
@@ -144,6 +154,8 @@ impl Rules {
                     message: error.message,
                 })?;
                 Code::Cel(Box::new(parsed))
+            } else if relative.ends_with(KCL_FILE) {
+                Code::Kcl(text)
             } else {
                 Code::Lua(text)
             };
@@ -161,7 +173,19 @@ impl Rules {
         }
         let mut rules: Vec<_> = by_folder.into_values().collect();
         rules.sort_by_key(|rule| rule.pattern.matches('_').count());
-        Ok(Self { rules: rules.into() })
+        Ok(Self {
+            rules: rules.into(),
+            core: None,
+        })
+    }
+
+    /// The same with who runs rules in KCL.
+    #[must_use]
+    pub fn with_core(self, core: Arc<dyn Evaluate>) -> Self {
+        Self {
+            core: Some(core),
+            ..self
+        }
     }
 
     /// How many there are.
@@ -183,6 +207,19 @@ impl Rules {
         self.rules.iter().find(|rule| matches(&rule.pattern, &key))
     }
 
+    /// The rule for that kind, if it is one in KCL.
+    pub(super) fn assertions(&self, group: &str, kind: &str) -> Option<Assertions<'_>> {
+        let rule = self.find(group, kind)?;
+        match &rule.code {
+            Code::Kcl(code) => Some(Assertions {
+                path: &rule.path,
+                code,
+                core: self.core.as_ref(),
+            }),
+            _ => None,
+        }
+    }
+
     /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that fails is
     /// `unknown`, with where and why.
     pub(super) fn judge(&self, group: &str, kind: &str, object: &Value, now: Timestamp) -> Option<Verdict> {
@@ -190,13 +227,16 @@ impl Rules {
         let verdict = match &rule.code {
             Code::Lua(script) => lua::judge(script, object, now),
             Code::Cel(expressions) => expressions.judge(object).map(Some),
+            Code::Kcl(_) => Err("it is in KCL, and nobody was asked to run it".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(Verdict::unknown(format!("{}: {why}", rule.path))))
     }
 }
 
 fn is_rule(path: &Path) -> bool {
-    path.ends_with(LUA_FILE) || path.ends_with(CEL_FILE)
+    [LUA_FILE, CEL_FILE, KCL_FILE]
+        .iter()
+        .any(|name| path.ends_with(name))
 }
 
 /// Whether a folder with `_` for any text within one name is meant for `group/Kind`.

@@ -136,7 +136,7 @@ impl Planner<'_> {
             .is_some_and(|d| d.extensions.contains_key("healthPolicy"))
         {
             draft.notes.push(
-                "its `healthPolicy` (assertions in KCL) is not asked: write it as a rule in CEL or Lua, see `apply.health_rules`"
+                "its `healthPolicy` (assertions in KCL) is not asked: write it as a rule (`health.k` takes it as it is), see `apply.health_rules`"
                     .to_owned(),
             );
         }

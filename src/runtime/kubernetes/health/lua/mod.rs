@@ -154,16 +154,13 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<Verdict>> {
         return Ok(None);
     }
     let message = message.unwrap_or_default();
-    let health = match status.as_deref().unwrap_or_default() {
-        "Healthy" => Health::Ready,
-        "Progressing" => Health::Progressing,
-        "Degraded" => Health::Failed,
-        "Suspended" => Health::Suspended,
-        "Unknown" | "Missing" => Health::Unknown,
-        other => {
-            let text = format!("Lua returned an invalid health status `{}`", other.escape_debug());
-            return Ok(Some(Verdict::unknown(text)));
-        }
+    let status = status.unwrap_or_default();
+    let Some(health) = Health::of_argo_cd(&status) else {
+        let text = format!(
+            "Lua returned an invalid health status `{}`",
+            status.escape_debug()
+        );
+        return Ok(Some(Verdict::unknown(text)));
     };
     // Degraded is no last word: it is also what a resource is called while it heals.
     Ok(Some(Verdict::new(health, message).weighing(Weight::Symptom)))

@@ -1,0 +1,89 @@
+//! Rules in KCL: assertions that an object has to pass, or a `status` and a `message` as Argo CD's scripts give them.
+//!
+//! The core runs elsewhere, in a process behind walls; [`Evaluate`] is who reaches it. Here stands what its answer means.
+
+use std::{fmt::Debug, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Health, Verdict, Weight};
+
+/// What the core made of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Everything holds: the values of the program.
+    Values(Value),
+    /// An assertion or a check does not hold, in its words.
+    Failed(String),
+}
+
+/// Runs a rule on an object, which the program has as `option("object")` and as `res`.
+#[async_trait]
+pub trait Evaluate: Send + Sync + Debug {
+    /// An error, in a sentence, is the rule's fault or the core's, never the object's.
+    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<Answer, String>;
+}
+
+/// A rule, and who runs it.
+pub(super) struct Assertions<'a> {
+    pub path: &'a str,
+    pub code: &'a str,
+    pub core: Option<&'a Arc<dyn Evaluate>>,
+}
+
+impl Assertions<'_> {
+    pub async fn judge(&self, object: &Value) -> Verdict {
+        let answer = match self.core {
+            Some(core) => core.evaluate(self.path, self.code, object).await,
+            None => Err("there is no KCL core to ask".to_owned()),
+        };
+        let unknown = |why: String| Verdict::unknown(format!("{}: {why}", self.path));
+        match answer {
+            Ok(answer) => verdict(&answer).unwrap_or_else(unknown),
+            Err(why) => unknown(why),
+        }
+    }
+}
+
+/// What an answer means. What does not hold yet may hold later; who knows that it never will says `Degraded`.
+fn verdict(answer: &Answer) -> Result<Verdict, String> {
+    let values = match answer {
+        Answer::Failed(message) => return Ok(Verdict::progressing(message.as_str())),
+        Answer::Values(values) => values,
+    };
+    let message = values["message"].as_str().unwrap_or_default();
+    let health = match &values["status"] {
+        Value::Null => Health::Ready,
+        Value::String(word) => Health::of_argo_cd(word)
+            .ok_or_else(|| format!("`status` is `{}`, which is no health", word.escape_debug()))?,
+        _ => return Err("`status` should be a text".to_owned()),
+    };
+    // As of a script: Degraded is no last word.
+    Ok(Verdict::new(health, message).weighing(Weight::Symptom))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_an_answer_means() {
+        let of = |values: Value| verdict(&Answer::Values(values)).map(|v| (v.health, v.message));
+        assert_eq!(of(json!({"res": {"status": {}}})).unwrap().0, Health::Ready);
+        let broken = json!({"status": "Degraded", "message": "its disk is full"});
+        assert_eq!(
+            of(broken).unwrap(),
+            (Health::Failed, "its disk is full".to_owned())
+        );
+        assert!(of(json!({"status": "Fine"})).unwrap_err().contains("`Fine`"));
+        assert!(of(json!({"status": {"phase": "x"}})).is_err());
+        let waiting = verdict(&Answer::Failed("no phase".to_owned())).unwrap();
+        assert_eq!(
+            (waiting.health, waiting.message.as_str()),
+            (Health::Progressing, "no phase")
+        );
+    }
+}
