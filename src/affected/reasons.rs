@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    hash::Hash,
     sync::{Mutex, PoisonError},
 };
 
@@ -67,8 +68,7 @@ impl<'a> Difference<'a> {
                 *kept = chain;
             }
         };
-        let (was, is): (HashSet<_>, HashSet<_>) = (old.files.iter().collect(), new.files.iter().collect());
-        for (kind, path, _) in was.symmetric_difference(&is) {
+        for (kind, path, _) in differing(&old.files, &new.files) {
             add(*kind, vec![path.clone(), folder.clone()]);
         }
         let config = RepoPath::root().child("konverge.yaml");
@@ -82,11 +82,8 @@ impl<'a> Difference<'a> {
             (InputKind::Settings, old.settings, new.settings),
             (InputKind::Options, old.options, new.options),
         ];
-        let (was, is): (HashSet<_>, HashSet<_>) = (
-            old.settings_files.iter().collect(),
-            new.settings_files.iter().collect(),
-        );
-        let edited: Vec<_> = was.symmetric_difference(&is).map(|(path, _)| path).collect();
+        let edited = differing(&old.settings_files, &new.settings_files).into_iter();
+        let edited: Vec<_> = edited.map(|(path, _)| path).collect();
         for (kind, was, is) in parts {
             if was == is {
                 continue;
@@ -139,6 +136,15 @@ impl<'a> Difference<'a> {
         reasons.truncate(MAX_REASONS);
         reasons
     }
+}
+
+/// What only one of two lists has. Of most stacks both have the same.
+fn differing<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
+    if old == new {
+        return Vec::new();
+    }
+    let (was, is): (HashSet<_>, HashSet<_>) = (old.iter().collect(), new.iter().collect());
+    was.symmetric_difference(&is).copied().collect()
 }
 
 fn found_module(
