@@ -400,15 +400,14 @@ fn a_submodule_that_moves_on_affects_whoever_imports_it() {
     repository.git(["-c", allowed, "submodule", "--quiet", "update", "--remote"]);
     repository.commit("it moves on");
     let here = rows(&json(&repository, &["affected", "--output", "json"]));
-    let expected = "shared/lib.k > apps/a/uses/main.k > apps/a/uses".to_owned();
-    assert_eq!(
-        here,
-        [(
-            "apps/a/uses".to_owned(),
-            "modified".to_owned(),
-            vec![("import".to_owned(), expected)]
-        )]
-    );
+    let chain = |path: &str| {
+        (
+            "import".to_owned(),
+            format!("{path} > apps/a/uses/main.k > apps/a/uses"),
+        )
+    };
+    let why = vec![chain("shared"), chain("shared/lib.k")];
+    assert_eq!(here, [("apps/a/uses".to_owned(), "modified".to_owned(), why)]);
     // A clone that never checked it out.
     let clone = repository.clone_with(&["--branch", "change"]);
     let there = rows(&json(
