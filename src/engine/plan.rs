@@ -1,7 +1,7 @@
 //! Makes a stack's plan: stage by stage, each runtime looking at what is there; nothing is written.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -43,6 +43,8 @@ pub struct PlanRequest<'a> {
     pub runtimes: &'a Runtimes,
     /// Paths that are not compared.
     pub ignore: &'a [String],
+    /// Of what is to go: who else has it and wants it ([`Scope::shared`]).
+    pub shared: BTreeMap<ResourceId, StackId>,
     /// The stack's cluster; a resource's extension `cluster` goes before it.
     pub cluster: Option<ClusterName>,
     /// Hears how it goes.
@@ -133,6 +135,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
         read: Arc::new(read.collect()),
+        shared: request.shared.clone(),
     };
     let mut planner = Planner {
         scope: &scope,

@@ -129,6 +129,12 @@ impl StackId {
         self.0.rsplit('/').nth(1).expect("checked: two or three parts")
     }
 
+    /// Whether another stack, by its identity, is of the same project.
+    pub fn is_beside(&self, other: &str) -> bool {
+        let project = |id: &str| id.rsplit_once('/').map(|(project, _)| project.to_owned());
+        project(&self.0) == project(other)
+    }
+
     /// The stack's own name.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().expect("checked: two or three parts")

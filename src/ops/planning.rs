@@ -4,6 +4,7 @@ use super::{
     Memory, Run, Target, Workspace,
     build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
+    shared,
 };
 use crate::{
     config::Config,
@@ -153,6 +154,7 @@ impl Planning {
             return Ok(Planned::Spec(Box::new(plan)));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
+        let shared = shared::by_others(self, target, wanted, state).await?;
         let plan = engine::plan(PlanRequest {
             stack: target.id.clone(),
             folder: target.folder.clone(),
@@ -160,6 +162,7 @@ impl Planning {
             state,
             runtimes: &self.runtimes,
             ignore: &ignore.unwrap_or_default(),
+            shared,
             cluster,
             events: self.run.events.as_ref(),
             secrets: self.secrets(),

@@ -63,6 +63,7 @@ mod rooms;
 mod sandbox;
 mod schema;
 mod shares;
+mod shared_definitions;
 mod spec_processes;
 mod state;
 mod state_cli;

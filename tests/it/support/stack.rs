@@ -1,6 +1,7 @@
 //! A stack on a real cluster: planned, applied and remembered as `ops` does it, with the state in memory.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -111,6 +112,7 @@ impl TestStack {
             state: &self.state,
             runtimes,
             ignore: &self.ignore,
+            shared: BTreeMap::new(),
             cluster: Some(cluster()),
             events: &NoEvents,
             secrets: &self.secrets,

@@ -2,6 +2,7 @@
 //! one made by the API server into a file, and its hash into another ConfigMap; a sensitive one is carried hidden.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -169,6 +170,7 @@ impl Mixed {
             state: &self.state,
             runtimes: &self.runtimes,
             ignore: &[],
+            shared: BTreeMap::new(),
             cluster: Some("test".parse().unwrap()),
             events: &NoEvents,
             secrets: &self.secrets,

@@ -66,6 +66,7 @@ impl Rig {
             runtime: Terraform::new(options),
             scope: Scope {
                 ignore: Vec::new(),
+                shared: BTreeMap::new(),
                 stack: "shop/prod".parse().unwrap(),
                 data: BTreeMap::new(),
                 read: std::sync::Arc::default(),

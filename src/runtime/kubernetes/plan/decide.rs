@@ -156,11 +156,17 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether a definition is of a stack of the same project: it is of each of them.
+    fn is_shared(&self, live: &Value) -> bool {
+        let is_beside = |owner| self.scope.stack.is_beside(owner);
+        live["kind"] == "CustomResourceDefinition" && identity::annotation(live, OWNER).is_some_and(is_beside)
+    }
+
     /// An object of another stack stops the plan.
     fn check_owner(&self, subject: &Subject, live: &Value) -> Result<(), Failure> {
         let stack = self.scope.stack.as_str();
         match identity::annotation(live, OWNER) {
-            Some(owner) if owner != stack => Err(Failure::new(
+            Some(owner) if owner != stack && !self.is_shared(live) => Err(Failure::new(
                 ErrorKind::Policy,
                 format!("{} belongs to stack `{}`", subject.title(), owner.escape_debug()),
             )
@@ -197,8 +203,11 @@ impl Planner<'_> {
         if is_true(KEEP) {
             return Some(format!("its annotation `{KEEP}` says so"));
         }
+        if let Some(other) = self.scope.shared.get(&item.id) {
+            return Some(format!("stack `{other}` has it too"));
+        }
         let owner = identity::annotation(live, OWNER);
-        if owner == Some(self.scope.stack.as_str()) {
+        if owner == Some(self.scope.stack.as_str()) || self.is_shared(live) {
             return None;
         }
         if let Some(owner) = owner {
@@ -217,31 +226,23 @@ impl Planner<'_> {
     }
 
     /// What is sent: as wanted, with its owner, without what only the server writes.
-    pub(super) fn body(&self, item: &Item) -> Map<String, Value> {
+    fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
         let desired = item.desired.as_ref().map(|d| d.attributes.clone());
-        self.sent(desired.unwrap_or_default())
+        sent(desired.unwrap_or_default(), owner)
     }
 
-    /// What is sent of an object that is wanted.
-    pub(super) fn sent(&self, mut body: Map<String, Value>) -> Map<String, Value> {
-        if identity::text(&body, "kind") == "Secret" && identity::text(&body, "apiVersion") == "v1" {
-            identity::string_data_to_data(&mut body);
-        }
-        change::strip_server_side(&mut body);
-        self.with_owner(body)
+    /// What is sent of an object that is wanted and is this stack's alone.
+    pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
+        sent(body, self.scope.stack.as_str())
     }
 
-    fn with_owner(&self, mut object: Map<String, Value>) -> Map<String, Value> {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-            if annotations.is_null() {
-                *annotations = json!({});
-            }
-            if let Some(annotations) = annotations.as_object_mut() {
-                annotations.insert(OWNER.to_owned(), Value::String(self.scope.stack.to_string()));
-            }
+    /// Whose the object is to be: of the stack that made it, if that is of the same project and may share it.
+    fn owner<'v>(&'v self, live: &'v Value) -> &'v str {
+        let stack = self.scope.stack.as_str();
+        match self.is_shared(live) {
+            true => identity::annotation(live, OWNER).unwrap_or(stack),
+            false => stack,
         }
-        object
     }
 
     /// As it is recorded, given the object as the server has it, if it is there.
@@ -256,6 +257,27 @@ impl Planner<'_> {
         let desired = item.desired.as_ref()?;
         Some(record(self.runtime, item, subject, desired, body, live, guard))
     }
+}
+
+fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    if identity::text(&body, "kind") == "Secret" && identity::text(&body, "apiVersion") == "v1" {
+        identity::string_data_to_data(&mut body);
+    }
+    change::strip_server_side(&mut body);
+    with_owner(body, owner)
+}
+
+fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if annotations.is_null() {
+            *annotations = json!({});
+        }
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(OWNER.to_owned(), Value::String(owner.to_owned()));
+        }
+    }
+    object
 }
 
 /// The record of an object: what was wanted, masked, and what proves later that it is still so.

@@ -23,7 +23,7 @@ use crate::{
 impl Planner<'_> {
     pub(super) async fn create(&self, item: &Item, subject: &Subject) -> Result<Draft, Failure> {
         let mut draft = self.create_later(item, subject);
-        let body = self.body(item);
+        let body = self.body(item, self.scope.stack.as_str());
         if body.values().any(value::holds_unknown) {
             draft
                 .notes
@@ -52,7 +52,7 @@ impl Planner<'_> {
 
     /// The plan of a creation that nobody has checked.
     pub(super) fn create_later(&self, item: &Item, subject: &Subject) -> Draft {
-        let body = self.body(item);
+        let body = self.body(item, self.scope.stack.as_str());
         let mut shown = body.clone();
         let written = item.desired.as_ref().map(|d| &d.attributes);
         identity::remove_owner(&mut shown, written.is_some_and(identity::has_annotations));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Draft, Planner, Subject, check_protected,
     create::{expected, scratch_name},
+    with_owner,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -33,7 +34,8 @@ impl Planner<'_> {
         subject: &Subject,
         live: &Value,
     ) -> Result<Draft, Failure> {
-        let body = self.left_alone(self.body(item), live);
+        let owner = self.owner(live);
+        let body = self.left_alone(self.body(item, owner), live);
         if body.values().any(value::holds_unknown) {
             return Ok(self.undecided(item, subject, &body, live));
         }
@@ -47,10 +49,12 @@ impl Planner<'_> {
         let prior = item
             .prior
             .as_ref()
-            .map(|prior| self.with_owner(prior.attributes.as_ref().clone()));
+            .map(|prior| with_owner(prior.attributes.as_ref().clone(), owner));
+        // What the project has made already is not taken over.
+        let adopting = item.prior.is_none() && !self.is_shared(live);
         let ownership = Ownership {
             prior: prior.as_ref(),
-            adopting: item.prior.is_none(),
+            adopting,
             policy: self.runtime.options.conflicts,
         };
         let sent = Value::Object(body.clone());
@@ -66,7 +70,8 @@ impl Planner<'_> {
                 };
                 let mut changes = change::changes(&sides, &self.runtime.secrets);
                 changes.retain(|change| !self.is_ignored(&change.path));
-                Ok(self.answered(item, subject, &sides, changes, &answered, &guard))
+                let adopting = ownership.adopting;
+                Ok(self.answered(item, subject, &sides, (changes, adopting), &answered, &guard))
             }
             Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
             Err(Refused::Api(error)) => match triage::cause(&error) {
@@ -117,11 +122,10 @@ impl Planner<'_> {
         item: &Item,
         subject: &Subject,
         sides: &Sides<'_>,
-        changes: Vec<Change>,
+        (changes, adopting): (Vec<Change>, bool),
         answered: &Answered,
         guard: &str,
     ) -> Draft {
-        let adopting = item.prior.is_none();
         if changes.is_empty() && !adopting {
             let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
             draft.notes.clone_from(&answered.notes);
