@@ -59,6 +59,62 @@ fn a_fork() {
 }
 
 #[test]
+fn a_stack_that_fails_in_part_shows_the_rest() {
+    let id = "hashicorp:aws:aws_db_instance:orders";
+    let mut shop = sample::shop();
+    shop.findings.clear();
+    shop.plan
+        .stacks
+        .retain(|stack| stack.id.as_str() == "search/dev" || stack.error.is_none());
+    let stack = shop
+        .plan
+        .stacks
+        .iter_mut()
+        .find(|stack| stack.error.is_some())
+        .unwrap();
+    let map = sample::resource("search/dev", "v1:ConfigMap:search:words", Action::Create, vec![]);
+    let error = stack.error.take();
+    *stack = sample::stack("search/dev", vec![map]);
+    stack.error = error;
+    stack.held_back = vec![id.parse().unwrap()];
+    let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    let page = html::report(&shop.input(0));
+    let log = terminal::plan(&shop.plan, terminal::Style::default());
+    let check = konverge::report::checks::checks(&shop.plan, 50).remove(0);
+    let rest = "does the rest and leaves out 1 resource";
+    for (place, text) in [
+        ("comment", &comment),
+        ("page", &page),
+        ("log", &log),
+        ("check", &check.summary),
+    ] {
+        assert!(text.contains(rest), "{place}: {text}");
+    }
+    for (place, text) in [("comment", &comment), ("page", &page), ("check", &check.summary)] {
+        assert!(text.contains("could not be planned in full"), "{place}: {text}");
+    }
+    for (place, text) in [
+        ("log", &log),
+        ("check", &check.text),
+        ("page", &page),
+        ("comment", &comment),
+    ] {
+        assert!(text.contains("search/words"), "{place}: {text}");
+    }
+    assert!(comment.contains("**failed in part** +1"), "{comment}");
+    assert!(
+        comment.contains("Merging now would leave what failed as it is"),
+        "{comment}"
+    );
+    shop.mode.merging = Merging::NoStore;
+    let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    assert!(
+        !comment.contains("what could be planned besides is applied"),
+        "{comment}"
+    );
+}
+
+#[test]
 fn two_thousand_stacks_fit_and_lose_no_alert() {
     let large = sample::large(2_000);
     let comment = markdown::comment(&large.input(COMMENT_BUDGET));

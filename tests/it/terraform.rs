@@ -69,6 +69,7 @@ with_both! {
     a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
     the_cluster_goes_on_without_terraform: super::held_back::without_terraform;
     the_cluster_goes_on_without_a_provider: super::held_back::without_a_provider;
+    the_cluster_goes_on_whatever_a_provider_lacks: super::held_back::whatever_a_provider_lacks;
     a_guardrail_stops_the_whole_stack: super::held_back::what_stops_the_whole_stack;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;

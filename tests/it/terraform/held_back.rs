@@ -188,6 +188,54 @@ pub async fn without_a_provider(binary: PathBuf) {
     assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
 }
 
+/// What providers of clouds say when they can not look, put into Terraform's mouth: each with the resource and a remedy.
+pub async fn whatever_a_provider_lacks(binary: PathBuf) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::TempDir::new().unwrap();
+    let (wrapper, said) = (folder.path().join("terraform"), folder.path().join("said"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = plan ] && [ -e {said} ] && cat {said} && exit 1\nexec {real} \"$@\"\n",
+        said = said.display(),
+        real = binary.display()
+    );
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut stack = Mixed::new(wrapper).await;
+    let spec = spec(wanted(&stack, "10.0.0.7", "one"));
+    for (words, remedy) in [
+        (
+            "reading RDS DB Instance (orders): operation error RDS: DescribeDBInstances, https response error StatusCode: 403, ExpiredToken: The security token included in the request is expired",
+            "valid credentials",
+        ),
+        (
+            "Error creating instance: googleapi: Error 403: Quota 'CPUS' exceeded. Limit: 24.0 in region europe-west1., quotaExceeded",
+            "raise the quota",
+        ),
+        (
+            "waiting for RDS DB Instance (orders) create: timeout while waiting for state to become 'available'",
+            "`timeouts` attribute",
+        ),
+    ] {
+        let diagnostic = json!({"severity": "error", "summary": words, "detail": "", "address": "terraform_data.database"});
+        let line = json!({"@level": "error", "type": "diagnostic", "diagnostic": diagnostic});
+        std::fs::write(&said, format!("{line}\n")).unwrap();
+        let plan = stack.try_plan(&spec).await;
+        let (id, failure) = &plan.failures[0];
+        assert_eq!(name(id), "database");
+        assert!(failure.message.contains("terraform_data:database"), "{failure}");
+        assert!(failure.message.contains(words), "{failure}");
+        assert!(failure.hints[0].contains(remedy), "{failure:?}");
+        assert_eq!(held_back(&plan), ["database", "reads", "waits"]);
+        let outcome = stack.carry_out(plan).await;
+        assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
+        assert_eq!(value(&stack, "alone", "value").await.unwrap(), "one");
+        assert!(stack.map("reads").await.is_none() && stack.map("waits").await.is_none());
+    }
+    std::fs::remove_file(&said).unwrap();
+    let plan = stack.plan(&spec).await;
+    assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
+}
+
 pub async fn what_stops_the_whole_stack(binary: PathBuf) {
     let mut stack = Mixed::new(binary).await;
     let mut forbidden = data("forbidden", json!({"input": 1}));
