@@ -80,7 +80,7 @@ fn a_stack_that_fails_in_part_shows_the_rest() {
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
     let page = html::report(&shop.input(0));
     let log = terminal::plan(&shop.plan, terminal::Style::default());
-    let check = konverge::report::checks::checks(&shop.plan, 50).remove(0);
+    let check = konverge::report::checks::checks(&shop.plan, 50, "").remove(0);
     let rest = "does the rest and leaves out 1 resource";
     for (place, text) in [
         ("comment", &comment),
