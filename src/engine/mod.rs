@@ -10,6 +10,7 @@ mod assembly;
 mod carried;
 mod drafts;
 mod journal;
+mod neighbours;
 mod plan;
 mod rename;
 mod runtimes;
@@ -20,6 +21,7 @@ mod units;
 
 pub use apply::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
+pub use neighbours::{Alone, Claim, Neighbours};
 pub use plan::{EnginePlan, PlanRequest, destroy, plan};
 pub use runtimes::Runtimes;
 pub use schedule::Schedule;

@@ -12,6 +12,7 @@ use super::{
     assembly::{self, Failures},
     carried::Carried,
     drafts::{Draft, add_deletes, wanted_drafts},
+    neighbours::{self, Neighbours},
     rename,
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     model::{
         ClusterName, RepoPath, ResourceId, StackId,
         event::{Event, EventSink},
-        plan::{Action, ResourcePlan, StackPlan},
+        plan::{Action, StackPlan},
         reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
         state::StackState,
@@ -47,6 +48,8 @@ pub struct PlanRequest<'a> {
     pub shared: BTreeMap<ResourceId, StackId>,
     /// The stack's cluster; a resource's extension `cluster` goes before it.
     pub cluster: Option<ClusterName>,
+    /// Who knows the other stacks.
+    pub neighbours: &'a dyn Neighbours,
     /// Hears how it goes.
     pub events: &'a dyn EventSink,
     /// Masks what failures say.
@@ -146,6 +149,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         carried: Carried::default(),
         failures: Failures::default(),
         stack: &request.stack,
+        neighbours: request.neighbours,
         secrets: request.secrets,
     };
     for deleting in [false, true] {
@@ -208,6 +212,7 @@ struct Planner<'a> {
     carried: Carried,
     failures: Failures,
     stack: &'a StackId,
+    neighbours: &'a dyn Neighbours,
     secrets: &'a Secrets,
 }
 
@@ -224,7 +229,9 @@ impl Planner<'_> {
         let held = self.failures.hold(drafts);
         for &member in members {
             if let Some(now) = drafts[member].is_now.take() {
-                self.planned[member] = Some(self.forgotten(&mut drafts[member], &now));
+                let note = format!("it is the same object as `{now}`");
+                let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
+                self.planned[member] = Some(neighbours::forgotten(self.stack, item, kind, note));
                 continue;
             }
             if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
@@ -246,6 +253,10 @@ impl Planner<'_> {
         let answers = self.runtimes.get(kind)?.plan(self.scope, items).await?;
         for (member, answer) in asked.into_iter().zip(answers) {
             let id = drafts[member].item.id.clone();
+            let answer = match answer {
+                Ok(planned) => neighbours::agreed(self.neighbours, self.stack, planned).await,
+                failed => failed,
+            };
             match answer {
                 Ok(mut planned) => {
                     let nothing = Carried::default();
@@ -276,23 +287,6 @@ impl Planner<'_> {
     fn needs_what_is_missing(&self, draft: &Draft) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
         reads || (draft.granularity == Granularity::Segment && !draft.goes)
-    }
-
-    /// A record of something that is wanted under another id now.
-    fn forgotten(&self, draft: &mut Draft, now: &ResourceId) -> Planned {
-        let item = draft.item.clone();
-        let id = item.id.clone();
-        let mut public = ResourcePlan::new(self.stack, id, draft.kind, Action::Forget, Vec::new());
-        public.cluster.clone_from(&item.cluster);
-        public.notes.push(format!("it is the same object as `{now}`"));
-        Planned {
-            item,
-            public,
-            recorded: None,
-            expected: None,
-            sensitive: Vec::new(),
-            private: Value::Null,
-        }
     }
 
     fn item(&self, draft: &mut Draft, inside: &HashSet<ResourceId>) -> Result<Item, Failure> {

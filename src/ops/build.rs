@@ -135,8 +135,8 @@ impl Compiler {
 
     /// Compiles several stacks, as many at once as there are workers; answers in the order given.
     pub async fn specs(&self, workspace: &Workspace, stacks: &[Stack]) -> Vec<Result<Spec, Failure>> {
-        stream::iter(stacks)
-            .map(|stack| self.spec(workspace, stack))
+        let specs: Vec<_> = stacks.iter().map(|stack| self.spec(workspace, stack)).collect();
+        stream::iter(specs)
             .buffered(workers(&self.config) * 2)
             .collect()
             .await

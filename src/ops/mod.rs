@@ -20,6 +20,7 @@ mod health_rules;
 mod infrastructure;
 pub mod init;
 mod last_applied;
+mod neighbours;
 pub mod order;
 mod planning;
 pub mod preview;
@@ -36,6 +37,7 @@ mod target;
 mod waiting;
 mod workspace;
 
+pub use neighbours::Claims;
 pub use planning::{Planned, Planning, Wanted};
 pub use run::{Notes, Run};
 pub use session::{Request, Session};

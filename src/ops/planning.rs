@@ -4,6 +4,7 @@ use super::{
     Memory, Run, Target, Workspace,
     build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
+    neighbours::Claims,
     shared,
 };
 use crate::{
@@ -36,6 +37,8 @@ pub struct Planning {
     pub live: Live,
     /// A cluster given on the command line.
     pub given: GivenCluster,
+    /// What the other stacks claim, once it is asked for.
+    pub claims: Claims,
 }
 
 /// Where Specs come from.
@@ -164,6 +167,7 @@ impl Planning {
             ignore: &ignore.unwrap_or_default(),
             shared,
             cluster,
+            neighbours: self,
             events: self.run.events.as_ref(),
             secrets: self.secrets(),
         })

@@ -10,7 +10,9 @@ use super::{
     affected::{BEFORE, credentials, find, is_part},
     build::{self, Compiler},
     clusters::{GivenCluster, Live},
-    infrastructure, states,
+    infrastructure,
+    neighbours::Claims,
+    states,
 };
 use crate::{
     config::Config,
@@ -148,6 +150,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         runtimes,
         live: request.live,
         given: request.given.clone(),
+        claims: Claims::default(),
     };
     Ok(Session {
         planning,
@@ -205,6 +208,7 @@ pub async fn open_file(
         runtimes,
         live: request.live,
         given: request.given.clone(),
+        claims: Claims::default(),
     };
     let affected = Affected {
         version: 1,

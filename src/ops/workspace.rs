@@ -254,6 +254,18 @@ impl Workspace {
         self.source.commit()
     }
 
+    /// The stacks whose recorded inputs are not what they are made of here, or can not be told.
+    pub fn behind<'a>(&'a self, known: &'a crate::state::Known) -> impl Iterator<Item = &'a Stack> {
+        let settled = |id| {
+            known
+                .entries
+                .get(id)
+                .and_then(crate::state::Entry::settled_digest)
+        };
+        let stacks = self.layout.stacks.iter();
+        stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
+    }
+
     /// The stacks that were named: an identity, a stack's folder or a folder above stacks, relative to where the run was
     /// started or to the root. Sorted by folder.
     ///

@@ -86,6 +86,8 @@ pub struct Planned {
     /// As it is to be recorded if it ends well (secrets masked), without `depends_on`, which the engine fills in;
     /// `None` if it will be gone.
     pub recorded: Option<Recorded>,
+    /// It belongs to another stack: this may be done only if that one has let go of it.
+    pub foreign: Option<Foreign>,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
     /// stored.
@@ -95,6 +97,15 @@ pub struct Planned {
     pub sensitive: Vec<String>,
     /// The runtime's own preparation, given back to it at apply; not masked.
     pub private: Value,
+}
+
+/// Another stack's mark on what stands outside.
+#[derive(Debug, Clone)]
+pub struct Foreign {
+    /// The owner, as the mark names it.
+    pub owner: String,
+    /// What is to be said if it has not let go.
+    pub refusal: Failure,
 }
 
 /// A resource after apply.

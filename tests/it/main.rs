@@ -49,6 +49,7 @@ mod kubernetes_webhooks;
 mod main_job;
 mod matrix;
 mod migration;
+mod moves;
 mod newcomer;
 mod notify;
 mod packages;

@@ -155,6 +155,12 @@ impl Walk<'_> {
         }
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
+            let owner = |planned: &Planned| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
+            if let Some(foreign) = &planned.foreign
+                && owner(planned) != owner(&node.planned)
+            {
+                return Err(foreign.refusal.clone());
+            }
             if planned.public.action != Action::Unchanged {
                 self.request.review.check(&planned.public).await?;
             }

@@ -139,12 +139,7 @@ fn applied(known: &Known, side: &Workspace) -> Vec<Target> {
 
 /// The stacks whose code is not applied yet.
 fn behind(known: &Known, side: &Workspace) -> Vec<StackId> {
-    let settled = |id: &StackId| known.entries.get(id).and_then(|entry| entry.settled_digest());
-    let stacks = side.layout.stacks.iter();
-    stacks
-        .filter(|stack| side.analysis.input_digest(stack).ok() != settled(&stack.id))
-        .map(|stack| stack.id.clone())
-        .collect()
+    side.behind(known).map(|stack| stack.id.clone()).collect()
 }
 
 fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {

@@ -6,7 +6,7 @@ use crate::{
     error::Failure,
     model::{CommitId, affected::Affected, source::Source},
     ops::{
-        At, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
+        At, Claims, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
         health_rules, infrastructure, session, states,
@@ -147,6 +147,7 @@ impl Job {
             memory,
             live,
             given,
+            claims: Claims::default(),
         })
     }
 

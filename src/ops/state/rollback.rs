@@ -13,7 +13,7 @@ use crate::{
     git::{GitError, Repository},
     model::{CommitId, Digest, StackId, outcome::ApplyReport, plan::StackPlan, state::StackState},
     ops::{
-        At, KeyUse, Planned, Planning, Run, Target, Wanted, Workspace,
+        At, Claims, KeyUse, Planned, Planning, Run, Target, Wanted, Workspace,
         apply::{self, Agreed, ApplyOptions},
         build::Compiler,
         clusters::{GivenCluster, Live},
@@ -87,6 +87,7 @@ pub async fn rollback(
         memory: Some(memory),
         live,
         given,
+        claims: Claims::default(),
     };
     let spec = planning.spec(&target).await?;
     if spec.digest() != digest {

@@ -114,6 +114,7 @@ impl TestStack {
             ignore: &self.ignore,
             shared: BTreeMap::new(),
             cluster: Some(cluster()),
+            neighbours: &engine::Alone,
             events: &NoEvents,
             secrets: &self.secrets,
         })

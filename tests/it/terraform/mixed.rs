@@ -172,6 +172,7 @@ impl Mixed {
             ignore: &[],
             shared: BTreeMap::new(),
             cluster: Some("test".parse().unwrap()),
+            neighbours: &engine::Alone,
             events: &NoEvents,
             secrets: &self.secrets,
         })

@@ -18,7 +18,7 @@ use crate::{
         state::Recorded,
     },
     runtime::{
-        Item, Planned, Scope,
+        Foreign, Item, Planned, Scope,
         kubernetes::{KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, triage},
     },
     secrets::{mask_object, secret_texts},
@@ -43,6 +43,7 @@ pub(super) struct Draft {
     data_loss: bool,
     notes: Vec<String>,
     recorded: Option<Recorded>,
+    foreign: Option<Foreign>,
     pub(super) expected: Option<Value>,
     private: Value,
 }
@@ -57,6 +58,7 @@ impl Draft {
             data_loss: false,
             notes: Vec::new(),
             recorded: None,
+            foreign: None,
             expected: None,
             private: Value::Null,
         }
@@ -106,8 +108,17 @@ impl Planner<'_> {
                 draft
             }
             (Some(_), Some(live)) => {
-                self.check_owner(&subject, &live)?;
-                let mut draft = self.update(&item, &subject, &live).await?;
+                let foreign = self.foreign(&subject, &live);
+                let mut draft =
+                    self.update(&item, &subject, &live)
+                        .await
+                        .map_err(|failure| match &foreign {
+                            Some(Foreign { owner, .. }) => {
+                                failure.hint(format!("it belongs to stack `{}`", owner.escape_debug()))
+                            }
+                            None => failure,
+                        })?;
+                draft.foreign = foreign;
                 if draft.action == Action::Unchanged {
                     draft.expected = Some(live);
                 }
@@ -149,6 +160,7 @@ impl Planner<'_> {
         Planned {
             public,
             recorded: draft.recorded,
+            foreign: draft.foreign,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             private: draft.private,
@@ -162,17 +174,28 @@ impl Planner<'_> {
         live["kind"] == "CustomResourceDefinition" && identity::annotation(live, OWNER).is_some_and(is_beside)
     }
 
-    /// An object of another stack stops the plan.
-    fn check_owner(&self, subject: &Subject, live: &Value) -> Result<(), Failure> {
+    /// An object of another stack stops the plan, unless that stack has let go of it.
+    fn foreign(&self, subject: &Subject, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
-        match identity::annotation(live, OWNER) {
-            Some(owner) if owner != stack && !self.is_shared(live) => Err(Failure::new(
-                ErrorKind::Policy,
-                format!("{} belongs to stack `{}`", subject.title(), owner.escape_debug()),
-            )
-            .hint(format!("take it out of one of the two stacks; to hand it over, remove it there with the annotation `{KEEP}: \"true\"`, then set `{OWNER}` to `{stack}`"))),
-            _ => Ok(()),
-        }
+        let owner =
+            identity::annotation(live, OWNER).filter(|owner| *owner != stack && !self.is_shared(live))?;
+        let name = owner.escape_debug();
+        let refusal = Failure::new(
+            ErrorKind::Policy,
+            format!("{} belongs to stack `{name}`", subject.title()),
+        )
+        .hint(format!(
+            "take it out of one of the two stacks; to move it here, take it out of `{name}` in the same change, or apply \
+             that change to `{name}` first"
+        ))
+        .hint(format!(
+            "a stack of another repository hands it over by removing it there with the annotation `{KEEP}: \"true\"`; then \
+             set `{OWNER}` to `{stack}`"
+        ));
+        Some(Foreign {
+            owner: owner.to_owned(),
+            refusal,
+        })
     }
 
     fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Result<Draft, Failure> {

@@ -1,0 +1,226 @@
+//! What the other stacks have to say to a plan: nothing is deleted that another stack claims, and nothing is taken that
+//! its owner still holds.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        StackId,
+        plan::{Action, ResourcePlan},
+        spec::RuntimeKind,
+    },
+    runtime::{Item, Planned},
+};
+
+/// Knows the other stacks.
+#[async_trait]
+pub trait Neighbours: Send + Sync {
+    /// Which other stack wants what this one is about to delete.
+    async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure>;
+
+    /// Whether the owner of an object has let go of it: neither wants it any more.
+    async fn released(&self, owner: &StackId, item: &Item) -> Result<bool, Failure>;
+}
+
+/// Who wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody else.
+    Nobody,
+    /// That stack.
+    By(StackId),
+    /// It can not be said: the Spec of that stack can not be compiled.
+    Unclear(StackId),
+}
+
+/// A stack that is alone: nobody claims anything, and no owner lets go.
+pub struct Alone;
+
+#[async_trait]
+impl Neighbours for Alone {
+    async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
+        Ok(Claim::Nobody)
+    }
+
+    async fn released(&self, _: &StackId, _: &Item) -> Result<bool, Failure> {
+        Ok(false)
+    }
+}
+
+/// A plan of one resource, as far as the other stacks let it stand.
+pub(super) async fn agreed(
+    neighbours: &dyn Neighbours,
+    stack: &StackId,
+    planned: Planned,
+) -> Result<Planned, Failure> {
+    match (&planned.foreign, planned.public.action) {
+        (Some(_), _) => taken_over(neighbours, planned).await,
+        (None, Action::Delete) => let_go(neighbours, stack, planned).await,
+        (None, _) => Ok(planned),
+    }
+}
+
+async fn let_go(
+    neighbours: &dyn Neighbours,
+    stack: &StackId,
+    mut planned: Planned,
+) -> Result<Planned, Failure> {
+    let refused = |what: String| Failure::new(ErrorKind::Policy, what);
+    match neighbours.claim(stack, &planned.item).await? {
+        Claim::Nobody => Ok(planned),
+        Claim::By(other) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
+            "it would be destroyed, while stack `{other}` now wants a resource of the same id"
+        ))
+        .hint(format!(
+            "what Terraform made does not change stacks by itself: forget it here (`konverge state forget {stack} '{}'`), \
+             and let `{other}` take it over by the extension `kusionstack.io/import-id`",
+            planned.item.id
+        ))
+        .hint(format!(
+            "if the whole stack has another name now: `konverge state move {stack} {other}`"
+        ))
+        .hint(format!(
+            "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
+        ))),
+        Claim::By(other) => {
+            let note = format!("it moves to stack `{other}`: nothing is deleted");
+            Ok(forgotten(stack, planned.item, planned.public.runtime, note))
+        }
+        Claim::Unclear(other) if planned.public.data_loss => Err(refused(format!(
+            "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
+             not be compiled"
+        ))
+        .hint(format!("mend `{other}` first: `konverge build {other}` says what is wrong"))),
+        Claim::Unclear(other) => {
+            planned.public.notes.push(format!(
+                "whether stack `{other}` wants it can not be seen: its Spec can not be compiled"
+            ));
+            Ok(planned)
+        }
+    }
+}
+
+async fn taken_over(neighbours: &dyn Neighbours, mut planned: Planned) -> Result<Planned, Failure> {
+    let Some(foreign) = &planned.foreign else {
+        return Ok(planned);
+    };
+    let released = match foreign.owner.parse::<StackId>() {
+        Ok(owner) => neighbours.released(&owner, &planned.item).await?,
+        Err(_) => false,
+    };
+    if !released {
+        return Err(foreign.refusal.clone());
+    }
+    let note = format!("it moves here from stack `{}`", foreign.owner);
+    planned.public.notes.push(note);
+    Ok(planned)
+}
+
+/// The plan of a record that goes while what it speaks of stays.
+pub(super) fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Planned {
+    let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
+    public.cluster.clone_from(&item.cluster);
+    public.notes.push(note);
+    Planned {
+        item,
+        public,
+        recorded: None,
+        foreign: None,
+        expected: None,
+        sensitive: Vec::new(),
+        private: Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::runtime::Foreign;
+
+    struct Says(Claim, bool);
+
+    #[async_trait]
+    impl Neighbours for Says {
+        async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
+            Ok(self.0.clone())
+        }
+
+        async fn released(&self, _: &StackId, _: &Item) -> Result<bool, Failure> {
+            Ok(self.1)
+        }
+    }
+
+    fn planned(kind: RuntimeKind, action: Action, data_loss: bool, owner: Option<&str>) -> Planned {
+        let stack = "shop/dev".parse().unwrap();
+        let id = "v1:PersistentVolumeClaim:shop:data";
+        let item = Item {
+            id: id.parse().unwrap(),
+            cluster: None,
+            prior: None,
+            desired: None,
+        };
+        let mut planned = forgotten(&stack, item.clone(), kind, String::new());
+        planned.public = ResourcePlan::new(&stack, item.id, kind, action, Vec::new());
+        planned.public.data_loss = data_loss;
+        planned.foreign = owner.map(|owner| Foreign {
+            owner: owner.to_owned(),
+            refusal: Failure::new(ErrorKind::Policy, "it belongs to another"),
+        });
+        planned
+    }
+
+    async fn asked(planned: Planned, claim: Claim, released: bool) -> Result<Planned, Failure> {
+        agreed(&Says(claim, released), &"shop/dev".parse().unwrap(), planned).await
+    }
+
+    #[tokio::test]
+    async fn what_another_stack_claims_is_not_deleted() {
+        let other: StackId = "shop/prod".parse().unwrap();
+        let delete = |kind, data_loss| planned(kind, Action::Delete, data_loss, None);
+        let kubernetes = RuntimeKind::Kubernetes;
+        let moved = asked(delete(kubernetes, true), Claim::By(other.clone()), false).await;
+        let moved = moved.unwrap().public;
+        assert_eq!((moved.action, moved.data_loss), (Action::Forget, false));
+        assert!(
+            moved.notes[0].contains("it moves to stack `shop/prod`"),
+            "{moved:?}"
+        );
+        let deleted = asked(delete(kubernetes, true), Claim::Nobody, false).await;
+        assert_eq!(deleted.unwrap().public.action, Action::Delete);
+
+        let terraform = asked(
+            delete(RuntimeKind::Terraform, false),
+            Claim::By(other.clone()),
+            false,
+        )
+        .await;
+        let refusal = terraform.unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::Policy);
+        assert!(
+            refusal.hints[0].contains("konverge state forget shop/dev"),
+            "{refusal:?}"
+        );
+
+        // Who may claim it can not be seen: what can be made again goes, data does not.
+        let unclear = Claim::Unclear(other);
+        let small = asked(delete(kubernetes, false), unclear.clone(), false).await;
+        let small = small.unwrap().public;
+        assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
+        let data = asked(delete(kubernetes, true), unclear, false).await;
+        assert!(data.unwrap_err().hints[0].contains("konverge build shop/prod"));
+    }
+
+    #[tokio::test]
+    async fn what_its_owner_has_not_let_go_of_is_not_taken() {
+        let adopt = |owner| planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
+        let taken = asked(adopt("shop/old"), Claim::Nobody, true).await;
+        assert!(taken.unwrap().public.notes[0].contains("from stack `shop/old`"));
+        for (owner, released) in [("shop/old", false), ("no identity", true)] {
+            let refused = asked(adopt(owner), Claim::Nobody, released).await;
+            assert_eq!(refused.unwrap_err().message, "it belongs to another");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The stacks beside the one that is planned: which of them claims what it lets go of, and whether the owner of what it
+//! claims has let go.
+//!
+//! Only a stack whose recorded inputs are not the head's can want what it does not have yet. So only those are compiled,
+//! once a run, and not before something leaves a stack.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use super::{Planning, Wanted, Workspace, clusters};
+use crate::{
+    engine::{Claim, Neighbours},
+    error::Failure,
+    model::{
+        ClusterName, ResourceId, StackId,
+        spec::{RuntimeKind, Spec, object_key},
+        stack::Stack,
+    },
+    runtime::Item,
+};
+
+/// What the stacks want whose inputs are not those that are recorded; `None` of one that can not be compiled.
+#[derive(Default)]
+pub struct Claims(OnceCell<Vec<(StackId, Option<Wants>)>>);
+
+/// What a Spec wants, as far as it can be told from what another stack wants.
+#[derive(Default)]
+struct Wants {
+    /// Per cluster, group, kind and name the namespaces as they are written.
+    objects: HashMap<[String; 4], Vec<String>>,
+    terraform: HashSet<ResourceId>,
+}
+
+impl Wants {
+    fn of(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
+        let mut wants = Self::default();
+        for resource in &spec.resources {
+            if resource.runtime == RuntimeKind::Terraform {
+                wants.terraform.insert(resource.id.clone());
+                continue;
+            }
+            let own = resource.extensions.get("cluster").and_then(|name| name.as_str());
+            let cluster = own.or(cluster.map(ClusterName::as_str));
+            let (group, kind, namespace, name) = object_key(&resource.attributes);
+            let key = [cluster.unwrap_or_default(), group, kind, name].map(str::to_owned);
+            let namespaces = wants.objects.entry(key).or_default();
+            namespaces.push(namespace.to_owned());
+        }
+        wants
+    }
+
+    /// Whether it wants an object: the key is that of the normal form, where a namespace is said if and only if the kind
+    /// has one.
+    fn holds(&self, cluster: Option<&ClusterName>, key: (&str, &str, &str, &str)) -> bool {
+        let (group, kind, namespace, name) = key;
+        let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
+        let written = self.objects.get(&[cluster, group, kind, name].map(str::to_owned));
+        let same = |written: &String| match written.as_str() {
+            "" => matches!(namespace, "" | "default"),
+            written => namespace.is_empty() || written == namespace,
+        };
+        written.is_some_and(|written| written.iter().any(same))
+    }
+}
+
+#[async_trait]
+impl Neighbours for Planning {
+    async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure> {
+        let Some(prior) = &item.prior else {
+            return Ok(Claim::Nobody);
+        };
+        let mut unclear = Claim::Nobody;
+        for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
+            let Some(wants) = wants else {
+                unclear = Claim::Unclear(other.clone());
+                continue;
+            };
+            let claimed = match prior.runtime {
+                RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
+                // Ids of Terraform resources are a stack's own: it is one that moves only if it is new there.
+                RuntimeKind::Terraform => {
+                    wants.terraform.contains(&item.id) && !self.records(other, |id| *id == item.id).await?
+                }
+            };
+            if claimed {
+                return Ok(Claim::By(other.clone()));
+            }
+        }
+        Ok(unclear)
+    }
+
+    async fn released(&self, owner: &StackId, item: &Item) -> Result<bool, Failure> {
+        let (Some(desired), Wanted::Compiled { head, base, .. }) = (&item.desired, &self.wanted) else {
+            return Ok(false);
+        };
+        let Some(memory) = &self.memory else {
+            return Ok(false);
+        };
+        // Who was never recorded here is a stack of another repository.
+        let Some(prior) = memory.states.load(owner).await? else {
+            return Ok(false);
+        };
+        let key = object_key(&desired.attributes);
+        let cluster = item.cluster.as_ref();
+        let wanted = |wants: Option<Wants>| wants.is_some_and(|wants| wants.holds(cluster, key));
+        if wanted(self.wants(head, owner).await?) || !head.layout.identities_certain {
+            return Ok(false);
+        }
+        let recorded = prior.state.resources.iter().any(|recorded| {
+            recorded.runtime == RuntimeKind::Kubernetes
+                && recorded.cluster.as_ref().or(cluster) == cluster
+                && object_key(&recorded.attributes) == key
+        });
+        match base {
+            _ if !recorded => Ok(true),
+            None => Ok(true),
+            // Else this revision may be older than what is recorded: it did not take the object away.
+            Some(base) => Ok(wanted(self.wants(base, owner).await?)),
+        }
+    }
+}
+
+impl Planning {
+    /// What a stack wants at a revision; `None` if it is not there.
+    async fn wants(&self, side: &Workspace, stack: &StackId) -> Result<Option<Wants>, Failure> {
+        let (Wanted::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
+        else {
+            return Ok(None);
+        };
+        let spec = compiler.spec(side, stack).await?;
+        Ok(Some(Wants::of(&spec, self.cluster(stack).as_ref())))
+    }
+
+    fn cluster(&self, stack: &Stack) -> Option<ClusterName> {
+        clusters::cluster_of(&self.config, stack, &self.given, self.live)
+            .ok()
+            .flatten()
+    }
+
+    async fn claims(&self) -> Result<&[(StackId, Option<Wants>)], Failure> {
+        let (Wanted::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(&[]);
+        };
+        let claims = self.claims.0.get_or_try_init(|| async {
+            let known = memory.states.known().await?;
+            let stacks: Vec<_> = head.behind(&known).cloned().collect();
+            let specs = compiler.specs(head, &stacks).await;
+            let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
+                let wants = spec
+                    .ok()
+                    .map(|spec| Wants::of(&spec, self.cluster(&stack).as_ref()));
+                (stack.id, wants)
+            });
+            Ok::<_, Failure>(claims.collect())
+        });
+        Ok(claims.await?)
+    }
+
+    async fn records(&self, stack: &StackId, is: impl Fn(&ResourceId) -> bool) -> Result<bool, Failure> {
+        let Some(memory) = &self.memory else {
+            return Ok(false);
+        };
+        let prior = memory.states.load(stack).await?;
+        Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(|recorded| is(&recorded.id))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_wanted_on_one_cluster_in_one_namespace_in_any_version() {
+        let spec = crate::spec::read_text(
+            &json!({"resources": [
+                {"id": "a", "type": "Kubernetes", "attributes": {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}},
+                {"id": "b", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}},
+                {"id": "c", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "namespace": "odd"}}},
+                {"id": "d", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "far", "namespace": "shop"}}, "extensions": {"cluster": "west"}}]})
+            .to_string(),
+            "spec.json",
+        );
+        let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
+        let wants = Wants::of(&spec.unwrap(), Some(&east));
+        let holds = |cluster, key| wants.holds(Some(cluster), key);
+        assert!(holds(&east, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&west, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&east, ("apps", "Deployment", "other", "web")));
+        assert!(holds(&east, ("", "ConfigMap", "default", "c")));
+        assert!(!holds(&east, ("", "ConfigMap", "shop", "c")));
+        assert!(holds(&east, ("", "Namespace", "", "shop")));
+        assert!(
+            holds(&west, ("", "ConfigMap", "shop", "far")) && !holds(&east, ("", "ConfigMap", "shop", "far"))
+        );
+    }
+}
