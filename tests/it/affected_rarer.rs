@@ -157,6 +157,9 @@ pub fn edit(dice: &mut Dice, files: &mut Files) -> String {
             let Some(project) = one(dice, &having(files, "project.yaml")) else {
                 return "nothing".to_owned();
             };
+            if having(files, "project.yaml").len() == 1 {
+                return "nothing".to_owned();
+            }
             let home = project.replace("project.yaml", "");
             files.0.retain(|path, _| !path.starts_with(&home));
             format!("delete {home}")
