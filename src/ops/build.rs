@@ -1,6 +1,7 @@
 //! Stacks to Specs: what was compiled before from the cache, the rest by the workers; the project's CRDs appended.
 
 use std::{
+    collections::HashSet,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -21,7 +22,7 @@ use crate::{
         SharedCache,
     },
     model::{
-        RepoPath, StackId,
+        Digest, RepoPath, StackId,
         source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
@@ -42,6 +43,9 @@ pub struct Compiler {
     /// As many as there are workers: whoever holds one is compiled, not queued.
     turns: Semaphore,
     took: Mutex<Vec<(StackId, u64)>>,
+    /// What was asked for so far, by input digest: a Spec that is asked for again is not counted again, and its
+    /// warnings are not said again.
+    seen: Mutex<HashSet<Digest>>,
 }
 
 /// Where Specs came from so far.
@@ -68,6 +72,7 @@ impl Compiler {
         Self {
             turns: Semaphore::new(workers(config)),
             took: Mutex::default(),
+            seen: Mutex::default(),
             run: run.clone(),
             config: config.clone(),
             executable: None,
@@ -180,9 +185,14 @@ impl Compiler {
         })?;
         let cache = self.cache();
         let key = workspace.analysis.input_digest(stack)?;
+        let first = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
         let compiled = match cache.get(&key).await {
             Some(compiled) => {
-                self.cached.fetch_add(1, Ordering::Relaxed);
+                self.cached.fetch_add(usize::from(first), Ordering::Relaxed);
                 compiled
             }
             None => {
@@ -196,12 +206,12 @@ impl Compiler {
                 let took = started.elapsed().as_millis() as u64;
                 drop(turn);
                 self.lock_took().push((stack.id.clone(), took));
-                self.compiled.fetch_add(1, Ordering::Relaxed);
+                self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
                 cache.put(&key, &compiled).await;
                 compiled
             }
         };
-        for line in &compiled.warnings {
+        for line in compiled.warnings.iter().filter(|_| first) {
             self.run.notes.note(&format!("{}: {line}", stack.id));
         }
         Ok(compiled)

@@ -172,7 +172,7 @@ mod tests {
         let text = text(&inspection("m\u{1b}[2J"));
         assert_eq!(
             text,
-            "warning[lint] a b/x,y.k:3:7\n    m[2J\n2 stacks checked: 0 errors, 1 warnings\n"
+            "warning[lint] a b/x,y.k:3:7\n    m\\u{1b}[2J\n2 stacks checked: 0 errors, 1 warnings\n"
         );
     }
 }

@@ -32,13 +32,7 @@ impl Walk<'_> {
                 let planned = &self.plan.nodes[member].planned;
                 let known = locked(&self.outcomes).contains_key(&planned.item.id);
                 if !known {
-                    let message = Some(failure.message.clone());
-                    self.note(
-                        &planned.item.id,
-                        planned.public.action,
-                        ResourceResult::Failed,
-                        message,
-                    );
+                    self.fail(&planned.item.id, planned.public.action, &failure);
                 }
             }
             return false;
@@ -105,13 +99,7 @@ impl Walk<'_> {
             (Ok(()), false) => Failure::new(ErrorKind::Internal, "the runtime did not say how it ended"),
         };
         for (planned, _) in silent {
-            let message = Some(failure.message.clone());
-            self.note(
-                &planned.item.id,
-                planned.public.action,
-                ResourceResult::Failed,
-                message,
-            );
+            self.fail(&planned.item.id, planned.public.action, &failure);
         }
         Err(failure)
     }
