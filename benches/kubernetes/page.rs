@@ -33,7 +33,7 @@ impl Page {
             ours,
             against,
             theirs,
-            &format!("{ratio:.0} times as fast"),
+            &format!("{ratio:.*} times as fast", usize::from(ratio < 10.0)),
         );
     }
 

@@ -70,3 +70,24 @@ async fn stacks_that_share_a_folder_all_go() {
     well(runs.on_cluster(&["destroy", "col/a", "col/b", "--yes"]));
     assert!(runs.made_by_anybody().await.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_that_has_become_empty_deletes_only_with_consent() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("emptied").await, Objects::of(cluster).await);
+    let shop = Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())]);
+    let map = config_map(&ns, "only");
+    shop.wants("first", &[resource(&map)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+
+    shop.wants("first", &[]);
+    let refused = shop.run(&["apply", "--all", "--yes"]).expect(3);
+    let said = refused.stdout + &refused.stderr;
+    assert!(
+        said.contains("is empty") && said.contains("--allow-empty"),
+        "{said}"
+    );
+    assert!(objects.get(&map).await.is_some());
+    shop.run(&["apply", "--all", "--yes", "--allow-empty"]).expect(0);
+    assert!(objects.get(&map).await.is_none());
+}
