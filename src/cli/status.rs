@@ -14,6 +14,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
+    mut_arg("live", |live| live.help("Whether what is there is looked at: where a cluster is configured (auto), never, or else it is an error (required)").hide_possible_values(true)),
     after_help = "Without stacks every one is looked at, also those that only the state knows.\n\
                   JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|destroyed|removed\",\n\
                   \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\

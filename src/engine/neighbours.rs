@@ -1,16 +1,13 @@
 //! What the other stacks have to say to a plan: nothing is deleted that another stack claims, and nothing is taken that
 //! its owner still holds.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
-use serde_json::Value;
 
 use crate::{
     error::{ErrorKind, Failure},
-    model::{
-        StackId,
-        plan::{Action, ResourcePlan},
-        spec::RuntimeKind,
-    },
+    model::{StackId, plan::Action, spec::RuntimeKind},
     runtime::{Item, Planned},
 };
 
@@ -20,8 +17,23 @@ pub trait Neighbours: Send + Sync {
     /// Which other stack wants what this one is about to delete.
     async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure>;
 
-    /// Whether the owner of an object has let go of it: neither wants it any more.
-    async fn released(&self, owner: &StackId, item: &Item) -> Result<bool, Failure>;
+    /// What the owner of objects has let go of.
+    async fn released_by(&self, owner: &StackId) -> Result<Released, Failure>;
+}
+
+/// Knows of each object of an owner whether it was let go of.
+pub struct Released(Box<dyn Fn(&Item) -> Result<bool, Failure> + Send + Sync>);
+
+impl Released {
+    /// Nothing was.
+    pub fn nothing() -> Self {
+        Self::as_told(|_| Ok(false))
+    }
+
+    /// What this says.
+    pub fn as_told(tells: impl Fn(&Item) -> Result<bool, Failure> + Send + Sync + 'static) -> Self {
+        Self(Box::new(tells))
+    }
 }
 
 /// Who wants it.
@@ -44,21 +56,61 @@ impl Neighbours for Alone {
         Ok(Claim::Nobody)
     }
 
-    async fn released(&self, _: &StackId, _: &Item) -> Result<bool, Failure> {
-        Ok(false)
+    async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
+        Ok(Released::nothing())
     }
 }
 
-/// A plan of one resource, as far as the other stacks let it stand.
-pub(super) async fn agreed(
-    neighbours: &dyn Neighbours,
-    stack: &StackId,
-    planned: Planned,
-) -> Result<Planned, Failure> {
-    match (&planned.foreign, planned.public.action) {
-        (Some(_), _) => taken_over(neighbours, planned).await,
-        (None, Action::Delete) => let_go(neighbours, stack, planned).await,
-        (None, _) => Ok(planned),
+/// The other stacks as one plan asks them: each owner once, however many objects it had.
+pub(super) struct Neighbourhood<'a> {
+    stack: &'a StackId,
+    neighbours: &'a dyn Neighbours,
+    owners: HashMap<StackId, Released>,
+}
+
+impl<'a> Neighbourhood<'a> {
+    /// Around a stack.
+    pub fn of(stack: &'a StackId, neighbours: &'a dyn Neighbours) -> Self {
+        Self {
+            stack,
+            neighbours,
+            owners: HashMap::new(),
+        }
+    }
+
+    /// A plan of one resource, as far as the other stacks let it stand.
+    pub async fn agreed(&mut self, planned: Planned) -> Result<Planned, Failure> {
+        match (&planned.foreign, planned.public.action) {
+            (Some(_), _) => self.taken_over(planned).await,
+            (None, Action::Delete) => let_go(self.neighbours, self.stack, planned).await,
+            (None, _) => Ok(planned),
+        }
+    }
+
+    async fn taken_over(&mut self, mut planned: Planned) -> Result<Planned, Failure> {
+        let Some(foreign) = &planned.foreign else {
+            return Ok(planned);
+        };
+        let released = match foreign.owner.parse::<StackId>() {
+            Ok(owner) => self.released(owner, &planned.item).await?,
+            Err(_) => false,
+        };
+        if !released {
+            return Err(foreign.refusal.clone());
+        }
+        let note = format!("it moves here from stack `{}`", foreign.owner);
+        planned.public.notes.push(note);
+        Ok(planned)
+    }
+
+    async fn released(&mut self, owner: StackId, item: &Item) -> Result<bool, Failure> {
+        if !self.owners.contains_key(&owner) {
+            let released = self.neighbours.released_by(&owner).await?;
+            self.owners.insert(owner.clone(), released);
+        }
+        self.owners
+            .get(&owner)
+            .map_or(Ok(false), |Released(tells)| tells(item))
     }
 }
 
@@ -86,7 +138,12 @@ async fn let_go(
         ))),
         Claim::By(other) => {
             let note = format!("it moves to stack `{other}`: nothing is deleted");
-            Ok(forgotten(stack, planned.item, planned.public.runtime, note))
+            Ok(Planned::forgotten(
+                stack,
+                planned.item,
+                planned.public.runtime,
+                note,
+            ))
         }
         Claim::Unclear(other) if planned.public.data_loss => Err(refused(format!(
             "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
@@ -102,43 +159,13 @@ async fn let_go(
     }
 }
 
-async fn taken_over(neighbours: &dyn Neighbours, mut planned: Planned) -> Result<Planned, Failure> {
-    let Some(foreign) = &planned.foreign else {
-        return Ok(planned);
-    };
-    let released = match foreign.owner.parse::<StackId>() {
-        Ok(owner) => neighbours.released(&owner, &planned.item).await?,
-        Err(_) => false,
-    };
-    if !released {
-        return Err(foreign.refusal.clone());
-    }
-    let note = format!("it moves here from stack `{}`", foreign.owner);
-    planned.public.notes.push(note);
-    Ok(planned)
-}
-
-/// The plan of a record that goes while what it speaks of stays.
-pub(super) fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Planned {
-    let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
-    public.cluster.clone_from(&item.cluster);
-    public.notes.push(note);
-    Planned {
-        item,
-        public,
-        recorded: None,
-        foreign: None,
-        expected: None,
-        sensitive: Vec::new(),
-        private: Value::Null,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
-    use crate::runtime::Foreign;
+    use crate::{model::plan::ResourcePlan, runtime::Foreign};
 
     struct Says(Claim, bool);
 
@@ -148,8 +175,9 @@ mod tests {
             Ok(self.0.clone())
         }
 
-        async fn released(&self, _: &StackId, _: &Item) -> Result<bool, Failure> {
-            Ok(self.1)
+        async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
+            let released = self.1;
+            Ok(Released::as_told(move |_| Ok(released)))
         }
     }
 
@@ -162,7 +190,7 @@ mod tests {
             prior: None,
             desired: None,
         };
-        let mut planned = forgotten(&stack, item.clone(), kind, String::new());
+        let mut planned = Planned::forgotten(&stack, item.clone(), kind, String::new());
         planned.public = ResourcePlan::new(&stack, item.id, kind, action, Vec::new());
         planned.public.data_loss = data_loss;
         planned.foreign = owner.map(|owner| Foreign {
@@ -173,7 +201,8 @@ mod tests {
     }
 
     async fn asked(planned: Planned, claim: Claim, released: bool) -> Result<Planned, Failure> {
-        agreed(&Says(claim, released), &"shop/dev".parse().unwrap(), planned).await
+        let (stack, says) = ("shop/dev".parse().unwrap(), Says(claim, released));
+        Neighbourhood::of(&stack, &says).agreed(planned).await
     }
 
     #[tokio::test]
@@ -211,6 +240,31 @@ mod tests {
         assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
         let data = asked(delete(kubernetes, true), unclear, false).await;
         assert!(data.unwrap_err().hints[0].contains("konverge build shop/prod"));
+    }
+
+    struct Counts(AtomicUsize);
+
+    #[async_trait]
+    impl Neighbours for Counts {
+        async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
+            Ok(Claim::Nobody)
+        }
+
+        async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Released::as_told(|_| Ok(true)))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_owner_is_asked_once_for_all_that_it_had() {
+        let (stack, counts) = ("shop/dev".parse().unwrap(), Counts(AtomicUsize::new(0)));
+        let mut around = Neighbourhood::of(&stack, &counts);
+        for owner in ["shop/old", "shop/old", "shop/older", "shop/old"] {
+            let adopt = planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
+            around.agreed(adopt).await.unwrap();
+        }
+        assert_eq!(counts.0.into_inner(), 2);
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use super::{
     assembly::{self, Failures},
     carried::Carried,
     drafts::{Draft, add_deletes, wanted_drafts},
-    neighbours::{self, Neighbours},
+    neighbours::{Neighbourhood, Neighbours},
     rename,
 };
 use crate::{
@@ -149,7 +149,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         carried: Carried::default(),
         failures: Failures::default(),
         stack: &request.stack,
-        neighbours: request.neighbours,
+        neighbours: Neighbourhood::of(&request.stack, request.neighbours),
         secrets: request.secrets,
     };
     for deleting in [false, true] {
@@ -212,7 +212,7 @@ struct Planner<'a> {
     carried: Carried,
     failures: Failures,
     stack: &'a StackId,
-    neighbours: &'a dyn Neighbours,
+    neighbours: Neighbourhood<'a>,
     secrets: &'a Secrets,
 }
 
@@ -231,7 +231,7 @@ impl Planner<'_> {
             if let Some(now) = drafts[member].is_now.take() {
                 let note = format!("it is the same object as `{now}`");
                 let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
-                self.planned[member] = Some(neighbours::forgotten(self.stack, item, kind, note));
+                self.planned[member] = Some(Planned::forgotten(self.stack, item, kind, note));
                 continue;
             }
             if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
@@ -254,7 +254,7 @@ impl Planner<'_> {
         for (member, answer) in asked.into_iter().zip(answers) {
             let id = drafts[member].item.id.clone();
             let answer = match answer {
-                Ok(planned) => neighbours::agreed(self.neighbours, self.stack, planned).await,
+                Ok(planned) => self.neighbours.agreed(planned).await,
                 failed => failed,
             };
             match answer {

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use super::{Planning, Wanted, Workspace, clusters};
 use crate::{
-    engine::{Claim, Neighbours},
+    engine::{Claim, Neighbours, Released},
     error::Failure,
     model::{
         ClusterName, ResourceId, StackId,
@@ -91,34 +91,43 @@ impl Neighbours for Planning {
         Ok(unclear)
     }
 
-    async fn released(&self, owner: &StackId, item: &Item) -> Result<bool, Failure> {
-        let (Some(desired), Wanted::Compiled { head, base, .. }) = (&item.desired, &self.wanted) else {
-            return Ok(false);
-        };
-        let Some(memory) = &self.memory else {
-            return Ok(false);
+    async fn released_by(&self, owner: &StackId) -> Result<Released, Failure> {
+        let (Wanted::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(Released::nothing());
         };
         // Who was never recorded here is a stack of another repository.
         let Some(prior) = memory.states.load(owner).await? else {
-            return Ok(false);
+            return Ok(Released::nothing());
         };
-        let key = object_key(&desired.attributes);
-        let cluster = item.cluster.as_ref();
-        let wanted = |wants: Option<Wants>| wants.is_some_and(|wants| wants.holds(cluster, key));
-        if wanted(self.wants(head, owner).await?) || !head.layout.identities_certain {
-            return Ok(false);
+        if !head.layout.identities_certain {
+            return Ok(Released::nothing());
         }
-        let recorded = prior.state.resources.iter().any(|recorded| {
-            recorded.runtime == RuntimeKind::Kubernetes
-                && recorded.cluster.as_ref().or(cluster) == cluster
-                && object_key(&recorded.attributes) == key
-        });
-        match base {
-            _ if !recorded => Ok(true),
-            None => Ok(true),
-            // Else this revision may be older than what is recorded: it did not take the object away.
-            Some(base) => Ok(wanted(self.wants(base, owner).await?)),
-        }
+        let now = self.wants(head, owner).await?;
+        let before = match base {
+            Some(base) if !prior.state.resources.is_empty() => Some(self.wants(base, owner).await),
+            _ => None,
+        };
+        Ok(Released::as_told(move |item| {
+            let Some(desired) = &item.desired else {
+                return Ok(false);
+            };
+            let (key, cluster) = (object_key(&desired.attributes), item.cluster.as_ref());
+            let wanted =
+                |wants: &Option<Wants>| wants.as_ref().is_some_and(|wants| wants.holds(cluster, key));
+            if wanted(&now) {
+                return Ok(false);
+            }
+            let recorded = prior.state.resources.iter().any(|recorded| {
+                recorded.runtime == RuntimeKind::Kubernetes
+                    && recorded.cluster.as_ref().or(cluster) == cluster
+                    && object_key(&recorded.attributes) == key
+            });
+            match &before {
+                // Else this revision may be older than what is recorded: it did not take the object away.
+                Some(before) if recorded => before.as_ref().map(wanted).map_err(Clone::clone),
+                _ => Ok(true),
+            }
+        }))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     model::{
         ClusterName, ResourceId, StackId,
         health::Health,
-        plan::ResourcePlan,
+        plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
@@ -97,6 +97,24 @@ pub struct Planned {
     pub sensitive: Vec<String>,
     /// The runtime's own preparation, given back to it at apply; not masked.
     pub private: Value,
+}
+
+impl Planned {
+    /// Only the record goes; what stands outside stays.
+    pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
+        let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
+        public.cluster.clone_from(&item.cluster);
+        public.notes.push(note);
+        Self {
+            item,
+            public,
+            recorded: None,
+            foreign: None,
+            expected: None,
+            sensitive: Vec::new(),
+            private: Value::Null,
+        }
+    }
 }
 
 /// Another stack's mark on what stands outside.

@@ -8,6 +8,7 @@ mod support;
 mod action;
 mod affected;
 mod affected_core;
+mod affected_imports;
 mod affected_kept;
 mod affected_rarer;
 mod affected_repo;

@@ -171,28 +171,26 @@ async fn a_resource_outlives_the_time_when_only_the_other_took_it() {
     moves_in_two_steps("move-taken", "FROM", |pair| (pair.to.clone(), "two")).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_moves_by_hand_one_stack_after_the_other() {
-    let pair = Pair::applied("move-hand", "").await;
+/// What the owner's stack is told to do by hand before the other is applied.
+async fn moves_by_hand(name: &str, owner_does: &str) {
+    let pair = Pair::applied(name, "").await;
     pair.stage.monorepo.checkout("main").branch("move");
     pair.moved(&pair.stage);
     pair.stage.monorepo.commit("move");
-    pair.by_hand(&["apply", &pair.from, "--yes"]).check(0);
+    pair.by_hand(&[owner_does, &pair.from, "--yes"]).check(0);
     pair.assert_owner(&pair.from, "one").await;
     pair.by_hand(&["apply", &pair.to, "--yes"]).check(0);
     pair.assert_owner(&pair.to, "two").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_resource_moves_by_hand_one_stack_after_the_other() {
+    moves_by_hand("move-hand", "apply").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_destroyed_stack_leaves_what_another_claims() {
-    let pair = Pair::applied("move-end", "").await;
-    pair.stage.monorepo.checkout("main").branch("move");
-    pair.moved(&pair.stage);
-    pair.stage.monorepo.commit("move");
-    pair.by_hand(&["destroy", &pair.from, "--yes"]).check(0);
-    pair.assert_owner(&pair.from, "one").await;
-    pair.by_hand(&["apply", &pair.to, "--yes"]).check(0);
-    pair.assert_owner(&pair.to, "two").await;
+    moves_by_hand("move-end", "destroy").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

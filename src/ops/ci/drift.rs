@@ -1,13 +1,10 @@
 //! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
 
-use std::sync::Arc;
-
 use super::{
     Ended, Job,
     feedback::Feedback,
     guardrails::Guardrails,
     notices::Notices,
-    opening::Trust,
     reconcile::{self, restored},
     rounds::Rounds,
     stopwatch::Stopwatch,
@@ -21,7 +18,7 @@ use crate::{
         outcome::{ApplyReport, StackResult},
         plan::{Plan, StackPlan, Summary},
     },
-    ops::{At, KeyUse, Target, Workspace, clusters::Live, drift},
+    ops::{At, KeyUse, Target, Workspace, drift},
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
@@ -69,20 +66,9 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, None);
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
-    let live = job.options.live.unwrap_or(Live::Required);
     let notices = Notices::of(job, &config);
     watch.ends("open");
-    let files = Arc::clone(&side.source);
-    let planning = job
-        .planning(
-            config,
-            files.as_ref(),
-            Trust::Protected,
-            (side, None),
-            Some(memory.clone()),
-            live,
-        )
-        .await?;
+    let planning = job.protected_planning(config, side, memory.clone()).await?;
     let plan = drift::run(&planning, &due, budget).await?;
     watch.ends("look");
     let guardrails = guardrails.for_restoring();

@@ -12,7 +12,6 @@ use super::{
     feedback::Feedback,
     guardrails::{self, Agreeing, Guardrails},
     notices::Notices,
-    opening::Trust,
     reviews::Reviews,
     rounds::Rounds,
     stopwatch::Stopwatch,
@@ -29,7 +28,6 @@ use crate::{
     ops::{
         At, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
-        clusters::Live,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -238,18 +236,7 @@ async fn caught_up(
         allow_empty: true,
         rolled_back_to: None,
     };
-    let live = job.options.live.unwrap_or(Live::Required);
-    let files = Arc::clone(&side.source);
-    let planning = job
-        .planning(
-            config,
-            files.as_ref(),
-            Trust::Protected,
-            (side, None),
-            Some(memory.clone()),
-            live,
-        )
-        .await?;
+    let planning = job.protected_planning(config, side, memory.clone()).await?;
     watch.ends("what to apply");
     let report = apply::run(&planning, &targets, &options).await?;
     watch.ends("plan and apply");

@@ -1,5 +1,7 @@
 //! Opens revisions in a job: commits only, with the power of the protected branch.
 
+use std::sync::Arc;
+
 use super::Job;
 use crate::{
     config::{Config, Sandbox},
@@ -102,6 +104,29 @@ impl Job {
             targets,
             affected,
         })
+    }
+
+    /// What plans are made of where a commit of the protected branch is looked at by itself, under its own configuration.
+    ///
+    /// # Errors
+    /// As [`Job::planning`].
+    pub(super) async fn protected_planning(
+        &self,
+        config: Config,
+        head: Workspace,
+        memory: Memory,
+    ) -> Result<Planning, Failure> {
+        let live = self.options.live.unwrap_or(Live::Required);
+        let files = Arc::clone(&head.source);
+        self.planning(
+            config,
+            files.as_ref(),
+            Trust::Protected,
+            (head, None),
+            Some(memory),
+            live,
+        )
+        .await
     }
 
     /// What plans are made of in this job: head and base, under a configuration and the files that it names as `power`,

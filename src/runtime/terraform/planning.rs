@@ -17,7 +17,7 @@ use super::{
     subject::Subject,
 };
 use crate::{
-    model::{ResourceId, value},
+    model::{ResourceId, spec::RuntimeKind, value},
     runtime::{Item, Planned, Scope},
 };
 
@@ -61,7 +61,7 @@ async fn plan_all(
         providers,
     } = drafts;
     for (item, reason) in forgotten {
-        let planned = presenting::forgotten(&scope.stack, item, reason);
+        let planned = Planned::forgotten(&scope.stack, item, RuntimeKind::Terraform, reason);
         answers.insert(planned.item.id.clone(), Ok(planned));
     }
     take_out(&mut subjects, failed, answers);

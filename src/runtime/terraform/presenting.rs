@@ -22,7 +22,7 @@ use crate::{
         spec::RuntimeKind,
         state::Recorded,
     },
-    runtime::{Item, Planned},
+    runtime::Planned,
     secrets::Secrets,
 };
 
@@ -65,27 +65,6 @@ pub(super) struct Segment<'a> {
 /// The saved plan that a planned resource belongs to.
 pub(super) fn token_of(planned: &Planned) -> String {
     planned.private["plan"].as_str().unwrap_or_default().to_owned()
-}
-
-/// A resource of which only the state is changed.
-pub(super) fn forgotten(stack: &StackId, item: Item, reason: String) -> Planned {
-    let mut public = ResourcePlan::new(
-        stack,
-        item.id.clone(),
-        RuntimeKind::Terraform,
-        Action::Forget,
-        Vec::new(),
-    );
-    public.notes.push(reason);
-    Planned {
-        item,
-        public,
-        recorded: None,
-        foreign: None,
-        expected: None,
-        sensitive: Vec::new(),
-        private: Value::Null,
-    }
 }
 
 impl Segment<'_> {

@@ -69,14 +69,9 @@ async fn who_merged_what_and_who_may() {
 #[tokio::test]
 async fn pull_requests_are_looked_through_as_far_as_need_be() {
     let mut world = World::new();
-    world.pulls.extend((1..=250).map(|number| Pull {
-        number,
-        head: sha('b').to_string(),
-        merged_at: None,
-        merge_commit: None,
-        closed: false,
-        head_repository: Some("acme/konfig".into()),
-    }));
+    world
+        .pulls
+        .extend((1..=250).map(|number| Pull::open(number, sha('b').to_string())));
     let fake = FakeGithub::start(world).await;
     let github = client(&fake);
     for (wanted, pages, found, asked) in [
@@ -96,14 +91,7 @@ async fn pull_requests_are_looked_through_as_far_as_need_be() {
 #[tokio::test]
 async fn what_did_not_change_is_not_sent_again() {
     let mut world = World::new();
-    world.pulls.push(Pull {
-        number: 12,
-        head: sha('b').to_string(),
-        merged_at: None,
-        merge_commit: None,
-        closed: false,
-        head_repository: Some("acme/konfig".into()),
-    });
+    world.pulls.push(Pull::open(12, sha('b').to_string()));
     let fake = FakeGithub::start(world).await;
     let github = client(&fake);
     let first = github.pull_request(12).await.unwrap();

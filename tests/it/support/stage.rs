@@ -171,12 +171,8 @@ impl Stage {
         self.github.world(|world| {
             world.pulls.retain(|pull| pull.number != number);
             world.pulls.push(Pull {
-                number,
-                head: head.clone(),
-                merged_at: None,
-                merge_commit: None,
-                closed: false,
                 head_repository: Some(from.into()),
+                ..Pull::open(number, head.as_str())
             });
         });
         let payload = payloads::pull_request(action, number, &base, (branch, &head), from);

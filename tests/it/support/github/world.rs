@@ -41,6 +41,20 @@ pub struct Pull {
     pub head_repository: Option<String>,
 }
 
+impl Pull {
+    /// One that is open, from a branch of `acme/konfig`.
+    pub fn open(number: u64, head: impl Into<String>) -> Self {
+        Self {
+            number,
+            head: head.into(),
+            merged_at: None,
+            merge_commit: None,
+            closed: false,
+            head_repository: Some("acme/konfig".into()),
+        }
+    }
+}
+
 /// A GitHub with one repository, `acme/konfig`.
 #[derive(Debug, Clone, Default)]
 pub struct World {
