@@ -1,5 +1,5 @@
-//! What a wait hangs on: watches that expire, answers that are stale (`reference/kubernetes.md` 2, trap 22), and the
-//! evidence of a failure. The test plays the controllers.
+//! What a wait hangs on: when watches are opened, that they expire, answers that are stale (`reference/kubernetes.md` 2,
+//! trap 22), and the evidence of a failure. The test plays the controllers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use konverge::model::outcome::{ResourceResult, StackResult};
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::Cluster,
+    cluster::{AuditEvent, Cluster, User},
     faults::{Faults, Proxy},
     objects::{Objects, path},
     service::eventually,
@@ -43,6 +43,124 @@ fn waiting(name: &str, kubeconfig: std::path::PathBuf) -> TestStack {
     stack.options.wait = true;
     stack.options.ready_timeout = Duration::from_secs(90);
     stack
+}
+
+fn named(object: &Value, name: &str) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+/// What was asked about a kind in a namespace.
+fn asked(cluster: &Cluster, ns: &str, kind: &str) -> Vec<AuditEvent> {
+    let of_kind = |event: &AuditEvent| event.object_ref.as_ref().is_some_and(|of| of.resource == kind);
+    let mut events = cluster.audit();
+    events.retain(|event| event.is_in(ns) && of_kind(event));
+    events
+}
+
+/// When the first one came in of which that is true.
+fn first(events: &[AuditEvent], is: impl Fn(&AuditEvent) -> bool) -> Option<String> {
+    let events = events.iter().filter(|event| is(event));
+    events.map(|event| event.received.clone()).min()
+}
+
+fn opens_watch(event: &AuditEvent) -> bool {
+    event.verb == "watch" || event.uri.contains("limit=1")
+}
+
+#[tokio::test]
+async fn the_watch_of_a_kind_stands_before_its_first_write() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("watch-first").await, Objects::of(cluster).await);
+    let mut stack = waiting("watch-first", cluster.kubeconfig());
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "tables.watched.example.com"},
+        "spec": {"group": "watched.example.com", "scope": "Namespaced", "names": {"kind": "Table", "plural": "tables", "singular": "table"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let table = json!({"apiVersion": "watched.example.com/v1", "kind": "Table", "metadata": {"name": "orders", "namespace": ns}});
+    let (web, shop) = (deployment(&ns, "a:1"), named(&deployment(&ns, "a:1"), "shop"));
+    let settings =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": ns}});
+    let wanted = [&definition, &table, &web, &shop, &settings].map(Value::clone);
+    let plan = stack.plan_well(&wanted).await;
+    let (status, established) = (rolled_out(1), json!({"observedGeneration": 1}));
+    let (outcome, ..) = tokio::join!(
+        stack.carry_out(plan),
+        report(&objects, &web, 1, &status),
+        report(&objects, &shop, 1, &status),
+        report(&objects, &table, 1, &established),
+    );
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    for kind in ["deployments", "tables"] {
+        // A watch is in the log when it has ended.
+        let events = eventually("the watch has ended", Duration::from_secs(60), || async {
+            let events = asked(cluster, &ns, kind);
+            events.iter().any(|event| event.verb == "watch").then_some(events)
+        });
+        let events = events.await;
+        let watched = first(&events, |event| event.verb == "watch");
+        let written = first(&events, |event| {
+            event.writes() && event.uri.contains("fieldManager=konverge")
+        });
+        assert!(
+            watched.is_some() && watched < written,
+            "{kind}: {watched:?}, {written:?}"
+        );
+        let opening = events.iter().filter(|event| opens_watch(event)).count();
+        assert_eq!(
+            opening, 2,
+            "{kind}: one watch, and the version it starts from: {events:?}"
+        );
+    }
+    assert!(
+        !asked(cluster, &ns, "configmaps").iter().any(opens_watch),
+        "it is ready by being there"
+    );
+
+    // Who does not wait has nothing to watch.
+    stack.options.wait = false;
+    let before = asked(cluster, &ns, "deployments").len();
+    stack
+        .apply(&[definition, table, deployment(&ns, "a:2"), shop, settings])
+        .await;
+    let since = asked(cluster, &ns, "deployments").split_off(before);
+    assert!(!since.is_empty() && !since.iter().any(opens_watch), "{since:?}");
+}
+
+#[tokio::test]
+async fn whoever_may_not_watch_waits_by_looking() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("no-watch").await, Objects::of(cluster).await);
+    let rules =
+        json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "no-watch", "namespace": ns}, "rules": rules});
+    let nobody =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
+    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "no-watch"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "no-watch", "namespace": ns},
+        "subjects": [nobody], "roleRef": to});
+    objects.create(&role).await;
+    objects.create(&binding).await;
+    let mut stack = waiting("no-watch", cluster.kubeconfig_of(User::Nobody));
+    let web = deployment(&ns, "a:1");
+    let plan = stack.plan_well(std::slice::from_ref(&web)).await;
+    let status = rolled_out(1);
+    let (outcome, ()) = tokio::join!(stack.carry_out(plan), report(&objects, &web, 1, &status));
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    let refused = |event: &AuditEvent| {
+        opens_watch(event)
+            && event
+                .response_status
+                .as_ref()
+                .is_some_and(|status| status.code == 403)
+    };
+    let events = asked(cluster, &ns, "deployments");
+    assert_eq!(
+        events.iter().filter(|event| refused(event)).count(),
+        2,
+        "{events:?}"
+    );
 }
 
 #[tokio::test]

@@ -76,6 +76,9 @@ async fn carry_out(
         ));
     };
     let uid = planned.private["uid"].as_str();
+    if planned.item.desired.is_some() {
+        wait::prepare(runtime, &subject, &of, &planned.private["body"]).await;
+    }
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
             return Ok(Applied {

@@ -25,6 +25,9 @@ use crate::{
     runtime::ApplySink,
 };
 
+/// How long a write waits for the watch that is to see what comes of it; it is no reason not to write.
+const OPENING: Duration = Duration::from_secs(5);
+
 /// Without any event for so long the object is read, in case the watch is not allowed or lost something.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -43,6 +46,8 @@ pub(super) struct Watches {
 struct Feed {
     latest: Mutex<HashMap<String, Value>>,
     seen: watch::Sender<u64>,
+    /// Whether it was tried to open it, with whatever result.
+    tried: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -61,16 +66,29 @@ impl Watches {
         }
     }
 
-    /// The watch of a collection, started at a resource version if it is not running yet.
-    fn of(&self, path: String, from: &str) -> Arc<Feed> {
+    /// Lets the watch of a collection stand before something is written there; one that can not be opened goes on
+    /// trying.
+    pub async fn stand(&self, path: String) {
+        let mut tried = self.of(path, None).tried.subscribe();
+        let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
+    }
+
+    fn stands(&self, path: &str) -> bool {
+        let running = self.running.lock().expect("no panic while the lock is held");
+        running.get(path).is_some_and(|feed| *feed.tried.borrow())
+    }
+
+    /// The watch of a collection, started if it is not running yet: at a resource version, or from now on.
+    fn of(&self, path: String, from: Option<&str>) -> Arc<Feed> {
         let mut running = self.running.lock().expect("no panic while the lock is held");
         let feed = running.entry(path.clone()).or_insert_with(|| {
-            let (api, from) = (self.api.clone(), from.to_owned());
+            let (api, from) = (self.api.clone(), from.map(str::to_owned));
             Arc::new_cyclic(|feed: &std::sync::Weak<Feed>| {
                 let feed = feed.clone();
                 Feed {
                     latest: Mutex::default(),
                     seen: watch::Sender::new(0),
+                    tried: watch::Sender::new(false),
                     task: tokio::spawn(async move { follow(&api, &path, from, &feed).await }),
                 }
             })
@@ -81,7 +99,11 @@ impl Watches {
 
 /// Follows a collection until the feed is dropped. A watch that ends is opened again where it stopped; one that is too
 /// old starts from now, and who waits reads its object.
-async fn follow(api: &Api, path: &str, mut from: String, feed: &std::sync::Weak<Feed>) {
+async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<Feed>) {
+    let mut from = match from {
+        Some(version) => version,
+        None => now(api, path).await,
+    };
     loop {
         let mut request = Request::get(path)
             .query("watch", "true")
@@ -89,7 +111,11 @@ async fn follow(api: &Api, path: &str, mut from: String, feed: &std::sync::Weak<
         if !from.is_empty() {
             request = request.query("resourceVersion", from.clone());
         }
-        match api.open(&request).await {
+        let opened = api.open(&request).await;
+        let Some(waiting) = feed.upgrade() else { return };
+        waiting.tried.send_replace(true);
+        drop(waiting);
+        match opened {
             Ok(mut body) => {
                 let mut buffer = Vec::new();
                 while let Some(Ok(frame)) = body.frame().await {
@@ -115,6 +141,21 @@ async fn follow(api: &Api, path: &str, mut from: String, feed: &std::sync::Weak<
         tokio::time::sleep(Duration::from_millis(300)).await;
         if feed.strong_count() == 0 {
             return;
+        }
+    }
+}
+
+/// The version of a collection, at the price of one of its objects. Without it a watch would tell of all that are there;
+/// so does one of a collection that can not be listed.
+async fn now(api: &Api, path: &str) -> String {
+    match api.call(&Request::get(path).query("limit", "1")).await {
+        Ok(listed) => listed.value["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        Err(error) => {
+            tracing::debug!(%error, path, "the watch starts with all that is there");
+            String::new()
         }
     }
 }
@@ -150,6 +191,14 @@ pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: 
     verdict.health == Health::Ready || verdict.weight == Weight::Advisory
 }
 
+/// Lets the watch stand of what is about to be written, if by its manifest it may have to be waited for.
+pub(super) async fn prepare(runtime: &Kubernetes, subject: &Subject, of: &ResourceType, body: &Value) {
+    let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
+    if runtime.options.wait && !watches.stands(&path) && !is_settled(runtime, of, body).await {
+        watches.stand(path).await;
+    }
+}
+
 /// Waits until an object that was just written is ready, and returns it as it is then.
 ///
 /// # Errors
@@ -163,9 +212,7 @@ pub(super) async fn until_ready(
     id: &ResourceId,
 ) -> Result<Value, Failure> {
     let deadline = Instant::now() + runtime.options.ready_timeout;
-    let version = written["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap_or_default();
+    let version = written["metadata"]["resourceVersion"].as_str();
     let feed = subject
         .cluster
         .watches

@@ -27,6 +27,9 @@ pub struct AuditEvent {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
+    /// When it came in; later ones sort after earlier ones.
+    #[serde(rename = "requestReceivedTimestamp")]
+    pub received: String,
     /// Who asked.
     pub user: AuditUser,
     /// With what program.
