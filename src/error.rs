@@ -198,5 +198,9 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         source = cause.source();
     }
+    // A slim image may hold none, and then there is no client even for a server that is spoken to in clear.
+    if text.contains("No CA certificates") {
+        text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
+    }
     text
 }

@@ -72,6 +72,10 @@ impl From<git2::Error> for GitError {
     }
 }
 
+/// So that nothing is missing.
+const EVERYTHING: &str =
+    "or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`";
+
 /// libgit2 says of a file that it may not open that it is locked.
 fn plain(message: &str) -> String {
     match message
@@ -107,8 +111,10 @@ impl From<GitError> for Failure {
             GitError::Bare(_) => failure.hint("read a commit instead: leave `--worktree` out, or name it: `--rev REV`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
-                .hint("or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`"),
-            GitError::Process(_) => failure.hint("`git` must be installed and in PATH to fetch missing commits"),
+                .hint(EVERYTHING),
+            GitError::Process(_) => failure
+                .hint("`git` must be installed and in PATH to fetch missing commits")
+                .hint(EVERYTHING),
             GitError::Library(why) if why.contains("Permission denied") => {
                 failure.hint("let the user of this run read it: `ls -l` shows who may")
             }

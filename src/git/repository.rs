@@ -341,13 +341,14 @@ fn cut_off_between(
     Ok(false)
 }
 
-/// The checkout at or above `dir`, if it is the one that the runner made for this job.
+/// The checkout at or above `dir`, if it is one that was made for this job: the runner's workspace, or what
+/// `actions/checkout` put below it (`path:`).
 fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
     let workspace = std::env::var_os("GITHUB_WORKSPACE")?;
     let workspace = Path::new(&workspace).canonicalize().ok()?;
     let top = dir.canonicalize().ok()?;
     let top = top.ancestors().find(|folder| folder.join(".git").is_dir())?;
-    (top == workspace).then_some(workspace)
+    top.starts_with(&workspace).then(|| top.to_owned())
 }
 
 pub(super) fn oid(commit: &CommitId) -> git2::Oid {

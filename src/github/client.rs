@@ -92,7 +92,10 @@ impl Client {
         let transport = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .build()
-            .map_err(|error| unusable(format!("no HTTP client: {error}")))?;
+            .map_err(|error| GithubError::Runner {
+                message: format!("no HTTP client: {}", crate::error::chain(&error)),
+                hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
+            })?;
         let octocrab = Octocrab::builder()
             .base_uri(base.clone())
             .map_err(|error| unusable(error.to_string()))?

@@ -169,6 +169,7 @@ fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), Gith
         .and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| GithubError::Runner {
         message: format!("{} ({variable}) can not be written: {error}", path.display()),
-        hint: "in a `container:` job mount the folder that it lies in".to_owned(),
+        hint: "the user of the job's container must be able to write it: leave out `options: --user`, or name the runner's own"
+            .to_owned(),
     })
 }

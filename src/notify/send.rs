@@ -7,7 +7,7 @@ use sha2::Sha256;
 
 use super::message::Message;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, Failure, chain},
     retry::{Policy, Verdict},
     secrets::Secrets,
 };
@@ -96,7 +96,9 @@ impl Sender {
             .timeout(Duration::from_secs(10))
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| Failure::new(ErrorKind::Internal, format!("no HTTP client: {error}")))?;
+            .map_err(|error| {
+                Failure::new(ErrorKind::Internal, format!("no HTTP client: {}", chain(&error)))
+            })?;
         let patience = Policy {
             attempts: 3,
             total: Duration::from_secs(30),

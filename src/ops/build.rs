@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
+use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::{Memory, Run, Workspace, repository_root, shards::Costs, shared_cache::StoreCache};
@@ -61,6 +62,8 @@ pub struct Counted {
 struct Started {
     pool: Pool,
     packages: Packages,
+    /// Goes with the workers that read it.
+    _passing: Option<TempDir>,
 }
 
 /// Files with their contents.
@@ -196,7 +199,7 @@ impl Compiler {
                 compiled
             }
             None => {
-                let Started { pool, packages } = self.started().await?;
+                let Started { pool, packages, .. } = self.started().await?;
                 let lock = lock_of(workspace, &setup)?;
                 let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
                 let request = request(workspace, stack, setup, fetched)?;
@@ -243,8 +246,7 @@ impl Compiler {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
         };
-        let folder = caches(&self.run)?.join("packages");
-        std::fs::create_dir_all(&folder).map_err(internal)?;
+        let (folder, passing) = package_folder(&self.run)?;
         let packages = Packages {
             folder: folder.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
@@ -268,8 +270,28 @@ impl Compiler {
         if let Some(warning) = pool.warning() {
             self.run.notes.note(&format!("warning: {warning}"));
         }
-        Ok(Started { pool, packages })
+        Ok(Started {
+            pool,
+            packages,
+            _passing: passing,
+        })
     }
+}
+
+/// Where packages are put, for workers to read. A job may have no home that it can write to: then for this run only.
+fn package_folder(run: &Run) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    let kept = caches(run).map(|caches| caches.join("packages"));
+    if let Some(kept) = kept.ok().filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
+        return Ok((kept, None));
+    }
+    let passing = tempfile::tempdir().map_err(|error| {
+        Failure::new(
+            ErrorKind::Internal,
+            format!("there is no folder for packages: {error}"),
+        )
+        .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
+    })?;
+    Ok((passing.path().to_owned(), Some(passing)))
 }
 
 /// Stacks compiled at once.

@@ -55,7 +55,9 @@ impl Requests {
                 builder = builder.add_root_certificate(certificate);
             }
         }
-        let client = builder.build().map_err(|error| place.error(error.to_string()))?;
+        let client = builder
+            .build()
+            .map_err(|error| place.error(crate::error::chain(&error)))?;
         Ok(Self {
             client,
             url: place.shown.clone(),

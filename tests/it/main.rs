@@ -20,6 +20,7 @@ mod cancelled;
 mod check;
 mod clusters;
 mod comment;
+mod container_job;
 mod deployments;
 mod descriptions;
 mod destroy;

@@ -38,7 +38,7 @@ use serde_json::Value;
 use super::{Run, clusters::Live};
 use crate::{
     error::{ErrorKind, Failure},
-    git::{Credentials, Repository},
+    git::{Credentials, GitError, Repository},
     github::{Client, Event, Runner},
     report::RunInfo,
 };
@@ -110,7 +110,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     }
     let job = Job {
         run: run.clone(),
-        repository: Repository::discover(&run.dir)?,
+        repository: checkout(run)?,
         credentials: token.map(|token| Credentials::from_token(token.to_owned().into())),
         client,
         options: options.clone(),
@@ -147,6 +147,16 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
         Event::Schedule { .. } => drift::run(&job).await,
         Event::RepositoryDispatch { action, payload } => called(&job, &action, &payload).await,
     }
+}
+
+/// The repository that the job has checked out.
+fn checkout(run: &Run) -> Result<Repository, Failure> {
+    Repository::discover(&run.dir).map_err(|error| match error {
+        GitError::NotARepository(_) => Failure::from(error).hint(
+            "with `actions/checkout` before it: install git in the job's image, or it downloads an archive without history",
+        ),
+        error => error.into(),
+    })
 }
 
 /// A call from another system. GitHub starts it on the default branch alone, and who called is the run's actor.

@@ -9,6 +9,7 @@ pub mod audit;
 pub mod browser;
 pub mod cluster;
 pub mod compiler;
+pub mod container;
 pub mod counted;
 pub mod faults;
 pub mod faulty;
