@@ -120,9 +120,13 @@ async fn let_go(
     mut planned: Planned,
 ) -> Result<Planned, Failure> {
     let refused = |what: String| Failure::new(ErrorKind::Policy, what);
-    match neighbours.claim(stack, &planned.item).await? {
-        Claim::Nobody => Ok(planned),
-        Claim::By(other) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
+    match (neighbours.claim(stack, &planned.item).await?, planned.protected.take()) {
+        (Claim::Nobody, Some(refusal)) => Err(refusal),
+        (Claim::Unclear(other), Some(refusal)) => Err(refusal.hint(format!(
+            "if it is to move to stack `{other}`, mend that first: `konverge build {other}` says why its Spec can not be compiled"
+        ))),
+        (Claim::Nobody, None) => Ok(planned),
+        (Claim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
             "it would be destroyed, while stack `{other}` now wants a resource of the same id"
         ))
         .hint(format!(
@@ -136,7 +140,7 @@ async fn let_go(
         .hint(format!(
             "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
         ))),
-        Claim::By(other) => {
+        (Claim::By(other), _) => {
             let note = format!("it moves to stack `{other}`: nothing is deleted");
             Ok(Planned::forgotten(
                 stack,
@@ -145,12 +149,12 @@ async fn let_go(
                 note,
             ))
         }
-        Claim::Unclear(other) if planned.public.data_loss => Err(refused(format!(
+        (Claim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
             "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
              not be compiled"
         ))
         .hint(format!("mend `{other}` first: `konverge build {other}` says what is wrong"))),
-        Claim::Unclear(other) => {
+        (Claim::Unclear(other), None) => {
             planned.public.notes.push(format!(
                 "whether stack `{other}` wants it can not be seen: its Spec can not be compiled"
             ));
@@ -265,6 +269,27 @@ mod tests {
             around.agreed(adopt).await.unwrap();
         }
         assert_eq!(counts.0.into_inner(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_protected_may_move_and_nothing_else() {
+        let other: StackId = "shop/prod".parse().unwrap();
+        let protected = |claim| {
+            let mut delete = planned(RuntimeKind::Kubernetes, Action::Delete, true, None);
+            delete.protected = Some(Failure::new(ErrorKind::Policy, "it is protected"));
+            asked(delete, claim, false)
+        };
+        let moved = protected(Claim::By(other.clone())).await.unwrap().public;
+        assert_eq!(moved.action, Action::Forget);
+        let refused = protected(Claim::Nobody).await.unwrap_err();
+        assert_eq!(
+            (refused.message.as_str(), refused.hints.len()),
+            ("it is protected", 0)
+        );
+        let refused = protected(Claim::Unclear(other)).await.unwrap_err();
+        assert!(
+            refused.message == "it is protected" && refused.hints[0].contains("konverge build shop/prod")
+        );
     }
 
     #[tokio::test]

@@ -88,6 +88,8 @@ pub struct Planned {
     pub recorded: Option<Recorded>,
     /// It belongs to another stack: this may be done only if that one has let go of it.
     pub foreign: Option<Foreign>,
+    /// Why it may not be deleted: that it leaves its stack is no harm if another one takes it.
+    pub protected: Option<Failure>,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
     /// stored.
@@ -110,6 +112,7 @@ impl Planned {
             public,
             recorded: None,
             foreign: None,
+            protected: None,
             expected: None,
             sensitive: Vec::new(),
             private: Value::Null,

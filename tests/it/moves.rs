@@ -104,7 +104,10 @@ impl Pair {
 }
 
 async fn moves(name: &str, more: &str) {
-    let mut pair = Pair::applied(name, more).await;
+    moves_reviewed(Pair::applied(name, more).await).await;
+}
+
+async fn moves_reviewed(mut pair: Pair) {
     let shown = pair.move_reviewed(2);
     let (from, to) = (pair.from.clone(), pair.to.clone());
     assert!(
@@ -139,6 +142,28 @@ async fn a_resource_moves_when_the_one_that_lets_go_comes_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_moves_when_the_one_that_claims_comes_first() {
     moves("move-claim", "stacks:\n- {match: 'FROM', after: ['TO']}\n").await;
+}
+
+/// Protection is from being deleted, and nothing is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_protected_resource_moves_and_is_still_not_deleted() {
+    let pair = Pair::applied("move-protected", "").await;
+    let protect = json!({"metadata": {"annotations": {"konverge/protect": "true"}}});
+    let objects = Objects::of(pair.stage.cluster).await;
+    objects.merge(&pair.live().await, "somebody", &protect).await;
+    pair.stage.monorepo.checkout("main").branch("dropped");
+    pair.stage.stack(&pair.from, &[(&pair.left(), "one")]);
+    pair.stage.monorepo.commit("dropped");
+    let refused = pair.by_hand(&["apply", &pair.from, "--yes"]);
+    refused.check(3);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(
+        said.contains("its annotation `konverge/protect` forbids that"),
+        "{said}"
+    );
+    pair.assert_owner(&pair.from, "one").await;
+    pair.stage.monorepo.checkout("main");
+    moves_reviewed(pair).await;
 }
 
 /// One of the two is stopped: nothing is lost, and what was reviewed is done once it may go on.

@@ -177,6 +177,7 @@ impl Segment<'_> {
             public,
             recorded,
             foreign: None,
+            protected: None,
             expected,
             sensitive: texts.unwrap_or_default(),
             private: json!({"plan": token}),

@@ -44,6 +44,7 @@ pub(super) struct Draft {
     notes: Vec<String>,
     recorded: Option<Recorded>,
     foreign: Option<Foreign>,
+    protected: Option<Failure>,
     pub(super) expected: Option<Value>,
     private: Value,
 }
@@ -59,6 +60,7 @@ impl Draft {
             notes: Vec::new(),
             recorded: None,
             foreign: None,
+            protected: None,
             expected: None,
             private: Value::Null,
         }
@@ -99,7 +101,7 @@ impl Planner<'_> {
         }
         let draft = match (&item.desired, live) {
             (None, None) => Draft::new(Action::Forget),
-            (None, Some(live)) => self.delete(&item, &subject, &live)?,
+            (None, Some(live)) => self.delete(&item, &subject, &live),
             (Some(_), None) => self.create(&item, &subject).await?,
             (Some(_), Some(live)) if is_ending(&live) => {
                 let mut draft = self.create_later(&item, &subject);
@@ -161,6 +163,7 @@ impl Planner<'_> {
             public,
             recorded: draft.recorded,
             foreign: draft.foreign,
+            protected: draft.protected,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             private: draft.private,
@@ -198,14 +201,14 @@ impl Planner<'_> {
         })
     }
 
-    fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Result<Draft, Failure> {
+    fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Draft {
         if let Some(why) = self.not_ours_any_more(item, live) {
             let mut draft = Draft::new(Action::Forget);
             draft.notes.push(format!("{} stays: {why}", subject.title()));
-            return Ok(draft);
+            return draft;
         }
-        check_protected(subject, live, "deleted")?;
         let mut draft = Draft::new(Action::Delete);
+        draft.protected = check_protected(subject, live, "deleted").err();
         draft.changes = vec![Change {
             path: String::new(),
             from: Some(change::shown(live, &self.runtime.secrets)),
@@ -218,7 +221,7 @@ impl Planner<'_> {
             draft.notes.push(loss.to_owned());
         }
         draft.private = json!({"uid": live["metadata"]["uid"]});
-        Ok(draft)
+        draft
     }
 
     fn not_ours_any_more(&self, item: &Item, live: &Value) -> Option<String> {
