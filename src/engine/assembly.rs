@@ -109,7 +109,10 @@ pub(super) fn assemble(
                 false => format!("held back: it waits for `{failed}`, which could not be planned"),
             });
         }
-        let changes = std::mem::take(&mut planned.public.changes);
+        let changes = match planned.public.action {
+            Action::Replace => planned.public.changes.clone(),
+            _ => std::mem::take(&mut planned.public.changes),
+        };
         public.push(ResourcePlan {
             changes,
             ..planned.public.clone()
@@ -146,6 +149,7 @@ pub(super) fn assemble(
         nodes,
         targets,
         scope,
+        begun: request.state.begun.clone(),
         runtimes: request.runtimes.clone(),
         secrets: request.secrets.clone(),
         empties_stack,

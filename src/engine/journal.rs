@@ -15,7 +15,7 @@ pub trait Journal: Send + Sync {
     /// is known by then, and again for what became known on the way.
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure>;
 
-    /// Something ended. May be kept a little later, but in order, and before the apply ends.
+    /// Something ended, or begins. What ended may be kept a little later, but in order, and before the apply ends.
     async fn record(&self, entry: JournalEntry) -> Result<(), Failure>;
 
     /// Whether the lease is still ours; asked before each write to the outside, so it must be cheap.

@@ -7,6 +7,7 @@
 
 mod apply;
 mod assembly;
+mod begun;
 mod carried;
 mod drafts;
 mod journal;

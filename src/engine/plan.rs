@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     Runtimes,
     assembly::{self, Failures},
+    begun,
     carried::Carried,
     drafts::{Draft, add_deletes, wanted_drafts},
     neighbours::{Neighbourhood, Neighbours},
@@ -23,7 +24,7 @@ use crate::{
         plan::{Action, StackPlan},
         reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
-        state::StackState,
+        state::{Replacement, StackState},
     },
     runtime::{Granularity, Item, Planned, Scope},
     secrets::Secrets,
@@ -67,6 +68,8 @@ pub struct EnginePlan {
     pub(super) nodes: Vec<Node>,
     pub(super) targets: Targets,
     pub(super) scope: Scope,
+    /// Replacements that an earlier run began.
+    pub(super) begun: BTreeMap<ResourceId, Replacement>,
     pub(super) runtimes: Runtimes,
     pub(super) secrets: Secrets,
     /// The Spec wants nothing, though something is recorded.
@@ -110,7 +113,7 @@ pub(super) struct Node {
     pub wanted: Option<Resource>,
     /// Whether values were missing: it is planned again when they are known.
     pub provisional: bool,
-    /// Without its changes: they are in the plan that is shown.
+    /// Without its changes, which are in the plan that is shown; those of a replacement are written down when it begins.
     pub planned: Planned,
 }
 
@@ -149,6 +152,7 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         carried: Carried::default(),
         failures: Failures::default(),
         stack: &request.stack,
+        begun: &request.state.begun,
         neighbours: Neighbourhood::of(&request.stack, request.neighbours),
         secrets: request.secrets,
     };
@@ -212,6 +216,7 @@ struct Planner<'a> {
     carried: Carried,
     failures: Failures,
     stack: &'a StackId,
+    begun: &'a BTreeMap<ResourceId, Replacement>,
     neighbours: Neighbourhood<'a>,
     secrets: &'a Secrets,
 }
@@ -265,6 +270,7 @@ impl Planner<'_> {
                         false => &self.carried,
                     };
                     carried.hide(self.stack, &mut planned, self.secrets);
+                    let mut planned = begun::as_agreed(self.begun, self.stack, planned, self.secrets);
                     self.carried.learn(planned.sensitive.clone());
                     if !self.scope.read.contains(&id) {
                         (planned.expected, planned.sensitive) = (None, Vec::new());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, spec::RuntimeKind};
+use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::Change, spec::RuntimeKind};
 
 /// The content of a stack's state, without the envelope (serial, nonce, checksum) that `state/` puts around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct StackState {
     pub core: Option<String>,
     /// Sorted by id.
     pub resources: Vec<Recorded>,
+    /// Replacements that were begun and not brought to their end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub begun: BTreeMap<ResourceId, Replacement>,
     /// What a runtime keeps for a whole stack or segment, by a key of its own (Terraform's state, always encrypted).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub runtime: BTreeMap<String, Value>,
@@ -45,6 +48,7 @@ impl StackState {
             commit: None,
             core: None,
             resources: Vec::new(),
+            begun: BTreeMap::new(),
             runtime: BTreeMap::new(),
         }
     }
@@ -56,6 +60,7 @@ impl StackState {
 
     /// Puts a resource in, replacing the one of the same id; keeps the order.
     pub fn put(&mut self, recorded: Recorded) {
+        self.begun.remove(&recorded.id);
         match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
             Ok(at) => self.resources[at] = recorded,
             Err(at) => self.resources.insert(at, recorded),
@@ -67,6 +72,9 @@ impl StackState {
         match entry {
             JournalEntry::Done { recorded } => self.put(recorded.clone()),
             JournalEntry::Gone { id } => self.remove(id),
+            JournalEntry::Begun { id, replacement } => {
+                self.begun.insert(id.clone(), replacement.clone());
+            }
             JournalEntry::Runtime { key, value } => {
                 self.runtime.insert(key.clone(), value.clone());
             }
@@ -76,6 +84,7 @@ impl StackState {
 
     /// Takes a resource out.
     pub fn remove(&mut self, id: &ResourceId) {
+        self.begun.remove(id);
         self.resources.retain(|resource| resource.id != *id);
     }
 }
@@ -105,6 +114,22 @@ pub struct Recorded {
     pub private: Value,
 }
 
+/// A replacement as it was agreed to: when its old object is gone, what is left of it is a mere creation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// Over what was wanted then; keyed where it stands in clear.
+    pub wanted: String,
+    /// As they were shown.
+    pub changes: Vec<Change>,
+    /// The paths that forced it.
+    pub paths: Vec<String>,
+}
+
+impl Replacement {
+    /// What a reader should know of the rest of one.
+    pub const REST: &str = "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest";
+}
+
 /// What is written down before the first write to the outside, and after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "entry")]
@@ -125,6 +150,13 @@ pub enum JournalEntry {
     Gone {
         /// Its id.
         id: ResourceId,
+    },
+    /// Its old object is about to be deleted, to be made anew.
+    Begun {
+        /// Its id.
+        id: ResourceId,
+        /// As it was agreed to.
+        replacement: Replacement,
     },
     /// Its turn did not come: these are as they were, for certain.
     Untouched {

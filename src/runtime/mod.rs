@@ -152,6 +152,13 @@ pub trait ApplySink: Send + Sync {
     /// or a kill while waiting does not forget it.
     async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure>;
 
+    /// Its old object is about to be deleted, to be made anew. What was agreed to is kept before this returns: if the run
+    /// does not come to the end, the next one plans a mere creation.
+    async fn replacing(&self, id: &ResourceId) -> Result<(), Failure> {
+        let _ = id;
+        Ok(())
+    }
+
     /// A resource that was to be made is not there: nothing of it is remembered. What failed and is not said to be
     /// absent may be there.
     async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {

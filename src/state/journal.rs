@@ -48,7 +48,7 @@ impl OpenIntents {
                 }
             }
             JournalEntry::Untouched { ids } => self.0.retain(|id, _| !ids.contains(id)),
-            JournalEntry::Runtime { .. } => {}
+            JournalEntry::Begun { .. } | JournalEntry::Runtime { .. } => {}
         }
     }
 

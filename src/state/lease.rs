@@ -406,7 +406,10 @@ impl Inner {
         self.check()?;
         let mut urgent = false;
         for entry in entries {
-            urgent |= matches!(entry, JournalEntry::Intent { .. } | JournalEntry::Runtime { .. });
+            urgent |= matches!(
+                entry,
+                JournalEntry::Intent { .. } | JournalEntry::Begun { .. } | JournalEntry::Runtime { .. }
+            );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
             journal.open.follow(&entry);
             journal.waiting.push(entry);

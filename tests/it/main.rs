@@ -46,6 +46,7 @@ mod kubernetes;
 mod kubernetes_api;
 mod kubernetes_faults;
 mod kubernetes_fidelity;
+mod kubernetes_replacement;
 mod kubernetes_traps;
 mod kubernetes_webhooks;
 mod main_job;

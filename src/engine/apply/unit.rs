@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{Walk, locked, with_dependencies};
 use crate::{
-    engine::plan::Node,
+    engine::{begun, plan::Node},
     error::{ErrorKind, Failure},
     model::{
         ResourceId,
         event::Event,
         outcome::ResourceResult,
         plan::Action,
-        state::{JournalEntry, Recorded},
+        state::{JournalEntry, Recorded, Replacement},
     },
     runtime::{Applied, ApplySink, Granularity, Planned, Scope},
     spec::references::Known,
@@ -75,7 +75,14 @@ impl Walk<'_> {
             walk: self,
             unit: touched
                 .iter()
-                .map(|(p, n)| (p.item.id.clone(), (p.public.action, **n)))
+                .map(|(planned, node)| {
+                    let member = Member {
+                        action: planned.public.action,
+                        node,
+                        replacement: begun::replacement(planned, &self.plan.secrets),
+                    };
+                    (planned.item.id.clone(), member)
+                })
                 .collect(),
             ended: Mutex::default(),
         };
@@ -137,10 +144,13 @@ impl Walk<'_> {
         let kind = nodes[0].planned.public.runtime;
         let scope = self.scope();
         let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
-        let mut planned: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
-        for planned in &mut planned {
-            locked(&self.carried).hide(&self.plan.scope.stack, planned, &self.plan.secrets);
-        }
+        let answers: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
+        let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
+        let planned = answers.into_iter().map(|mut planned| {
+            locked(&self.carried).hide(stack, &mut planned, secrets);
+            begun::as_agreed(&self.plan.begun, stack, planned, secrets)
+        });
+        let planned: Vec<_> = planned.collect();
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
             let owner = |planned: &Planned| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
@@ -206,16 +216,23 @@ fn is_work(planned: &Planned, node: &Node) -> bool {
     }
 }
 
+/// One resource of a unit.
+struct Member<'w> {
+    action: Action,
+    node: &'w Node,
+    replacement: Option<Replacement>,
+}
+
 /// Hears from a runtime, and journals.
 struct Sink<'w> {
     walk: &'w Walk<'w>,
-    unit: HashMap<ResourceId, (Action, &'w Node)>,
+    unit: HashMap<ResourceId, Member<'w>>,
     ended: Mutex<HashSet<ResourceId>>,
 }
 
 impl Sink<'_> {
     async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
-        let node = self.unit.get(id).map(|(_, node)| *node);
+        let node = self.unit.get(id).map(|member| member.node);
         if node.is_some_and(|node| node.refers) {
             locked(&self.walk.carried).hide_recorded(&mut recorded, &self.walk.plan.secrets);
         }
@@ -243,12 +260,21 @@ impl ApplySink for Sink<'_> {
         self.done(id, recorded).await
     }
 
+    async fn replacing(&self, id: &ResourceId) -> Result<(), Failure> {
+        let member = self.unit.get(id);
+        let Some(replacement) = member.and_then(|member| member.replacement.clone()) else {
+            return Ok(());
+        };
+        let id = id.clone();
+        self.record(JournalEntry::Begun { id, replacement }).await
+    }
+
     async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
         self.record(JournalEntry::Gone { id: id.clone() }).await
     }
 
     async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
-        let Some((action, _)) = self.unit.get(id) else {
+        let Some(Member { action, .. }) = self.unit.get(id) else {
             return Err(Failure::new(
                 ErrorKind::Internal,
                 format!("`{id}` ended, but was not asked for"),

@@ -98,11 +98,13 @@ async fn carry_out(
                 sensitive: Vec::new(),
             });
         }
-        Action::Replace => {
+        Action::Replace if uid.is_some() => {
+            sink.replacing(&planned.item.id).await?;
             sink.fence().await?;
             delete::delete(runtime, &subject, &of, uid, sink, &planned.item.id).await?;
         }
-        Action::Create => {
+        // Of a replacement that an earlier run began only the new object is left to be made.
+        Action::Create | Action::Replace => {
             if let Some(ending) = planned.private["ending"].as_str() {
                 delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
             }

@@ -11,7 +11,7 @@ use super::{
     holding::Holding,
     providers::ProviderRef,
 };
-use crate::model::{Digest, ResourceId, plan::Change};
+use crate::model::{ResourceId, state::Replacement};
 
 /// The key of the document in the stack's runtime data.
 pub const STATE: &str = "terraform/state";
@@ -44,17 +44,6 @@ pub(super) struct InFlight {
     /// It was reported complete with this id, but its state had not been written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-}
-
-/// A replacement as it was agreed to: when its old object is gone, Terraform plans a mere creation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Replacement {
-    /// Of what was wanted then.
-    pub(super) wanted: Digest,
-    /// As they were shown.
-    pub(super) changes: Vec<Change>,
-    /// The paths that forced it.
-    pub(super) paths: Vec<String>,
 }
 
 impl Default for Book {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::{
-    book::{Book, Replacement},
+    book::Book,
     difference::{self, Origins},
     masking,
     messages::Message,
@@ -20,7 +20,7 @@ use crate::{
         StackId,
         plan::{Action, Change, Origin, ResourcePlan, Validation},
         spec::RuntimeKind,
-        state::Recorded,
+        state::{Recorded, Replacement},
     },
     runtime::Planned,
     secrets::Secrets,
@@ -150,10 +150,7 @@ impl Segment<'_> {
         });
         public.notes = self.notes(&subject, change, drift, left_over);
         if begun.is_some() {
-            public.notes.push(
-                "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest"
-                    .to_owned(),
-            );
+            public.notes.push(Replacement::REST.to_owned());
         }
         let expected = change
             .filter(|_| item.desired.is_some())
@@ -188,7 +185,7 @@ impl Segment<'_> {
     /// The replacement that an earlier run began, if the same is wanted now.
     fn begun(&self, subject: &Subject) -> Option<&Replacement> {
         let begun = self.book.begun.get(subject.id())?;
-        (subject.wanted() == Some(begun.wanted)).then_some(begun)
+        (subject.wanted().as_ref() == Some(&begun.wanted)).then_some(begun)
     }
 
     fn changes(

@@ -54,9 +54,9 @@ impl Subject {
     }
 
     /// Of what is wanted.
-    pub(super) fn wanted(&self) -> Option<Digest> {
+    pub(super) fn wanted(&self) -> Option<String> {
         let desired = self.item.desired.as_ref()?;
-        Some(Digest::of_json(&json!([desired.attributes, desired.extensions])))
+        Some(Digest::of_json(&json!([desired.attributes, desired.extensions])).to_string())
     }
 
     /// What is to be held of it, as Terraform's state has it now.

@@ -90,6 +90,8 @@ struct Shared {
     faults: AtomicU64,
     /// Counts down to the request at which the process dies; 0 is never.
     countdown: AtomicU64,
+    /// Only writes count.
+    writes_alone: AtomicBool,
     /// Whether that request still reaches the server.
     forward_last: AtomicBool,
     killed: Notify,
@@ -107,6 +109,7 @@ impl Proxy {
             calm: AtomicBool::new(false),
             faults: AtomicU64::new(0),
             countdown: AtomicU64::new(0),
+            writes_alone: AtomicBool::new(false),
             forward_last: AtomicBool::new(false),
             killed: Notify::new(),
         });
@@ -151,6 +154,12 @@ impl Proxy {
     pub fn kill_at(&self, nth: u64, before: bool) {
         self.shared.forward_last.store(!before, Ordering::SeqCst);
         self.shared.countdown.store(nth, Ordering::SeqCst);
+    }
+
+    /// Dies at the `nth` write from now, before it reaches the server.
+    pub fn kill_at_write(&self, nth: u64) {
+        self.shared.writes_alone.store(true, Ordering::SeqCst);
+        self.kill_at(nth, true);
     }
 
     /// Ends when that request came.
@@ -234,8 +243,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = http::Request::from_parts(parts, body);
+    let is_dry = |query: &str| query.contains("dryRun");
+    let is_write = request.method() != http::Method::GET && !request.uri().query().is_some_and(is_dry);
+    let counts = is_write || !shared.writes_alone.load(Ordering::SeqCst);
     let left = shared.countdown.load(Ordering::SeqCst);
-    if left > 0 {
+    if left > 0 && counts {
         shared.countdown.store(left - 1, Ordering::SeqCst);
         if left == 1 {
             if shared.forward_last.load(Ordering::SeqCst) {
@@ -250,11 +262,6 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         shared.faults.fetch_add(1, Ordering::SeqCst);
         return expired();
     }
-    let is_write = request.method() != http::Method::GET
-        && !request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("dryRun"));
     if shared.lost_answers && is_write && !shared.calm.load(Ordering::SeqCst) {
         drop(shared.forward(request).await);
         return cut();
