@@ -47,6 +47,7 @@ mod kubernetes_api;
 mod kubernetes_faults;
 mod kubernetes_fidelity;
 mod kubernetes_replacement;
+mod kubernetes_since;
 mod kubernetes_traps;
 mod kubernetes_webhooks;
 mod main_job;

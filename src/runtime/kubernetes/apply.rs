@@ -4,6 +4,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
+    OWNER,
     client::Request,
     cluster::Cluster,
     delete,
@@ -13,6 +14,7 @@ use super::{
     fields, live,
     plan::{Subject, record},
     runtime::Kubernetes,
+    seen::{self, Doing, Seen},
     triage, wait,
 };
 use crate::{
@@ -75,7 +77,7 @@ async fn carry_out(
             ),
         ));
     };
-    let uid = planned.private["uid"].as_str();
+    let mut seen = Seen::kept(&planned.private);
     if planned.item.desired.is_some() {
         wait::prepare(runtime, &subject, &of, &planned.private["body"]).await;
     }
@@ -90,7 +92,9 @@ async fn carry_out(
         }
         Action::Delete => {
             sink.fence().await?;
-            delete::delete(runtime, &subject, &of, uid, sink, &planned.item.id).await?;
+            if let Some(seen) = seen {
+                delete::delete(runtime, &subject, &of, seen, sink, &planned.item.id).await?;
+            }
             return Ok(Applied {
                 id: planned.item.id.clone(),
                 recorded: None,
@@ -98,23 +102,20 @@ async fn carry_out(
                 sensitive: Vec::new(),
             });
         }
-        Action::Replace if uid.is_some() => {
-            sink.replacing(&planned.item.id).await?;
-            sink.fence().await?;
-            delete::delete(runtime, &subject, &of, uid, sink, &planned.item.id).await?;
-        }
-        // Of a replacement that an earlier run began only the new object is left to be made.
-        Action::Create | Action::Replace => {
-            if let Some(ending) = planned.private["ending"].as_str() {
-                delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
+        Action::Replace => {
+            // Of one that an earlier run began only the new object may be left to be made.
+            if let Some(seen) = seen.take() {
+                sink.replacing(&planned.item.id).await?;
+                sink.fence().await?;
+                delete::delete(runtime, &subject, &of, seen, sink, &planned.item.id).await?;
             }
         }
-        Action::Update | Action::Adopt | Action::Unknown => {}
+        Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
+    }
+    if let Some(ending) = planned.private["ending"].as_str() {
+        delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
     }
     sink.fence().await?;
-    let guarded = (planned.public.action != Action::Replace)
-        .then_some(uid)
-        .flatten();
     // Between the write and its record nothing may fail.
     let guard = cluster.guard(&of).await?;
     let desired = planned.item.desired.as_ref();
@@ -125,7 +126,7 @@ async fn carry_out(
         )
     })?;
     let body = planned.private["body"].as_object().cloned().unwrap_or_default();
-    let live = write(&subject, &of, planned, guarded).await?;
+    let live = write(&subject, &of, planned, seen).await?;
     let recorded = record(
         runtime,
         &planned.item,
@@ -173,43 +174,51 @@ async fn wait_for_kind(
     unreachable!("the loop ends by returning")
 }
 
-/// Sends the object. With a UID it is written only while it is still that object.
+/// Sends the object. One that was seen is written only while it is still that object, and still whose it was.
 async fn write(
     subject: &Subject,
     of: &ResourceType,
     planned: &Planned,
-    uid: Option<&str>,
+    mut seen: Option<Seen>,
 ) -> Result<Value, Failure> {
-    let mut body = planned.private["body"].clone();
-    let force = planned.private["force"] == true;
-    if let Some(uid) = uid {
-        body["metadata"]["uid"] = json!(uid);
-        if planned.public.action == Action::Adopt {
-            migrate(subject, of, uid, &planned.private["ours"]).await?;
-        }
+    let annotations = &planned.private["body"]["metadata"]["annotations"];
+    let doing = Doing::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
+    if let Some(found) = seen.take_if(|_| planned.public.action == Action::Adopt) {
+        seen = Some(migrate(subject, of, (found, doing), &planned.private["ours"]).await?);
     }
-    let request = dry_run::request(of, &subject.name, &body, force, false);
+    let force = planned.private["force"] == true;
     let policy = crate::retry::Policy::default();
     // A kind or a namespace that was made a moment ago may not be known everywhere yet.
     let fresh = |error: &ApiError| match error.verdict() {
-        crate::retry::Verdict::GiveUp if error.is_code(404) && uid.is_none() => crate::retry::Verdict::Retry,
+        crate::retry::Verdict::GiveUp if error.is_code(404) && seen.is_none() => crate::retry::Verdict::Retry,
         _ => crate::retry::Verdict::GiveUp,
     };
-    let answer = policy.run(fresh, || subject.cluster.api.call(&request)).await;
-    answer
-        .map(|answer| answer.value)
-        .map_err(|error| match error.conflicts().is_empty() {
-            false => moved_meanwhile(subject, &error),
-            true if triage::is_another_object(&error) => Failure::new(
-                ErrorKind::Kubernetes,
-                format!(
-                    "{} is not the object any more that the plan saw: {error}",
-                    subject.title()
-                ),
-            )
-            .hint("run it again: a new plan sees what is there now"),
-            true => subject.refusal(&error),
-        })
+    let mut bound = seen.clone();
+    for attempt in 1.. {
+        let mut body = planned.private["body"].clone();
+        if let Some(seen) = &bound {
+            body["metadata"]["uid"] = json!(seen.uid);
+            body["metadata"]["resourceVersion"] = json!(seen.version);
+        }
+        let mut request = dry_run::request(of, &subject.name, &body, force, false);
+        request.bound = bound.is_some();
+        let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
+            Ok(answer) => return Ok(answer.value),
+            Err(error) => error,
+        };
+        if !error.conflicts().is_empty() {
+            return Err(moved_meanwhile(subject, &error));
+        }
+        bound = match bound {
+            Some(seen) if error.is_code(409) && attempt < seen::TRIES => {
+                let now = seen.again(subject, of, doing).await?;
+                Some(now.ok_or_else(|| seen::another_object(subject, "it is gone"))?)
+            }
+            _ if triage::is_another_object(&error) => return Err(seen::another_object(subject, &error)),
+            _ => return Err(subject.refusal(&error)),
+        };
+    }
+    unreachable!("the loop ends by returning")
 }
 
 fn moved_meanwhile(subject: &Subject, error: &ApiError) -> Failure {
@@ -232,32 +241,37 @@ fn moved_meanwhile(subject: &Subject, error: &ApiError) -> Failure {
 /// `kubectl apply` without `--server-side` owns its fields by *update*: left like that, a field that leaves the Spec would
 /// stay in the object for ever (kubernetes/kubernetes#99003). So it gives up what becomes ours; the rest, of which the
 /// plan showed nothing, stays there as it is.
-async fn migrate(subject: &Subject, of: &ResourceType, uid: &str, ours: &Value) -> Result<(), Failure> {
+async fn migrate(
+    subject: &Subject,
+    of: &ResourceType,
+    (seen, doing): (Seen, Doing<'_>),
+    ours: &Value,
+) -> Result<Seen, Failure> {
     let Some(ours) = ours.as_object() else {
-        return Ok(());
+        return Ok(seen);
     };
     let path = of.object(subject.name.namespace(), &subject.name.name);
-    let policy = crate::retry::Policy::default();
-    let result = policy
-        .run(
-            |error: &ApiError| if error.is_code(409) { crate::retry::Verdict::Retry } else { crate::retry::Verdict::GiveUp },
-            || async {
-                let live = subject.cluster.api.call(&Request::get(path.clone())).await?.value;
-                let Some(entries) = migrated(&live, ours) else {
-                    return Ok(());
-                };
-                let patch = json!([
-                    {"op": "test", "path": "/metadata/uid", "value": uid},
-                    {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-                    {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
-                ]);
-                let mut request = Request::get(path.clone()).body("application/json-patch+json", &patch);
-                request.method = Method::PATCH;
-                subject.cluster.api.call(&request).await.map(|_| ())
-            },
-        )
-        .await;
-    result.map_err(|error| subject.refusal(&error))
+    for attempt in 1.. {
+        let live = live::get(&subject.cluster, of, &subject.name).await?;
+        let live = live.ok_or_else(|| seen::another_object(subject, "it is gone"))?;
+        let now = seen.still(&live, subject, doing)?;
+        let Some(entries) = migrated(&live, ours) else {
+            return Ok(now);
+        };
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": now.uid},
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": now.version},
+        ]);
+        let mut request = Request::get(path.clone()).body("application/json-patch+json", &patch);
+        (request.method, request.bound) = (Method::PATCH, true);
+        match subject.cluster.api.call(&request).await {
+            Ok(answer) => return Ok(Seen::of(&answer.value)),
+            Err(error) if error.is_code(409) && attempt < seen::TRIES => {}
+            Err(error) => return Err(subject.refusal(&error)),
+        }
+    }
+    unreachable!("the loop ends by returning")
 }
 
 /// The entries with `kubectl apply`'s own without the fields that become ours; `None` if it has none of them.

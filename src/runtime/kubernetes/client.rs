@@ -30,6 +30,8 @@ pub(super) struct Request {
     /// The body with its type.
     pub body: Option<(&'static str, Vec<u8>)>,
     pub accept: &'static str,
+    /// It names the version that it is about: on a conflict whoever sends it looks again, so it is not repeated as it is.
+    pub bound: bool,
 }
 
 /// A success.
@@ -58,6 +60,7 @@ impl Request {
             query: Vec::new(),
             body: None,
             accept: "application/json",
+            bound: false,
         }
     }
 
@@ -118,7 +121,11 @@ impl Api {
 
     /// Sends a request until it is answered for good.
     pub async fn call(&self, request: &Request) -> Result<Answer, ApiError> {
-        let (text, warnings) = self.policy.run(ApiError::verdict, || self.once(request)).await?;
+        let verdict = |error: &ApiError| match request.bound && error.is_code(409) {
+            true => retry::Verdict::GiveUp,
+            false => error.verdict(),
+        };
+        let (text, warnings) = self.policy.run(verdict, || self.once(request)).await?;
         let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
         Ok(Answer { value, warnings })
     }

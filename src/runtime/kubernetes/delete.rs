@@ -6,45 +6,48 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{client::Request, discovery::ResourceType, live, plan::Subject, runtime::Kubernetes};
+use super::{
+    client::Request,
+    discovery::ResourceType,
+    live,
+    plan::Subject,
+    runtime::Kubernetes,
+    seen::{self, Doing, Seen},
+};
 use crate::{
     error::{ErrorKind, Failure},
     model::ResourceId,
     runtime::ApplySink,
 };
 
-/// Deletes the object if it is still the one with that UID. One that is gone already is no error.
+/// Deletes the object if it is still the one that was seen, and still whose it was. One that is gone already is no error.
 pub(super) async fn delete(
     runtime: &Kubernetes,
     subject: &Subject,
     of: &ResourceType,
-    uid: Option<&str>,
+    mut seen: Seen,
     sink: &dyn ApplySink,
     id: &ResourceId,
 ) -> Result<(), Failure> {
-    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
-    if let Some(uid) = uid {
-        options["preconditions"] = json!({"uid": uid});
-    }
-    let path = of.object(subject.name.namespace(), &subject.name.name);
-    let mut request = Request::get(path).body("application/json", &options);
-    request.method = Method::DELETE;
-    match subject.cluster.api.call(&request).await {
-        Ok(_) => {}
-        Err(error) if error.is_code(404) => return Ok(()),
-        Err(error) if error.is_code(409) => {
-            return Err(Failure::new(
-                ErrorKind::Kubernetes,
-                format!(
-                    "{} is not the object any more that the plan saw: {error}",
-                    subject.title()
-                ),
-            )
-            .hint("run it again: a new plan sees what is there now"));
+    for attempt in 1.. {
+        let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", "preconditions": bound});
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = Request::get(path).body("application/json", &options);
+        (request.method, request.bound) = (Method::DELETE, true);
+        match subject.cluster.api.call(&request).await {
+            Ok(_) => break,
+            Err(error) if error.is_code(404) => return Ok(()),
+            Err(error) if error.is_code(409) && attempt < seen::TRIES => {
+                match seen.again(subject, of, Doing::Deleting).await? {
+                    Some(now) => seen = now,
+                    None => return Ok(()),
+                }
+            }
+            Err(error) => return Err(subject.refusal(&error)),
         }
-        Err(error) => return Err(subject.refusal(&error)),
     }
-    wait_until_gone(runtime, subject, of, uid, sink, id).await
+    wait_until_gone(runtime, subject, of, Some(&seen.uid), sink, id).await
 }
 
 /// Waits until no object of that name and UID is there.

@@ -26,6 +26,7 @@ mod plan;
 mod proof;
 mod rollout;
 mod runtime;
+mod seen;
 mod surroundings;
 mod triage;
 mod wait;

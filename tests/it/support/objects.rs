@@ -43,6 +43,16 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
+    /// Makes it what it is to be by server-side apply, as a field manager that takes what it wants.
+    pub async fn apply_as(&self, object: &Value, manager: &str) {
+        let uri = format!("{}?fieldManager={manager}&force=true", path(object, true));
+        let request = Request::patch(uri)
+            .header("content-type", "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.unwrap();
+    }
+
     /// Changes it by a merge patch, as a field manager.
     pub async fn merge(&self, object: &Value, manager: &str, patch: &Value) {
         let uri = format!("{}?fieldManager={manager}", path(object, true));

@@ -19,7 +19,9 @@ use crate::{
     },
     runtime::{
         Foreign, Item, Planned, Scope,
-        kubernetes::{KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, triage},
+        kubernetes::{
+            KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, seen::Seen, triage,
+        },
     },
     secrets::{mask_object, secret_texts},
 };
@@ -220,7 +222,7 @@ impl Planner<'_> {
             draft.data_loss = true;
             draft.notes.push(loss.to_owned());
         }
-        draft.private = json!({"uid": live["metadata"]["uid"]});
+        Seen::keep(live, &mut draft.private);
         draft
     }
 

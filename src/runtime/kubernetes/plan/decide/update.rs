@@ -21,6 +21,7 @@ use crate::{
             change::{self, Sides},
             dry_run::{self, Answered, Ownership, Refused},
             fields, rollout,
+            seen::Seen,
             triage::{self, Cause},
         },
     },
@@ -139,8 +140,8 @@ impl Planner<'_> {
         draft.notes.extend(answered.answer.warnings.iter().cloned());
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), "");
         draft.expected = Some(after_update(sides.becomes.clone()));
-        let uid = &sides.live["metadata"]["uid"];
-        draft.private = json!({"body": answered.body, "force": answered.force, "uid": uid});
+        draft.private = json!({"body": answered.body, "force": answered.force});
+        Seen::keep(sides.live, &mut draft.private);
         if adopting {
             let version = sides.becomes["apiVersion"].as_str().unwrap_or_default();
             draft.private["ours"] = json!(fields::ours(sides.becomes, version));
@@ -173,7 +174,8 @@ impl Planner<'_> {
         draft.recorded = self.record(item, subject, body, Some(live), "");
         let laid_over = change::overlay(live, &Value::Object(body.clone()), "");
         draft.expected = Some(after_update(laid_over));
-        draft.private = json!({"body": body, "force": item.prior.is_none(), "uid": live["metadata"]["uid"]});
+        draft.private = json!({"body": body, "force": item.prior.is_none()});
+        Seen::keep(live, &mut draft.private);
         draft
     }
 
