@@ -12,6 +12,7 @@ use super::{
 use crate::model::{CommitId, Share};
 
 const NEED: Need = Need("statuses: write");
+const READ: Need = Need("statuses: read");
 
 /// GitHub refuses more characters (422).
 const DESCRIPTION: usize = 140;
@@ -62,8 +63,19 @@ impl Client {
     /// # Errors
     /// What GitHub refuses.
     pub async fn statuses(&self, sha: &CommitId) -> Result<Vec<Status>, GithubError> {
-        let path = self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"));
-        self.list(&path, Need("statuses: read")).await
+        self.list(&self.newest_path(sha), READ).await
+    }
+
+    /// The newest of them, as many as one request gives.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<Status>, GithubError> {
+        self.get(&self.newest_path(sha), READ).await
+    }
+
+    fn newest_path(&self, sha: &CommitId) -> String {
+        self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"))
     }
 
     /// Sets a status; the description is cut to what GitHub takes.

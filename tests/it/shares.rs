@@ -15,12 +15,18 @@ const STACKS: [&str; 3] = ["a/dev", "b/dev", "c/dev"];
 struct Dealt {
     stage: Stage,
     prefix: &'static str,
+    /// Which try of its run a job is.
+    attempt: u32,
 }
 
 impl Dealt {
     async fn begin(prefix: &'static str) -> Self {
         let stage = Stage::small("").await;
-        let dealt = Self { stage, prefix };
+        let dealt = Self {
+            stage,
+            prefix,
+            attempt: 1,
+        };
         dealt.stage.propose("change", |_| dealt.write("one"));
         dealt
     }
@@ -49,6 +55,7 @@ impl Dealt {
         self.stage.env = vec![
             ("KONVERGE_SHARD", shard.to_owned()),
             ("GITHUB_RUN_ID", run.to_string()),
+            ("GITHUB_RUN_ATTEMPT", self.attempt.to_string()),
         ];
         let ran = if shard.starts_with("all/") {
             // The verdict needs no checkout.
@@ -73,6 +80,16 @@ impl Dealt {
 
     fn status(&self, context: &str) -> Option<String> {
         self.stage.status(&self.head(), context)
+    }
+
+    /// All that a status has said, the oldest first.
+    fn said(&self, context: &str) -> Vec<String> {
+        let head = self.head();
+        let of = |(at, body): &&(String, Value)| *at == head && body["context"] == context;
+        let state = |(_, body): &(String, Value)| body["state"].as_str().unwrap().to_owned();
+        self.stage
+            .github
+            .world(|world| world.statuses.iter().filter(of).map(state).collect())
     }
 
     async fn values(&self) -> Vec<Option<String>> {
@@ -239,4 +256,79 @@ async fn only_previews_are_dealt_out() {
     );
     refused.outcome.check(64);
     assert!(stage.github.requests().is_empty());
+}
+
+/// What an earlier run said of the same commit holds no longer while a share is at work. GitHub takes 80 writes a
+/// minute, so it is said once, wherever that can be seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_is_open_while_shares_are_at_work_and_said_so_once() {
+    const WHOLE: &str = "konverge/preview";
+    let mut dealt = Dealt::begin("open").await;
+    for shard in ["3/3", "1/3", "2/3"] {
+        dealt.job(100, shard).outcome.check(0);
+        assert_eq!(dealt.said(WHOLE), ["pending"], "{shard}");
+        assert_eq!(dealt.said(&format!("{WHOLE} {shard}")), ["success"]);
+    }
+    let requests = dealt.stage.github.requests();
+    let about_statuses = requests.iter().filter(|one| one.path.contains("/statuses"));
+    assert_eq!(
+        about_statuses.count(),
+        3 * 2 + 1,
+        "no share needs more than three"
+    );
+    dealt.job(100, "all/3").outcome.check(0);
+
+    // Another event of the same commit: whichever share is the first takes the verdict back.
+    dealt.job(101, "2/3").outcome.check(0);
+    assert_eq!(dealt.said(WHOLE), ["pending", "success", "pending"]);
+    dealt.job(101, "1/3").outcome.check(0);
+    assert_eq!(dealt.said(WHOLE).len(), 3);
+    // So much has been said since that it can not be seen.
+    let head = dealt.head();
+    dealt.stage.github.world(|world| {
+        let other = |n: u32| json!({"context": format!("other {n}"), "state": "success"});
+        world.statuses.extend((0..120).map(|n| (head.clone(), other(n))));
+    });
+    dealt.job(101, "3/3").outcome.check(0);
+    assert_eq!(dealt.said(WHOLE)[3..], ["pending"]);
+    dealt.job(101, "all/3").outcome.check(0);
+
+    // A share is started again by itself. It has said yes in this run before, which would be taken for this try's.
+    dealt.attempt = 2;
+    dealt.job(101, "2/3").outcome.check(0);
+    assert_eq!(dealt.said(WHOLE)[4..], ["success", "pending"]);
+    assert_eq!(dealt.said("konverge/preview 2/3")[2..], ["pending", "success"]);
+    dealt.job(101, "all/3").outcome.check(0);
+    assert_eq!(dealt.status(WHOLE).as_deref(), Some("success"));
+}
+
+/// A stack that ended well holds all that was merged until then, also what no preview had shown of it. What is previewed
+/// of that only later was before nobody's eyes when it was merged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_that_comes_after_the_apply_agrees_to_nothing() {
+    let mut dealt = Dealt::begin("late").await;
+    let (payload, trial) = dealt.stage.opened(7, "change", "synchronize", "acme/konfig");
+    dealt.job(100, "1/2").outcome.check(0);
+    // The next one lies on top of it, and shows another value of `b`.
+    dealt.stage.monorepo.checkout("change").branch("next");
+    dealt.stage.stack("late-b/dev", &[("late-b-dev", "two")]);
+    dealt.stage.monorepo.commit("next");
+    dealt.stage.pull_request(8, "next", "opened").outcome.check(0);
+    dealt.stage.press_merge(7, "change");
+    dealt.stage.merge(8, "next").outcome.check(0);
+    assert_eq!(dealt.stage.value("late-b-dev").await.as_deref(), Some("two"));
+
+    dealt.stage.env = vec![
+        ("KONVERGE_SHARD", "2/2".to_owned()),
+        ("GITHUB_RUN_ID", "100".to_owned()),
+    ];
+    let late = dealt.stage.preview(7, &payload, &trial);
+    late.outcome.check(0);
+    assert!(late.summary.contains("late-b-dev"), "{}", late.summary);
+    dealt.stage.env.clear();
+    let stopped = dealt
+        .stage
+        .straight_to_main(|stage| stage.stack("late-b/dev", &[("late-b-dev", "one")]));
+    stopped.outcome.check(3);
+    assert_eq!(dealt.stage.value("late-b-dev").await.as_deref(), Some("two"));
 }

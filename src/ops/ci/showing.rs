@@ -9,10 +9,11 @@ use super::{
     opening::{Opened, Trust},
     preview::Subject,
     stopwatch::Stopwatch,
+    verdict,
 };
 use crate::{
     error::Failure,
-    github::{self, StatusState},
+    github::StatusState,
     model::{
         finding::Finding,
         marker::{Marker, MarkerKind},
@@ -30,17 +31,7 @@ use crate::{
 /// Previews a subject and tells of it.
 pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let context = job.options.part.context();
-    let pending = async |context: &str| {
-        let looking = "looking at what would change";
-        feedback
-            .status(&subject.head, context, StatusState::Pending, looking)
-            .await;
-    };
-    if context != github::PREVIEW {
-        // What an earlier run has said of the whole holds no longer.
-        pending(github::PREVIEW).await;
-    }
-    pending(&context).await;
+    verdict::opened(feedback, &subject.head, job.options.part).await;
     let result = previewed(job, subject, feedback).await;
     match &result {
         Ok((ended, description)) => {

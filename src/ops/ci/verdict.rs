@@ -3,13 +3,51 @@
 
 use std::num::NonZeroU32;
 
-use super::Ended;
+use super::{Ended, feedback::Feedback, part::Part};
 use crate::{
     error::{ErrorKind, Failure},
     github::{Client, Event, PREVIEW, Runner, Status, StatusState, preview_of},
     model::{CommitId, Share},
     ops::Run,
 };
+
+/// Says that the verdict is open: what an earlier run has said of the same commit holds no longer, and no `success` may
+/// stand while a share is at work. Any share may be the first of its run, or be started again alone, so each has to
+/// see to it.
+///
+/// But GitHub takes 80 writes a minute, and a matrix has up to 256 jobs: where `pending` of this run stands already, it
+/// is not said again. In a run's first try only the job after all shares says anything else in its name, so an answer
+/// that is out of date does no harm. And then no share has spoken in this run's name yet, whose word the verdict could
+/// take for this try's: only one that is started again takes its own word back.
+pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part) {
+    let pending = async |context: &str| {
+        let looking = "looking at what would change";
+        feedback
+            .status(head, context, StatusState::Pending, looking)
+            .await;
+    };
+    let again = feedback.job.runner.run_attempt > 1;
+    if part.share().is_none() || again || !is_open(feedback, head).await {
+        pending(PREVIEW).await;
+    }
+    if part.share().is_some() && again {
+        pending(&part.context()).await;
+    }
+}
+
+/// Whether this run's `pending` is the newest word on the whole. What is not among the newest words of the commit, or
+/// can not be asked for, is not.
+async fn is_open(feedback: &Feedback<'_>, head: &CommitId) -> bool {
+    let Some(client) = feedback.client else {
+        return false;
+    };
+    let page = feedback.job.runner.run_url();
+    let newest = client.newest_statuses(head).await.unwrap_or_default();
+    let whole = newest.iter().find(|status| status.context == PREVIEW);
+    whole.is_some_and(|status| {
+        status.state == StatusState::Pending && status.target_url.as_deref() == Some(&page)
+    })
+}
 
 /// Sets `konverge/preview` of the event's head. It needs no checkout, and fails where it can not tell.
 pub(super) async fn run(
