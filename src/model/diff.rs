@@ -172,6 +172,27 @@ pub fn label(item: &Value, keys: &[&str]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
+/// What stands at a path of a plan, items of keyed lists found by their label.
+pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('/').skip(1).try_fold(value, |value, component| {
+        let component = component.replace("~1", "/").replace("~0", "~");
+        match value {
+            Value::Object(map) => map.get(&component),
+            Value::Array(items) => items.iter().find(|item| is_item(item, &component)),
+            _ => None,
+        }
+    })
+}
+
+/// Whether an item of a list is the one that a component such as `name=web` names.
+pub fn is_item(item: &Value, component: &str) -> bool {
+    let keys: Vec<&str> = component
+        .split(',')
+        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
+        .collect();
+    !keys.is_empty() && label(item, &keys) == component
+}
+
 fn is_scalar(value: &Value) -> bool {
     !is_unknown(value) && matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
 }

@@ -19,6 +19,7 @@ use crate::{
         receipt::{Grounds, Receipt},
         state::{JournalEntry, StackState},
     },
+    policy::LastWrites,
     state::{Lease, LeaseOptions, Reason},
 };
 
@@ -39,6 +40,8 @@ pub struct Past {
     pub used: BTreeSet<u64>,
     /// Nothing of it was ever applied, or nothing is left of it.
     pub is_new: bool,
+    /// What was written last, secrets as keyed hashes.
+    pub last_writes: LastWrites,
 }
 
 /// How to apply.
@@ -47,7 +50,9 @@ pub struct ApplyOptions {
     pub consent: Arc<dyn Consent>,
     /// The commit that is applied, if it is one.
     pub commit: Option<CommitId>,
-    /// Merged pull requests whose reviews are used up by a stack that ends well.
+    /// Merged pull requests whose reviews are used up by a stack that ends well, also those that did not show it: it holds
+    /// all that they brought. What is previewed of them later, in a share that was late or a job that was started
+    /// again, was before nobody's eyes when they were merged, and agrees to nothing.
     pub pull_requests: Vec<u64>,
     /// What was applied last is put back: a stack whose recorded inputs are no longer these is stopped, since another
     /// run has applied something else meanwhile.
@@ -238,6 +243,7 @@ async fn under_lease(
             .map(|prior| prior.applied_reviews.clone())
             .unwrap_or_default(),
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        last_writes: last_writes(&prior),
     };
     let public = plan.public.clone();
     let grounds = match options.consent.stack(&public, &past).await {
@@ -314,6 +320,13 @@ async fn under_lease(
         }
     };
     Ok(outcome)
+}
+
+fn last_writes(state: &StackState) -> LastWrites {
+    let resources = state.resources.iter();
+    resources
+        .map(|recorded| (recorded.id.clone(), Arc::clone(&recorded.attributes)))
+        .collect()
 }
 
 /// The state as it becomes, and the journal of the lease.

@@ -8,5 +8,5 @@ mod rules;
 
 pub use codeowners::CodeOwners;
 pub use evaluate::{evaluate, may_apply, owned_file};
-pub use reviewed::{Objection, Reviewed, Unreviewed};
+pub use reviewed::{LastWrites, Objection, Reviewed, Unreviewed};
 pub use rules::{Approval, Facts, Freeze, Role, Rules, Stage};

@@ -1,23 +1,27 @@
 //! Was it reviewed? Every unit of a plan must be among those that somebody saw (contracts, Review).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     config::DriftPolicy,
     model::{
-        ResourceId, StackId,
+        ResourceId, StackId, diff,
         plan::{Action, Basis, Origin, ResourcePlan, StackPlan},
         review::{ReviewRecord, Unit, resource_units, stack_units},
         value,
     },
 };
 
+/// What a state has of its resources: as they were applied last, secrets as keyed hashes.
+pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
+
 /// What was reviewed of one stack: the union of the records that count.
 #[derive(Debug, Clone, Default)]
 pub struct Reviewed {
     by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
+    last_writes: LastWrites,
     /// Reviewers saw one Spec beside another, and that is not enough.
     needs_more_than_specs: bool,
 }
@@ -84,6 +88,13 @@ impl Reviewed {
         self
     }
 
+    /// Admits the ground that we have made ourselves, whatever stood there when it was reviewed.
+    #[must_use]
+    pub fn on(mut self, last_writes: LastWrites) -> Self {
+        self.last_writes = last_writes;
+        self
+    }
+
     fn add(&mut self, unit: Unit) {
         let place = (unit.resource.clone(), unit.path.clone());
         self.by_path.entry(place).or_default().push(unit);
@@ -140,7 +151,21 @@ impl Reviewed {
         let seen_ground = seen
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
-        (guarded && !seen_ground).then_some(Objection::MovedGround)
+        let known_ground = seen_ground || self.is_our_last_write(unit);
+        (guarded && !known_ground).then_some(Objection::MovedGround)
+    }
+
+    /// Whether what stands there is what we wrote last: another merge has moved the ground, and nobody else.
+    fn is_our_last_write(&self, unit: &Unit) -> bool {
+        let Some(written) = self.last_writes.get(&unit.resource) else {
+            return false;
+        };
+        let written = Value::Object(Map::clone(written));
+        match (diff::at(&written, &unit.path), &unit.from) {
+            (Some(written), Some(found)) => diff::same(written, found),
+            (None, None) => true,
+            _ => false,
+        }
     }
 }
 
@@ -272,6 +297,49 @@ mod tests {
     fn the_ground_must_be_what_the_reviewer_saw() {
         let ground = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
         assert_eq!(ground, [Objection::MovedGround]);
+    }
+
+    #[test]
+    fn our_last_write_is_known_ground_and_nothing_else_is() {
+        let secret = |hash: &str| json!({"$secret": hash});
+        let item = "/spec/containers/name=web/image";
+        let seen = plan(
+            Action::Update,
+            vec![
+                change(item, json!("a"), json!("c"), Origin::Change),
+                change("/token", secret("old"), secret("new"), Origin::Change),
+            ],
+        );
+        let written = json!({"spec": {"containers": [{"name": "side", "image": "s"}, {"name": "web", "image": "b"}]}, "token": secret("ours")});
+        let reviewed = Reviewed::of(&seen.id, &[record(&seen)]);
+        let id = seen.resources[0].id.clone();
+        let ours = LastWrites::from([(id, Arc::new(written.as_object().unwrap().clone()))]);
+        let on_ours = reviewed.clone().on(ours.clone());
+        let told = |reviewed: &Reviewed, image: &str, token: &str| -> Vec<_> {
+            let now = plan(
+                Action::Update,
+                vec![
+                    change(item, json!(image), json!("c"), Origin::Change),
+                    change("/token", secret(token), secret("new"), Origin::Change),
+                ],
+            );
+            let objections = reviewed.objections(&now, DriftPolicy::Restore);
+            objections
+                .into_iter()
+                .map(|o| (o.unit.path, o.objection))
+                .collect()
+        };
+        let moved = |path: &str| (path.to_owned(), Objection::MovedGround);
+        assert_eq!(told(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
+        assert_eq!(told(&on_ours, "b", "ours"), []);
+        assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
+        assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
+        // It says nothing of what was not reviewed, and nothing of another resource.
+        let unseen = Reviewed::default().on(ours);
+        let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
+        assert_eq!(unseen[0].objection, Objection::Unseen);
+        let other = LastWrites::from([("v1:Secret:shop:web".parse().unwrap(), Arc::default())]);
+        assert_eq!(told(&reviewed.on(other), "b", "old"), [moved(item)]);
     }
 
     #[test]

@@ -222,3 +222,43 @@ async fn the_first_apply_of_a_forks_stack_needs_an_approval_by_digest() {
     merged.outcome.check(0);
     assert_eq!(stage.value("outside-web").await.as_deref(), Some("two"));
 }
+
+/// A base moved under what another pull request had shown: what stands there is what we wrote, and nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn our_last_write_is_no_moved_ground() {
+    let mut stage = Stage::small("").await;
+    let name = "ground-map";
+    let write = |stage: &Stage, value: &str| {
+        let text = format!("import base.ground\n\nresources = [\n{}]\n", map(name, value, ""));
+        tiny::write_program(&stage.monorepo, "ground/dev", &text);
+    };
+    let ground = |stage: &Stage, value: &str| {
+        stage
+            .monorepo
+            .write("base/ground.k", format!("value = \"{value}\"\n"));
+    };
+    stage.reviewed(7, "first", |stage| {
+        ground(stage, "a");
+        write(stage, "${ground.value}");
+    });
+    stage.merge(7, "first").outcome.check(0);
+    // Shown as a change from `a`.
+    stage.reviewed(8, "own", |stage| write(stage, "c"));
+    stage.reviewed(9, "base", |stage| ground(stage, "b"));
+    stage.merge(9, "base").outcome.check(0);
+    assert_eq!(stage.value(name).await.as_deref(), Some("b"));
+
+    stage.by_hand(name, Some("x")).await;
+    let stopped = stage.merge(8, "own");
+    stopped.outcome.check(3);
+    let said = &stopped.outcome.stdout;
+    assert!(
+        said.contains("neither what the reviewer saw nor our last write"),
+        "{said}"
+    );
+    assert_eq!(stage.value(name).await.as_deref(), Some("x"));
+
+    stage.by_hand(name, Some("b")).await;
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value(name).await.as_deref(), Some("c"));
+}

@@ -87,7 +87,7 @@ fn said(unreviewed: &Unreviewed) -> String {
     };
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
-        Objection::MovedGround => "what stands there now is not what the reviewer saw",
+        Objection::MovedGround => "what stands there now is neither what the reviewer saw nor our last write",
         Objection::OnlySpecs => {
             "it was reviewed as one Spec beside another, and nothing is recorded of this stack yet"
         }
@@ -112,7 +112,8 @@ impl Consent for ByReview {
         let mut reviewed = match past.is_new {
             true => Reviewed::of_new(&plan.id, records),
             false => Reviewed::of(&plan.id, records),
-        };
+        }
+        .on(past.last_writes.clone());
         let agreed = self.approvals.contains(&plan.digest);
         if agreed {
             reviewed = reviewed.with_agreed(plan);

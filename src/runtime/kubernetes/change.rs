@@ -71,8 +71,8 @@ pub(super) fn changes(sides: &Sides<'_>, secrets: &Secrets) -> Vec<Change> {
         .filter(|difference| !is_copy_of_the_object(&difference.path))
         .map(|difference| {
             let path = &difference.path;
-            let wanted = at(&desired, path);
-            let before = prior.as_ref().and_then(|prior| at(prior, path));
+            let wanted = diff::at(&desired, path);
+            let before = prior.as_ref().and_then(|prior| diff::at(prior, path));
             let as_wanted = match (wanted, &difference.from) {
                 (Some(wanted), Some(found)) => diff::same(wanted, found),
                 _ => false,
@@ -114,7 +114,7 @@ fn holds_wanted(desired: &Value, path: &str) -> bool {
     let mut end = path.len();
     while let Some(slash) = path[..end].rfind('/') {
         end = slash;
-        if let Some(found) = at(desired, &path[..end]) {
+        if let Some(found) = diff::at(desired, &path[..end]) {
             return found.is_array();
         }
     }
@@ -155,18 +155,6 @@ pub(super) fn overlay(live: &Value, desired: &Value, name: &str) -> Value {
     }
 }
 
-/// What stands at a path of a plan, items of keyed lists found by their label.
-pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('/').skip(1).try_fold(value, |value, component| {
-        let component = component.replace("~1", "/").replace("~0", "~");
-        match value {
-            Value::Object(map) => map.get(&component),
-            Value::Array(items) => items.iter().find(|item| is_item(item, &component)),
-            _ => None,
-        }
-    })
-}
-
 /// The mapping in which a path ends, and the key there; `None` if there is no such mapping.
 pub(super) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Map<String, Value>, String)> {
     let plain = |component: &str| component.replace("~1", "/").replace("~0", "~");
@@ -175,20 +163,11 @@ pub(super) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut M
     for component in parent.split('/').skip(1).map(plain) {
         at = match at {
             Value::Object(map) => map.get_mut(&component)?,
-            Value::Array(items) => items.iter_mut().find(|item| is_item(item, &component))?,
+            Value::Array(items) => items.iter_mut().find(|item| diff::is_item(item, &component))?,
             _ => return None,
         };
     }
     Some((at.as_object_mut()?, plain(last)))
-}
-
-/// Whether an item of a list is the one that a component such as `name=web` names.
-fn is_item(item: &Value, component: &str) -> bool {
-    let keys: Vec<&str> = component
-        .split(',')
-        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
-        .collect();
-    !keys.is_empty() && diff::label(item, &keys) == component
 }
 
 #[cfg(test)]

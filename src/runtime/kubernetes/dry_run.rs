@@ -101,7 +101,7 @@ pub(super) async fn ask(
         }
         let ours_before = ownership.prior.is_some_and(|prior| {
             let prior = Value::Object(prior.clone());
-            super::change::at(&prior, &path).is_some()
+            crate::model::diff::at(&prior, &path).is_some()
         });
         match ownership.policy {
             _ if ours_before => {}

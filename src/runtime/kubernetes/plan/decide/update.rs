@@ -95,10 +95,10 @@ impl Planner<'_> {
     ) -> Map<String, Value> {
         let mut body = Value::Object(body);
         for path in &self.scope.ignore {
-            if change::at(&body, path).is_none() {
+            if diff::at(&body, path).is_none() {
                 continue;
             }
-            match (change::at(live, path), change::member(&mut body, path)) {
+            match (diff::at(live, path), change::member(&mut body, path)) {
                 (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
                 (None, Some((map, key))) => drop(map.shift_remove(&key)),
                 (_, None) => {}
