@@ -9,7 +9,7 @@ use std::{
 use clap::CommandFactory;
 use konverge::{cli::Cli, config::Config};
 
-use crate::support::{cluster::Cluster, executable, git::Repository, process::Konverge, stage::Stage};
+use crate::support::{cluster::Cluster, git::Repository, process::Konverge, stage::Stage};
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -71,66 +71,6 @@ fn generated_pages_are_up_to_date() {
             path.display()
         );
     }
-}
-
-/// Every page is in the site's contents, and the site is made without a link or an anchor that leads nowhere.
-#[test]
-fn the_site_is_whole() {
-    let settings = fs::read_to_string(root().join("zensical.toml")).unwrap();
-    for page in pages() {
-        if let Ok(name) = page.strip_prefix(root().join("docs")) {
-            let entry = format!("\"{}\"", name.display());
-            assert!(settings.contains(&entry), "zensical.toml has no {entry}");
-        }
-    }
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("zensical.toml"), settings).unwrap();
-    let copied = std::process::Command::new("cp")
-        .arg("-R")
-        .arg(root().join("docs"))
-        .arg(folder.path())
-        .status();
-    assert!(copied.unwrap().success());
-    let build = || {
-        Konverge::of(&executable("site", "zensical"), ["build", "--strict"])
-            .dir(folder.path())
-            .run()
-    };
-    let made = build();
-    assert!(made.code == Some(0), "{}{}", made.stdout, made.stderr);
-    let search = fs::read_to_string(folder.path().join("target/site/search.json")).unwrap();
-    let search: serde_json::Value = serde_json::from_str(&search).unwrap();
-    for (question, page) in QUESTIONS {
-        let found = answers(&search["items"], question);
-        assert!(
-            found.iter().any(|place| place.starts_with(page)),
-            "{question}: {found:?}"
-        );
-    }
-    // A page that leads nowhere stops it.
-    fs::write(folder.path().join("docs/index.md"), "[gone](gone.md)").unwrap();
-    assert!(build().code != Some(0));
-}
-
-/// What a user would type, and the page that answers it.
-const QUESTIONS: [(&str, &str); 5] = [
-    ("migrate from kusion", "guides/migrate/"),
-    ("lease is held", "guides/sres/"),
-    ("s3 credentials oidc", "guides/oidc/"),
-    ("exit code", "reference/errors/"),
-    ("known after apply", "guides/app-developers/"),
-];
-
-/// The places of the site's search index that hold every word, as its search box asks for them.
-fn answers(items: &serde_json::Value, question: &str) -> Vec<String> {
-    let holds = |item: &serde_json::Value| {
-        let text = format!("{} {} {}", item["title"], item["text"], item["path"]).to_lowercase();
-        question.split(' ').all(|word| text.contains(word))
-    };
-    let items = items.as_array().unwrap().iter().filter(|item| holds(item));
-    items
-        .map(|item| item["location"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 /// Manifests that the docs show are what a real API server takes.

@@ -69,6 +69,7 @@ mod sandbox;
 mod schema;
 mod shared_definitions;
 mod shares;
+mod site;
 mod spec_processes;
 mod state;
 mod state_cli;

@@ -1,24 +1,37 @@
-//! A real browser, for looking at pages.
+//! A real browser, for looking at pages and for using them. Installed by `scripts/parts install all`.
 
 use super::executable;
-use super::service::folder;
+use super::service::{Service, folder};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
-/// The page after its scripts ran, as the browser writes it out. Installed by `scripts/parts install all`.
-pub fn dom(page: &Path) -> String {
-    let folder = folder("chromium");
-    let output = Command::new(executable("chromium", "chromium"))
+/// Long enough for a loaded machine; what is there is not waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn chromium(profile: &Path) -> Command {
+    let mut command = Command::new(executable("chromium", "chromium"));
+    command
         .args([
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
-            "--dump-dom",
         ])
-        .arg(format!("--user-data-dir={}", folder.display()))
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .env("HOME", profile);
+    command
+}
+
+/// The page after its scripts ran, as the browser writes it out.
+pub fn dom(page: &Path) -> String {
+    let output = chromium(&folder("chromium"))
+        .arg("--dump-dom")
         .arg(format!("file://{}", page.display()))
-        .env("HOME", &folder)
         .output()
         .expect("the browser can be started");
     assert!(
@@ -27,4 +40,120 @@ pub fn dom(page: &Path) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8(output.stdout).expect("a page is UTF-8")
+}
+
+/// A browser with one tab, driven over its DevTools pipe: orders on descriptor 3, answers on 4, a zero byte after each.
+pub struct Browser {
+    orders: File,
+    answers: Receiver<Value>,
+    tab: String,
+    asked: u64,
+    _process: Service,
+}
+
+impl Browser {
+    /// Starts one.
+    pub fn start() -> Self {
+        let folder = folder("chromium");
+        let (orders, answers) = (folder.join("orders"), folder.join("answers"));
+        for pipe in [&orders, &answers] {
+            nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe can be made");
+        }
+        let browser = chromium(&folder);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", r#"exec "$@" 3<"$ORDERS" 4>"$ANSWERS""#, "browser"])
+            .arg(browser.get_program())
+            .args(browser.get_args())
+            .arg("--remote-debugging-pipe")
+            .env("HOME", &folder)
+            .env("ORDERS", &orders)
+            .env("ANSWERS", &answers);
+        let process = Service::start("chromium", &shell, &folder);
+        // Each waits for the shell to open the other end.
+        let orders = OpenOptions::new().write(true).open(orders).expect("it is read");
+        let answers = BufReader::new(File::open(answers).expect("it is written"));
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for answer in answers.split(0).map_while(Result::ok) {
+                let answer = serde_json::from_slice(&answer).expect("answers are JSON");
+                if sender.send(answer).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut browser = Self {
+            orders,
+            answers: receiver,
+            tab: String::new(),
+            asked: 0,
+            _process: process,
+        };
+        let target = browser.order("Target.createTarget", &json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.order("Target.attachToTarget", &attach)["sessionId"].clone();
+        browser.tab = session.as_str().expect("a session has a name").to_owned();
+        browser
+    }
+
+    /// Opens a page and waits until it is there.
+    pub fn open(&mut self, url: &str) {
+        let opened = self.order("Page.navigate", &json!({"url": url}));
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+        let there = format!(
+            "document.readyState === 'complete' && location.href === {}",
+            json!(url)
+        );
+        assert!(self.wait_for(&there).is_some(), "{url} does not load");
+    }
+
+    /// What an expression of JavaScript is in the page.
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.order("Runtime.evaluate", &parameters);
+        assert!(
+            answer["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            answer["exceptionDetails"]
+        );
+        answer["result"]["value"].clone()
+    }
+
+    /// The value of the expression, once it is neither null, false nor 0. `None` if it stays so.
+    pub fn wait_for(&mut self, expression: &str) -> Option<Value> {
+        let started = Instant::now();
+        loop {
+            let value = self.evaluate(expression);
+            if !value.is_null() && value != false && value != 0 {
+                return Some(value);
+            }
+            if started.elapsed() > PATIENCE {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Types into what has the focus.
+    pub fn type_text(&mut self, text: &str) {
+        self.order("Input.insertText", &json!({"text": text}));
+    }
+
+    fn order(&mut self, method: &str, parameters: &Value) -> Value {
+        self.asked += 1;
+        let mut order = json!({"id": self.asked, "method": method, "params": parameters});
+        if !self.tab.is_empty() {
+            order["sessionId"] = json!(self.tab);
+        }
+        write!(self.orders, "{order}\0").expect("the browser lives");
+        loop {
+            // What the browser tells unasked has no id.
+            let answer = self.answers.recv_timeout(PATIENCE);
+            let answer = answer.unwrap_or_else(|error| panic!("{method}: {error}"));
+            if answer["id"] == self.asked {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
 }
