@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use sqlx::{MySqlPool, Row, mysql::MySqlPoolOptions};
+use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
 use super::{Key, StoreError, StoreOptions, open::Place, request::Requests, sql};
@@ -67,7 +67,7 @@ pub async fn over_http(
 /// backends keep. `None` if there is no such state.
 ///
 /// # Errors
-/// The database can not be asked; states of several clusters fit.
+/// The database can not be asked, or does not answer in time; states of several clusters fit.
 pub async fn in_mysql(
     url: &str,
     query: &KusionQuery,
@@ -78,17 +78,20 @@ pub async fn in_mysql(
     if database.is_empty() || database.contains('/') {
         return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
     }
-    let pool = MySqlPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(sql::DEADLINE)
-        .connect_lazy_with(sql::mysql_options(&place, &database));
-    let asked = newest_row(&pool, query, &place).await;
-    pool.close().await;
+    let failed = |error: sqlx::Error| sql::refused(&place.shown, "state", &error);
+    let options = sql::mysql_options(&place, &database);
+    let mut connection = sql::mysql_connection(&options).await.map_err(failed)?;
+    let asked = sql::within(sql::DEADLINE, async {
+        Ok(newest_row(&mut connection, query, &place).await)
+    });
+    let asked = asked.await.map_err(failed)?;
+    // What was asked is answered, however it parts.
+    let _ = connection.close().await;
     asked
 }
 
 async fn newest_row(
-    pool: &MySqlPool,
+    connection: &mut MySqlConnection,
     query: &KusionQuery,
     place: &Place,
 ) -> Result<Option<Bytes>, StoreError> {
@@ -104,7 +107,7 @@ async fn newest_row(
     .bind(&query.tenant)
     .bind(&query.cluster)
     .bind(&query.cluster)
-    .fetch_all(pool)
+    .fetch_all(&mut *connection)
     .await
     .map_err(failed)?;
     if clusters.len() > 1 {
@@ -124,7 +127,7 @@ async fn newest_row(
     .bind(&query.tenant)
     .bind(&query.cluster)
     .bind(&query.cluster)
-    .fetch_optional(pool)
+    .fetch_optional(&mut *connection)
     .await
     .map_err(failed)?;
     let Some(row) = row else { return Ok(None) };

@@ -21,6 +21,8 @@ use crate::{
 
 const CONNECTIONS: u32 = 8;
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+/// A server that is there has let one in within this.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 struct Sql {
     url: String,
@@ -111,6 +113,26 @@ pub(super) fn mysql_options(place: &Place, database: &str) -> MySqlConnectOption
     options
 }
 
+/// One connection, without a pool.
+pub(super) async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    within(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
+}
+
+/// What the server answers, unless it takes longer than that.
+pub(super) async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let late = |_| {
+        let why = format!("no answer within {} s", limit.as_secs());
+        Err(sqlx::Error::Io(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            why,
+        )))
+    };
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
+}
+
 /// What a server refused. SQLSTATE: class 28 is authorisation, 42501 a missing privilege; MySQL says 42000 for the latter.
 pub(super) fn refused(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
@@ -142,12 +164,12 @@ impl Sql {
         let connected = async || match &self.pool {
             Pool::Postgres(pool) => {
                 let options = pool.connect_options();
-                PgConnection::connect_with(&options).await?.close().await
+                within(CONNECT_DEADLINE, PgConnection::connect_with(&options))
+                    .await?
+                    .close()
+                    .await
             }
-            Pool::MySql(pool) => {
-                let options = pool.connect_options();
-                MySqlConnection::connect_with(&options).await?.close().await
-            }
+            Pool::MySql(pool) => mysql_connection(&pool.connect_options()).await?.close().await,
         };
         self.reached.get_or_try_init(connected).await.copied()
     }
@@ -161,13 +183,7 @@ impl Sql {
             self.reach().await?;
             operation().await
         };
-        let bounded = || async {
-            match tokio::time::timeout(DEADLINE, operation()).await {
-                Ok(answer) => answer,
-                Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
-            }
-        };
-        self.retry.run(verdict, bounded).await
+        self.retry.run(verdict, || within(DEADLINE, operation())).await
     }
 
     async fn insert(&self, name: &[u8], content: &[u8]) -> Result<Created, sqlx::Error> {

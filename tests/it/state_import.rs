@@ -247,6 +247,24 @@ async fn over_kusions_url_format() {
     says(&["http://states.example/x"], 1, "not https");
 }
 
+#[test]
+fn a_database_that_is_not_there_or_says_nothing_is_told_soon() {
+    // It accepts, by its backlog, and never greets.
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let silent = listener.local_addr().unwrap().port();
+    let home = Home::new(&[]);
+    for (port, told) in [(9, "Connection refused"), (silent, "no answer within 10 s")] {
+        let url = format!("mysql://me@127.0.0.1:{port}/kusion");
+        let outcome = home.run(&["import", &url, "--stack", "shop/prod"]).expect(1);
+        assert!(outcome.stderr.contains(told), "{told}: {}", outcome.stderr);
+        assert!(
+            outcome.elapsed < std::time::Duration::from_secs(40),
+            "{told}: {:?}",
+            outcome.elapsed
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
 async fn from_mysql() {
