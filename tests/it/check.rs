@@ -84,6 +84,64 @@ fn what_depends_on_the_clock_is_a_warning() {
 }
 
 #[test]
+fn a_file_imported_by_itself_and_with_its_package_is_a_warning() {
+    let repository = Repository::konfig_example();
+    repository.write("base/pkg/pair/one.k", "one = 1\n");
+    repository.write("base/pkg/pair/two.k", "two = 2\n");
+    let main = repository.read("appops/orders/dev/main.k");
+    let with = |imports: &str| {
+        let text = main.replace(
+            "import base.pkg.frontend\n",
+            &format!("import base.pkg.frontend\n{imports}"),
+        );
+        repository.write(
+            "appops/orders/dev/main.k",
+            format!("{text}_sum = pair.one + two.two\n"),
+        );
+    };
+    // Either alone is right, and so are both in programs of their own.
+    for imports in ["import base.pkg.pair\n", "import base.pkg.pair.two\n"] {
+        repository.write(
+            "appops/orders/dev/main.k",
+            main.replace(
+                "import base.pkg.frontend\n",
+                &format!("import base.pkg.frontend\n{imports}"),
+            ),
+        );
+        assert_eq!(found(&repository, 0), Vec::<String>::new(), "{imports}");
+    }
+    with("import base.pkg.pair\nimport base.pkg.pair.two\n");
+    let line = main
+        .lines()
+        .position(|line| line == "import base.pkg.frontend")
+        .unwrap()
+        + 3;
+    assert_eq!(
+        found(&repository, 0),
+        [format!("irreproducible appops/orders/dev/main.k:{line}")]
+    );
+    let told = check(&repository).arg("appops/orders").run().expect(0).stdout;
+    assert!(
+        told.contains("`base/pkg/pair/two.k` by itself") && told.contains("`import base.pkg.pair`"),
+        "{told}"
+    );
+    // The package may be imported by another file of the program.
+    repository.write(
+        "base/pkg/other/other.k",
+        "import base.pkg.pair\n\nother = pair.one\n",
+    );
+    with("import base.pkg.other as pair\nimport base.pkg.pair.two\n");
+    let text = repository
+        .read("appops/orders/dev/main.k")
+        .replace("pair.one", "pair.other");
+    repository.write("appops/orders/dev/main.k", text);
+    assert_eq!(
+        found(&repository, 0),
+        [format!("irreproducible appops/orders/dev/main.k:{line}")]
+    );
+}
+
+#[test]
 fn a_golden_file_that_differs_is_shown_and_rewritten_on_request() {
     let repository = Repository::konfig_example();
     let golden = "appops/orders/dev/ci-test/stdout.golden.yaml";

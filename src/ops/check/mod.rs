@@ -1,6 +1,7 @@
 //! `konverge check`: what a Konfig repository's CI asks before anybody looks at infrastructure.
 
 mod golden;
+mod halves;
 mod irreproducible;
 mod schema;
 mod tools;
@@ -76,6 +77,7 @@ pub async fn run(
     remarks.extend(schema::check(run, workspace, compiled)?);
     let files = tools::files(workspace, &good, scope)?;
     remarks.extend(irreproducible::scan(&files, &good));
+    remarks.extend(halves::find(workspace, &files, &good)?);
     remarks.extend(tools::run(&compiler, &files, workspace, &good).await?);
     remarks.retain(|remark| !scope.skip.contains(&remark.rule));
     remarks.sort();
