@@ -3,6 +3,7 @@
 use std::io::ErrorKind as ErrorOf;
 
 use clap::Subcommand;
+use serde_json::Value;
 
 use super::Context;
 use crate::{
@@ -21,7 +22,7 @@ pub struct Args {
 enum Action {
     /// Print the JSON Schema of konverge.yaml
     Schema,
-    /// Check konverge.yaml and print how it is read; `null` has the default that the reference names
+    /// Check konverge.yaml and print how it is read; a key that is not printed has its default
     Check,
 }
 
@@ -55,8 +56,22 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                     },
                 )
             })?;
-            context.print(&crate::yaml::to_string(&Config::parse(&text)?));
+            let read = serde_json::to_value(Config::parse(&text)?).expect("plain data");
+            context.print(&crate::yaml::to_string(&without_nulls(read)));
         }
     }
     Ok(0)
+}
+
+/// What nobody said is not said.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(keys) => keys
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
 }

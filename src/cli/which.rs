@@ -108,20 +108,35 @@ pub struct Infrastructure {
     /// Whether the real infrastructure is asked
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
     pub live: LiveArg,
-    /// A kubeconfig, for stacks to which konverge.yaml gives no cluster
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<String>,
-    /// The context in it
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
-    pub context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArg,
 }
 
 impl Infrastructure {
     /// The cluster given here.
     pub fn given(&self) -> GivenCluster {
+        self.cluster.given()
+    }
+}
+
+/// Which cluster, where konverge.yaml says none.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClusterArg {
+    /// A kubeconfig, for stacks to which konverge.yaml gives no cluster
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// The context in it
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+}
+
+impl ClusterArg {
+    /// As the use cases have it.
+    pub fn given(&self) -> GivenCluster {
         GivenCluster {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
+            of_stacks: None,
         }
     }
 }

@@ -154,6 +154,20 @@ fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
         twice.contains("it stands here twice") && !twice.contains("Policy"),
         "{twice}"
     );
+    // What is printed is what is in force, and can be read again.
+    monorepo.write("konverge.yaml", "version: 1\nclusters: {dev: {context: dev}}\n");
+    let printed = konverge(&monorepo, &["config", "check"]).expect(0).stdout;
+    assert!(
+        printed.contains("context: dev") && printed.contains("term: 1m"),
+        "{printed}"
+    );
+    assert!(!printed.contains("null"), "{printed}");
+    monorepo.write("konverge.yaml", &printed);
+    assert_eq!(
+        konverge(&monorepo, &["config", "check"]).expect(0).stdout,
+        printed
+    );
+
     let scheme = check(b"version: 1\nstate: {url: 'ftp://x/y'}\n");
     assert!(
         scheme.contains("unknown scheme `ftp`") && scheme.contains("postgres"),
@@ -205,6 +219,12 @@ fn help_and_usage_are_true() {
         let help = said(&monorepo, &[command, "--help"], 0);
         assert!(!help.contains("Spec is compared with Spec"), "{help}");
     }
+    let rollback = said(
+        &monorepo,
+        &["state", "rollback", "a/b", "--to", "1", "--live", "never"],
+        64,
+    );
+    assert!(rollback.contains("unexpected argument '--live'"), "{rollback}");
     for arguments in [["-o", "json"], ["--output=json", "--all"]] {
         let outcome = konverge(&monorepo, &[&["preview", "--bogus"], &arguments[..]].concat()).expect(64);
         let error = &outcome.json()["error"];

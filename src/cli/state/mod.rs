@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{Context, which::Infrastructure};
+use super::{Context, which::ClusterArg};
 use crate::{
     error::{ErrorKind, Failure},
     model::{RepoPath, ResourceId, StackId, plan::Plan},
@@ -74,7 +74,7 @@ enum Action {
         #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
-        infrastructure: Infrastructure,
+        cluster: ClusterArg,
     },
     /// Print a state as a file that `push` takes
     Pull {
@@ -174,10 +174,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             stack,
             to,
             yes,
-            infrastructure,
+            cluster,
         } => {
             let stack = ops::named(&memory, stack).await?;
-            return rollback(&stack, *to, *yes, infrastructure, json, context).await;
+            return rollback(&stack, *to, *yes, cluster, json, context).await;
         }
         Action::Pull { stack, serial } => {
             let stack = ops::named(&memory, stack).await?;
@@ -263,11 +263,11 @@ async fn rollback(
     stack: &StackId,
     serial: u64,
     yes: bool,
-    infrastructure: &Infrastructure,
+    cluster: &ClusterArg,
     json: bool,
     context: &Context,
 ) -> Result<u8, Failure> {
-    let rollback = ops::rollback(&context.run(), stack, serial, infrastructure.given()).await?;
+    let rollback = ops::rollback(&context.run(), stack, serial, cluster.given()).await?;
     let style = Style {
         color: context.colour(),
     };
