@@ -1,5 +1,7 @@
 //! The runtimes of a run: connections to the clusters that `konverge.yaml` names, and Terraform.
 
+use std::{collections::BTreeMap, path::Path};
+
 use crate::{
     config::{ClusterChoice, Config},
     error::{ErrorKind, Failure},
@@ -25,6 +27,9 @@ pub struct GivenCluster {
     pub kubeconfig: Option<String>,
     /// The context in it.
     pub context: Option<String>,
+    /// The kubeconfigs that stacks name themselves, by the name under which each is known. `None` in `ci`: a pull request
+    /// may name a cluster, never a file.
+    pub of_stacks: Option<BTreeMap<ClusterName, String>>,
 }
 
 impl GivenCluster {
@@ -32,6 +37,65 @@ impl GivenCluster {
     pub fn is_given(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
+
+    /// Whether any cluster can be asked that `konverge.yaml` does not name.
+    pub fn is_any(&self) -> bool {
+        self.is_given() || self.of_stacks.as_ref().is_some_and(|files| !files.is_empty())
+    }
+
+    /// With those that stacks name themselves, as Kusion 0.9.1 reads `stack.yaml`: on a machine of one's own.
+    pub fn reading<'a>(mut self, stacks: impl IntoIterator<Item = &'a Stack>) -> Self {
+        let mut files = BTreeMap::new();
+        let named = stacks.into_iter().filter_map(|stack| stack.kubeconfig.as_ref());
+        for path in named.filter(|path| Path::new(path).is_absolute()) {
+            files.entry(name_of(path)).or_insert_with(|| path.clone());
+        }
+        self.of_stacks = Some(files);
+        self
+    }
+
+    /// The cluster of a stack that names a kubeconfig itself.
+    fn of_file(&self, stack: &Stack, path: &str) -> Result<ClusterName, Failure> {
+        let name = name_of(path);
+        let why = match &self.of_stacks {
+            None => "a pull request may name a cluster, never a file".to_owned(),
+            Some(_) if Path::new(path).is_relative() => {
+                "what is read lies outside the repository, at an absolute path".to_owned()
+            }
+            Some(files) => match files.get(&name) {
+                Some(other) if other != path => format!(
+                    "another stack names `{}`, and both would be the cluster `{name}`",
+                    other.escape_debug()
+                ),
+                _ => return Ok(name),
+            },
+        };
+        let variable = name.as_str().to_uppercase().replace(['-', '.'], "_");
+        let file = stack.folder.child("stack.yaml");
+        let message = format!(
+            "`{}` names the kubeconfig `{}`: {why}",
+            stack.id,
+            path.escape_debug()
+        );
+        Err(Failure::new(ErrorKind::Config, message)
+            .at(file.to_string(), None, None)
+            .hint(format!(
+                "write into konverge.yaml, under `clusters`: `{name}: {{kubeconfig_env: {variable}_KUBECONFIG}}`, and under \
+                 `stacks`: `- {{match: '{}', cluster: {name}}}`",
+                stack.folder
+            ))
+            .hint(format!(
+                "set {variable}_KUBECONFIG to the file's path where Konverge runs"
+            )))
+    }
+}
+
+/// The name under which a kubeconfig that a stack names is known: the file's, so that `clusters` may go on with it.
+fn name_of(path: &str) -> ClusterName {
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    stem.trim_start_matches('.')
+        .parse()
+        .unwrap_or_else(|_| given_name())
 }
 
 /// The name under which a given cluster is known.
@@ -63,10 +127,13 @@ pub fn cluster_of(
     match config.cluster_of(stack) {
         ClusterChoice::Named(name) => Ok(Some(name)),
         ClusterChoice::Unconfigured if given.is_given() => Ok(Some(given_name())),
-        ClusterChoice::Unconfigured if live == Live::Auto => Ok(None),
-        ClusterChoice::Unconfigured => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
-            .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
-            .hint("`konverge preview --live never` compares Spec with Spec")),
+        ClusterChoice::Unconfigured => match &stack.kubeconfig {
+            Some(path) => given.of_file(stack, path).map(Some),
+            None if live == Live::Auto => Ok(None),
+            None => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
+                .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+                .hint("`konverge preview --live never` compares Spec with Spec")),
+        },
         ClusterChoice::Unknown(name) => Err(Failure::new(
             ErrorKind::Config,
             format!(
@@ -90,5 +157,66 @@ pub fn cluster_of(
             "add a rule under `stacks` in konverge.yaml: `- {{match: '{}', cluster: …}}`",
             stack.folder
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::stack::CompileSetup;
+
+    fn stack(kubeconfig: &str) -> Stack {
+        Stack {
+            id: "shop/prod".parse().unwrap(),
+            folder: crate::model::RepoPath::normalise("appops/shop/prod").unwrap(),
+            project_folder: crate::model::RepoPath::normalise("appops/shop").unwrap(),
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: Some(kubeconfig.to_owned()),
+        }
+    }
+
+    fn asked(config: &Config, stack: &Stack, given: &GivenCluster, live: Live) -> Result<String, Failure> {
+        let cluster = cluster_of(config, stack, given, live)?;
+        Ok(cluster.map_or_else(String::new, |name| name.to_string()))
+    }
+
+    #[test]
+    fn a_kubeconfig_of_stack_yaml_is_read_on_a_machine_of_ones_own_and_refused_in_ci() {
+        let none = Config::default();
+        let prod = stack("/home/me/.kube/prod.yaml");
+        let own = GivenCluster::default().reading([&prod]);
+        assert_eq!(asked(&none, &prod, &own, Live::Auto).unwrap(), "prod");
+        assert_eq!(asked(&none, &prod, &own, Live::Never).unwrap(), "");
+
+        let refusal = asked(&none, &prod, &GivenCluster::default(), Live::Auto).unwrap_err();
+        assert!(refusal.message.contains("/home/me/.kube/prod.yaml"), "{refusal}");
+        assert!(refusal.message.contains("never a file"), "{refusal}");
+        assert_eq!(refusal.location.unwrap().file, "appops/shop/prod/stack.yaml");
+        // What it says to write is what makes it go on, under the same name.
+        let entry = "clusters:\n  prod: {kubeconfig_env: PROD_KUBECONFIG}\n";
+        let rule = "- {match: 'appops/shop/prod', cluster: prod}";
+        assert!(
+            refusal.hints[0].contains(entry.lines().last().unwrap().trim()),
+            "{:?}",
+            refusal.hints
+        );
+        assert!(refusal.hints[0].contains(rule), "{:?}", refusal.hints);
+        let written = Config::parse(&format!("version: 1\n{entry}stacks:\n  {rule}\n")).unwrap();
+        let ci = GivenCluster::default();
+        assert_eq!(asked(&written, &prod, &ci, Live::Required).unwrap(), "prod");
+    }
+
+    #[test]
+    fn a_kubeconfig_in_the_repository_or_of_another_stacks_name_is_refused() {
+        let none = Config::default();
+        let inside = stack("ci/prod.yaml");
+        let other = stack("/b/prod");
+        let given = GivenCluster::default().reading([&inside, &stack("/a/prod.yaml"), &other]);
+        let refusal = asked(&none, &inside, &given, Live::Auto).unwrap_err();
+        assert!(refusal.message.contains("outside the repository"), "{refusal}");
+        let refusal = asked(&none, &other, &given, Live::Auto).unwrap_err();
+        assert!(refusal.message.contains("/a/prod.yaml"), "{refusal}");
     }
 }

@@ -78,6 +78,16 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             requests: None,
         });
     }
+    for (name, path) in given.of_stacks.iter().flatten() {
+        clusters.push(ClusterAccess {
+            name: name.clone(),
+            credentials: Credentials::Kubeconfig {
+                path: Some(PathBuf::from(path)),
+                context: None,
+            },
+            requests: None,
+        });
+    }
     let options = Options {
         conflicts: match config.apply.conflicts {
             config::Conflicts::Stop => Conflicts::Stop,

@@ -49,13 +49,14 @@ impl Request {
         &self,
         run: &Run,
         config: &Config,
+        given: &GivenCluster,
         files: Option<&dyn Source>,
         memory: &Memory,
     ) -> Result<Runtimes, Failure> {
         let setup = infrastructure::Setup {
             config,
             files,
-            given: &self.given,
+            given,
             live: self.live,
             memory: Some(memory),
             wait: !self.no_wait,
@@ -134,8 +135,11 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     if let Selection::Named(names) = &request.selection {
         targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
     }
+    let removed = base.iter().flat_map(|base| &base.layout.stacks);
+    let given = request.given.clone();
+    let given = given.reading(head.layout.stacks.iter().chain(removed));
     let runtimes = request
-        .runtimes(run, &config, Some(head.source.as_ref()), &memory)
+        .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
     let planning = Planning {
@@ -149,7 +153,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         memory: Some(memory),
         runtimes,
         live: request.live,
-        given: request.given.clone(),
+        given,
         claims: Claims::default(),
     };
     Ok(Session {
@@ -190,7 +194,9 @@ pub async fn open_file(
         None => Config::default(),
     };
     let memory = states::open(run, &config, repository.as_ref(), key).await?;
-    let runtimes = request.runtimes(run, &config, files.as_deref(), &memory).await?;
+    let runtimes = request
+        .runtimes(run, &config, &request.given, files.as_deref(), &memory)
+        .await?;
     let folder = RepoPath::root();
     let stack = Stack {
         id: id.clone(),

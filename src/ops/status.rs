@@ -185,7 +185,7 @@ async fn fill(
         }
         (Some(_), _) => HeadStatus::Unfinished,
     };
-    let reachable = !planning.config.clusters.is_empty() || planning.given.is_given();
+    let reachable = !planning.config.clusters.is_empty() || planning.given.is_any();
     for &kind in kinds {
         let holds = || {
             prior

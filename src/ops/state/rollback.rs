@@ -65,6 +65,7 @@ pub async fn rollback(
         )
         .hint(format!("`konverge state history {stack}` shows other serials"))
     })?;
+    let given = given.reading(&head.layout.stacks);
     let target = Target::of(there, None);
     let live = Live::Required;
     let setup = infrastructure::Setup {
