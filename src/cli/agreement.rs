@@ -44,15 +44,16 @@ pub async fn consent(
             color: context.colour_stderr(),
         },
     ));
-    if !std::io::stdin().is_terminal() {
+    let calm = |stack: &StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
+    // Where nothing would change outside, what was looked at is still recorded.
+    let calm = plan.stacks.iter().all(calm);
+    if !calm && !std::io::stdin().is_terminal() {
         return Err(
             Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
                 .hint("if it is what you want, add `--yes`"),
         );
     }
-    let calm = |stack: &StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
-    // Where nothing would change outside, what was looked at is still recorded.
-    let agreed = plan.stacks.iter().all(calm) || asked(planning, context).await?;
+    let agreed = calm || asked(planning, context).await?;
     Ok(agreed.then(|| -> Arc<dyn Consent> { Arc::new(ToWhatWasShown::of(plan)) }))
 }
 

@@ -282,7 +282,11 @@ fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() 
     let yes = answered("yes").expect(1).stdout;
     assert!(!yes.contains("is not `yes`"), "{yes}");
 
-    let nobody = konverge(&monorepo, &["destroy", "storefront/dev"]).expect(64);
+    // Nothing to do is nothing to agree to.
+    let nothing = said(&monorepo, &["apply"], 0);
+    assert!(nothing.contains("0 stacks: no change"), "{nothing}");
+
+    let nobody = konverge(&monorepo, &["apply", "storefront/dev"]).expect(64);
     let (plan, refusal) = nobody
         .stderr
         .split_once("error: nobody is there to agree")
