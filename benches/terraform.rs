@@ -106,7 +106,6 @@ async fn by_runtime() -> Times {
     let runtime = Terraform::new(options);
     let scope = Scope {
         ignore: Vec::new(),
-        shared: BTreeMap::new(),
         stack: "bench/one".parse().unwrap(),
         data: BTreeMap::new(),
         read: std::sync::Arc::default(),

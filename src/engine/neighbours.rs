@@ -43,6 +43,8 @@ pub enum Claim {
     Nobody,
     /// That stack.
     By(StackId),
+    /// That stack has it too, and keeps it.
+    SharedWith(StackId),
     /// It can not be said: the Spec of that stack can not be compiled.
     Unclear(StackId),
 }
@@ -140,15 +142,16 @@ async fn let_go(
         .hint(format!(
             "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
         ))),
-        (Claim::By(other), _) => {
-            let note = format!("it moves to stack `{other}`: nothing is deleted");
-            Ok(Planned::forgotten(
-                stack,
-                planned.item,
-                planned.public.runtime,
-                note,
-            ))
-        }
+        (Claim::By(other), _) => Ok(stays(
+            stack,
+            planned,
+            format!("it moves to stack `{other}`: nothing is deleted"),
+        )),
+        (Claim::SharedWith(other), _) => Ok(stays(
+            stack,
+            planned,
+            format!("it stays: stack `{other}` has it too"),
+        )),
         (Claim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
             "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
              not be compiled"
@@ -161,6 +164,10 @@ async fn let_go(
             Ok(planned)
         }
     }
+}
+
+fn stays(stack: &StackId, planned: Planned, note: String) -> Planned {
+    Planned::forgotten(stack, planned.item, planned.public.runtime, note)
 }
 
 #[cfg(test)]
@@ -220,6 +227,12 @@ mod tests {
         assert!(
             moved.notes[0].contains("it moves to stack `shop/prod`"),
             "{moved:?}"
+        );
+        let shared = asked(delete(kubernetes, false), Claim::SharedWith(other.clone()), false).await;
+        let shared = shared.unwrap().public;
+        assert_eq!(
+            (shared.action, shared.notes[0].as_str()),
+            (Action::Forget, "it stays: stack `shop/prod` has it too")
         );
         let deleted = asked(delete(kubernetes, true), Claim::Nobody, false).await;
         assert_eq!(deleted.unwrap().public.action, Action::Delete);

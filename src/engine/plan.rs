@@ -45,8 +45,6 @@ pub struct PlanRequest<'a> {
     pub runtimes: &'a Runtimes,
     /// Paths that are not compared.
     pub ignore: &'a [String],
-    /// Of what is to go: who else has it and wants it ([`Scope::shared`]).
-    pub shared: BTreeMap<ResourceId, StackId>,
     /// The stack's cluster; a resource's extension `cluster` goes before it.
     pub cluster: Option<ClusterName>,
     /// Who knows the other stacks.
@@ -141,7 +139,6 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
         read: Arc::new(read.collect()),
-        shared: request.shared.clone(),
     };
     let mut planner = Planner {
         scope: &scope,

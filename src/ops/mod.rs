@@ -28,7 +28,6 @@ mod run;
 pub mod selected;
 pub mod session;
 pub mod shards;
-mod shared;
 mod shared_cache;
 pub mod state;
 mod states;

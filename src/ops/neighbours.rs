@@ -1,5 +1,6 @@
-//! The stacks beside the one that is planned: which of them claims what it lets go of, and whether the owner of what it
-//! claims has let go.
+//! The stacks beside the one that is planned: which of them claims what it lets go of, or has it too (the
+//! CustomResourceDefinitions of `<project>/crd` belong to the Spec of each stack of a project), and whether the owner of
+//! what it claims has let go.
 //!
 //! Only a stack whose recorded inputs are not the head's can want what it does not have yet. So only those are compiled,
 //! once a run, and not before something leaves a stack.
@@ -17,6 +18,7 @@ use crate::{
         ClusterName, ResourceId, StackId,
         spec::{RuntimeKind, Spec, object_key},
         stack::Stack,
+        state::Recorded,
     },
     runtime::Item,
 };
@@ -71,6 +73,9 @@ impl Neighbours for Planning {
         let Some(prior) = &item.prior else {
             return Ok(Claim::Nobody);
         };
+        if let Some(other) = self.shares(stack, prior).await? {
+            return Ok(Claim::SharedWith(other));
+        }
         let mut unclear = Claim::Nobody;
         for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
             let Some(wants) = wants else {
@@ -81,7 +86,8 @@ impl Neighbours for Planning {
                 RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
                 // Ids of Terraform resources are a stack's own: it is one that moves only if it is new there.
                 RuntimeKind::Terraform => {
-                    wants.terraform.contains(&item.id) && !self.records(other, |id| *id == item.id).await?
+                    wants.terraform.contains(&item.id)
+                        && !self.records(other, |theirs| theirs.id == item.id).await?
                 }
             };
             if claimed {
@@ -167,12 +173,32 @@ impl Planning {
         Ok(claims.await?)
     }
 
-    async fn records(&self, stack: &StackId, is: impl Fn(&ResourceId) -> bool) -> Result<bool, Failure> {
+    /// Of a definition: a stack of the same project that has it on the same cluster, by its state, and wants it, by its
+    /// Spec. That of one that can not be compiled may want everything.
+    async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, Failure> {
+        let Wanted::Compiled { compiler, head, .. } = &self.wanted else {
+            return Ok(None);
+        };
+        if object_key(&mine.attributes).1 != "CustomResourceDefinition" {
+            return Ok(None);
+        }
+        let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
+        let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
+        for other in head.layout.stacks.iter().filter(beside) {
+            let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
+            if self.records(&other.id, has).await? && compiler.spec(head, other).await.map_or(true, wants) {
+                return Ok(Some(other.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, Failure> {
         let Some(memory) = &self.memory else {
             return Ok(false);
         };
         let prior = memory.states.load(stack).await?;
-        Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(|recorded| is(&recorded.id))))
+        Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
     }
 }
 

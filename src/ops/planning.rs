@@ -5,7 +5,6 @@ use super::{
     build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
     neighbours::Claims,
-    shared,
 };
 use crate::{
     config::Config,
@@ -157,7 +156,6 @@ impl Planning {
             return Ok(Planned::Spec(Box::new(plan)));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
-        let shared = shared::by_others(self, target, wanted, state).await?;
         let plan = engine::plan(PlanRequest {
             stack: target.id.clone(),
             folder: target.folder.clone(),
@@ -165,7 +163,6 @@ impl Planning {
             state,
             runtimes: &self.runtimes,
             ignore: &ignore.unwrap_or_default(),
-            shared,
             cluster,
             neighbours: self,
             events: self.run.events.as_ref(),

@@ -1,9 +1,6 @@
 //! `status`: what is recorded of each stack, whether the head wants something else, and how its objects are doing now.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use futures::{StreamExt, stream};
 
@@ -252,7 +249,6 @@ async fn objects(
         data: prior.state.runtime.clone(),
         ignore: Vec::new(),
         read: std::sync::Arc::default(),
-        shared: BTreeMap::new(),
     };
     let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
     let objects = items.iter().zip(seen).map(|(item, seen)| {

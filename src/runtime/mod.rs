@@ -37,8 +37,6 @@ pub struct Scope {
     pub ignore: Vec<String>,
     /// Whom references read: what becomes of the others need not be remembered.
     pub read: Arc<HashSet<ResourceId>>,
-    /// Of what is to go: the stack of the same project that has it too and still wants it, so that it stays.
-    pub shared: BTreeMap<ResourceId, StackId>,
 }
 
 /// One resource as the engine hands it to a runtime.

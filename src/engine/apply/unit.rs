@@ -117,7 +117,6 @@ impl Walk<'_> {
             data: locked(&self.data).clone(),
             ignore: self.plan.scope.ignore.clone(),
             read: Arc::clone(&self.plan.scope.read),
-            shared: self.plan.scope.shared.clone(),
         }
     }
 

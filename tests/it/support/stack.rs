@@ -1,7 +1,6 @@
 //! A stack on a real cluster: planned, applied and remembered as `ops` does it, with the state in memory.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -112,7 +111,6 @@ impl TestStack {
             state: &self.state,
             runtimes,
             ignore: &self.ignore,
-            shared: BTreeMap::new(),
             cluster: Some(cluster()),
             neighbours: &engine::Alone,
             events: &NoEvents,

@@ -2,7 +2,6 @@
 //! one made by the API server into a file, and its hash into another ConfigMap; a sensitive one is carried hidden.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -170,7 +169,6 @@ impl Mixed {
             state: &self.state,
             runtimes: &self.runtimes,
             ignore: &[],
-            shared: BTreeMap::new(),
             cluster: Some("test".parse().unwrap()),
             neighbours: &engine::Alone,
             events: &NoEvents,

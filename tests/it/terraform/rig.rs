@@ -66,7 +66,6 @@ impl Rig {
             runtime: Terraform::new(options),
             scope: Scope {
                 ignore: Vec::new(),
-                shared: BTreeMap::new(),
                 stack: "shop/prod".parse().unwrap(),
                 data: BTreeMap::new(),
                 read: std::sync::Arc::default(),

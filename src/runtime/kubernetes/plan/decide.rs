@@ -231,9 +231,6 @@ impl Planner<'_> {
         if is_true(KEEP) {
             return Some(format!("its annotation `{KEEP}` says so"));
         }
-        if let Some(other) = self.scope.shared.get(&item.id) {
-            return Some(format!("stack `{other}` has it too"));
-        }
         let owner = identity::annotation(live, OWNER);
         if owner == Some(self.scope.stack.as_str()) || self.is_shared(live) {
             return None;
