@@ -74,7 +74,9 @@ async fn looked(
         Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
     };
-    let state = prior.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+    let mut state = prior.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+    // What is gone is missing, also where an earlier run began to replace it.
+    state.begun.clear();
     let mut wanted = planning.spec(target).await?;
     let mut is_applied = state.spec_digest == Some(wanted.digest());
     if !is_applied && let Some(applied) = last_applied.spec(&target.id, &state).await {
