@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge::model::outcome::{ResourceResult, StackOutcome};
+use konverge::model::outcome::{ResourceResult, StackOutcome, StackResult};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -191,4 +191,36 @@ async fn a_job_is_ready_when_it_has_completed() {
             "containers": [{"name": "app", "image": "example.com/app:1"}]}}}});
     stack(cluster, "job").apply(std::slice::from_ref(&job)).await;
     assert_eq!(objects.get(&job).await.unwrap()["status"]["succeeded"], 2);
+}
+
+/// Trap 16: one that its time to live takes away as soon as it has completed did so; one that somebody deletes did not.
+#[tokio::test]
+async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
+    let cluster = Cluster::with_controllers();
+    let (ns, objects) = (cluster.namespace("job-gone").await, Objects::of(cluster).await);
+    let job = |name: &str, scheduler: &str, time_to_live: u64| {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": ns},
+            "spec": {"ttlSecondsAfterFinished": time_to_live, "template": {"spec": {"restartPolicy": "Never", "schedulerName": scheduler,
+                "containers": [{"name": "app", "image": "example.com/app:1"}]}}}})
+    };
+    let brief = job("brief", SCHEDULED, 0);
+    let outcome = apply(&mut stack(cluster, "job-brief"), std::slice::from_ref(&brief)).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    eventually("its time is over", Duration::from_secs(60), || async {
+        objects.get(&brief).await.is_none().then_some(())
+    })
+    .await;
+
+    let stuck = job("stuck", STUCK, 600);
+    let mut waiting = stack(cluster, "job-stuck");
+    let deleted = async {
+        eventually("the job is there", Duration::from_secs(60), || {
+            objects.get(&stuck)
+        })
+        .await;
+        objects.delete(&stuck).await;
+    };
+    let (outcome, ()) = tokio::join!(apply(&mut waiting, std::slice::from_ref(&stuck)), deleted);
+    let why = why(&outcome, &stuck);
+    assert!(why.contains("was deleted while it was waited for"), "{why}");
 }

@@ -44,11 +44,19 @@ pub(super) struct Watches {
 
 /// What one watch has seen.
 struct Feed {
-    latest: Mutex<HashMap<String, Value>>,
+    latest: Mutex<HashMap<String, Sighting>>,
     seen: watch::Sender<u64>,
     /// Whether it was tried to open it, with whatever result.
     tried: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// An object as a watch told of it last.
+#[derive(Clone)]
+struct Sighting {
+    object: Value,
+    /// It was deleted, and this is how it was by then.
+    gone: bool,
 }
 
 impl Drop for Watches {
@@ -177,11 +185,10 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let gone = event["type"] == "DELETED";
-    let seen = if gone { Value::Null } else { object };
     feed.latest
         .lock()
         .expect("no panic while the lock is held")
-        .insert(name, seen);
+        .insert(name, Sighting { object, gone });
     feed.seen.send_modify(|count| *count += 1);
 }
 
@@ -277,13 +284,14 @@ pub(super) async fn until_ready(
             .expect("no panic while the lock is held")
             .get(&subject.name.name)
             .cloned();
-        match latest {
-            Some(Value::Null) => look = true,
-            Some(latest) if latest["metadata"]["uid"] == uid && latest != object => {
+        if let Some(Sighting { object: latest, gone }) = latest {
+            look |= gone;
+            if latest["metadata"]["uid"] == uid && latest != object {
                 object = with_type(latest, of);
-                continue;
+                if !gone {
+                    continue;
+                }
             }
-            _ => {}
         }
         if look {
             (look, looked) = (false, Instant::now());
@@ -296,14 +304,8 @@ pub(super) async fn until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
-                // A Job that ended may be deleted by its own time to live.
-                None if of.kind == "Job" => return Ok(object),
-                None => {
-                    return Err(Failure::new(
-                        ErrorKind::Kubernetes,
-                        format!("{} was deleted while it was waited for", subject.title()),
-                    ));
-                }
+                None if ended_well(runtime, of, &object).await => return Ok(object),
+                None => return Err(deleted(subject, &object)),
             }
         }
         let around = LOOK_AROUND.saturating_sub(looked_around.elapsed());
@@ -315,6 +317,24 @@ pub(super) async fn until_ready(
             looked = Instant::now();
         }
         look |= looked.elapsed() >= LOOK_AGAIN;
+    }
+}
+
+/// Whether a Job had completed when it was seen last: then its own time to live may have taken it away.
+async fn ended_well(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.shift_remove("deletionTimestamp");
+    }
+    of.kind == "Job" && is_settled(runtime, of, &object).await
+}
+
+fn deleted(subject: &Subject, object: &Value) -> Failure {
+    let what = format!("{} was deleted while it was waited for", subject.title());
+    let failure = Failure::new(ErrorKind::Kubernetes, what);
+    match object["spec"]["ttlSecondsAfterFinished"].is_null() {
+        true => failure,
+        false => failure.hint("with a longer `ttlSecondsAfterFinished` it is seen how it ended"),
     }
 }
 
