@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{
+    client::AuthError,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 
 use crate::{
     error::{ErrorKind, Failure, chain},
@@ -41,16 +44,36 @@ pub(super) async fn client(access: &ClusterAccess) -> Result<(kube::Client, Stri
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = kube::Client::try_from(config).map_err(|error| {
-        Failure::new(
-            ErrorKind::Kubernetes,
-            format!(
-                "cluster `{}`: no client can be made: {}",
-                access.name,
-                chain(&error)
-            ),
-        )
+        let why = match &error {
+            kube::Error::Auth(error) => explained(error),
+            other => chain(other),
+        };
+        let what = format!("cluster `{}`: no client can be made: {why}", access.name);
+        Failure::new(ErrorKind::Kubernetes, what)
+            .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
     })?;
     Ok((client, server))
+}
+
+/// Why credentials could not be had. The library's own words hold what a plugin was given in its environment and what it
+/// answered, either of which may be a secret: only its end is told, and what it wrote to its standard error.
+pub(super) fn explained(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let words = String::from_utf8_lossy(&out.stderr);
+            let words: Vec<_> = words
+                .lines()
+                .map(|line| line.escape_debug().to_string())
+                .collect();
+            format!(
+                "the credentials plugin ended with {}: {}",
+                out.status,
+                words.join("; ")
+            )
+        }
+        AuthError::AuthExecParse(_) => "the credentials plugin's answer is no `ExecCredential`".to_owned(),
+        other => chain(other),
+    }
 }
 
 async fn config(access: &ClusterAccess) -> Result<kube::Config, Failure> {

@@ -14,7 +14,10 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::error::{ApiError, Status};
+use super::{
+    access,
+    error::{ApiError, Status},
+};
 use crate::{model::ClusterName, retry};
 
 /// A single request may take this long, the answer's body included.
@@ -172,7 +175,7 @@ impl Api {
             .send(request.to_http()?)
             .await
             .map_err(|error| match error {
-                kube::Error::Auth(error) => ApiError::Credentials(crate::error::chain(&error)),
+                kube::Error::Auth(error) => ApiError::Credentials(access::explained(&error)),
                 other => network(other),
             })
     }

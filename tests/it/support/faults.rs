@@ -28,6 +28,8 @@ pub struct Faults {
     expired_watches: bool,
     /// Every write is done, and its answer lost.
     lost_answers: bool,
+    /// Every request takes a while.
+    slow: bool,
 }
 
 impl Faults {
@@ -43,6 +45,15 @@ impl Faults {
             percent,
             expired_watches: false,
             lost_answers: false,
+            slow: false,
+        }
+    }
+
+    /// All is well, and takes a while, so that requests meet.
+    pub fn slow() -> Self {
+        Self {
+            slow: true,
+            ..Self::none()
         }
     }
 
@@ -86,6 +97,9 @@ struct Shared {
     percent: u64,
     expired_watches: bool,
     lost_answers: bool,
+    slow: bool,
+    /// Requests under way, and the most of them so far.
+    under_way: [AtomicU64; 2],
     calm: AtomicBool,
     faults: AtomicU64,
     /// Counts down to the request at which the process dies; 0 is never.
@@ -106,6 +120,8 @@ impl Proxy {
             percent: faults.percent,
             expired_watches: faults.expired_watches,
             lost_answers: faults.lost_answers,
+            slow: faults.slow,
+            under_way: Default::default(),
             calm: AtomicBool::new(false),
             faults: AtomicU64::new(0),
             countdown: AtomicU64::new(0),
@@ -148,6 +164,11 @@ impl Proxy {
     /// How many requests were spoiled.
     pub fn faults(&self) -> u64 {
         self.shared.faults.load(Ordering::SeqCst)
+    }
+
+    /// How many requests were under way at once since this was asked last.
+    pub fn most_at_once(&self) -> u64 {
+        self.shared.under_way[1].swap(0, Ordering::SeqCst)
     }
 
     /// Dies at the `nth` request from now: before it reaches the server, or after it, before the answer.
@@ -240,6 +261,17 @@ fn refusal(code: u16, reason: &str, message: &str) -> Response {
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let [now, most] = &shared.under_way;
+    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    if shared.slow {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let answer = treat(&shared, request).await;
+    now.fetch_sub(1, Ordering::SeqCst);
+    answer
+}
+
+async fn treat(shared: &Shared, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = http::Request::from_parts(parts, body);

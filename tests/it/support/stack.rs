@@ -40,6 +40,8 @@ pub struct TestStack {
     pub options: Options,
     /// What is not compared.
     pub ignore: Vec<String>,
+    /// Requests under way at once, if it is not the usual number.
+    pub requests: Option<usize>,
     kubeconfig: PathBuf,
 }
 
@@ -61,6 +63,7 @@ impl TestStack {
                 ..Options::default()
             },
             ignore: Vec::new(),
+            requests: None,
             kubeconfig,
         }
     }
@@ -78,7 +81,7 @@ impl TestStack {
                 path: Some(self.kubeconfig.clone()),
                 context: None,
             },
-            requests: None,
+            requests: self.requests,
         };
         let connected = Kubernetes::connect(vec![access], self.options.clone(), self.secrets.clone()).await;
         Arc::new(connected)

@@ -1,0 +1,88 @@
+//! Custom resources, whose schema is the only one who knows what a value means.
+
+use konverge::model::plan::Action;
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    objects::Objects,
+    stack::{TestStack, action, planned},
+};
+
+/// Values that look like what they are not, a port that is either, and a list with a key.
+fn definition() -> Value {
+    let item = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": {"type": "string"}}});
+    let spec = json!({"type": "object", "properties": {
+        "size": {"type": "string"},
+        "port": {"x-kubernetes-int-or-string": true},
+        "mode": {"type": "string", "default": "calm"},
+        "env": {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "lamps.custom.example.com"},
+        "spec": {"group": "custom.example.com", "scope": "Namespaced", "names": {"kind": "Lamp", "plural": "lamps", "singular": "lamp"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}})
+}
+
+fn lamp(ns: &str, spec: Value) -> Value {
+    json!({"apiVersion": "custom.example.com/v1", "kind": "Lamp", "metadata": {"name": "lamp", "namespace": ns}, "spec": spec})
+}
+
+#[tokio::test]
+async fn their_values_compare_as_their_schema_says() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("custom").await, Objects::of(cluster).await);
+    let mut stack = TestStack::new("custom", cluster.kubeconfig());
+    stack.options.wait = true;
+    let first = json!({"size": "1000m", "port": 80, "env": [{"name": "A", "value": "1"}, {"name": "B"}]});
+    stack.apply(&[definition(), lamp(&ns, first.clone())]).await;
+    let again = stack.plan_well(&[definition(), lamp(&ns, first.clone())]).await;
+    assert_eq!(
+        again.public.summary.unchanged, 2,
+        "a default is no change: {:?}",
+        again.public
+    );
+    let edits = [
+        // Trap 8: a text is a text, whatever it would be as a quantity; a number is not the text of it.
+        ("/size", json!("1"), "/spec/size"),
+        ("/port", json!("80"), "/spec/port"),
+        ("/env/1/value", json!("2"), "/spec/env/name=B/value"),
+    ];
+    let mut spec = first;
+    for (at, value, path) in edits {
+        match spec.pointer_mut(at) {
+            Some(place) => *place = value.clone(),
+            None => spec["env"][1]["value"] = value.clone(),
+        }
+        let wanted = [definition(), lamp(&ns, spec.clone())];
+        let plan = stack.plan_well(&wanted).await;
+        let change = planned(&plan, &wanted[1]).expect("it is a change");
+        let changes: Vec<_> = change
+            .changes
+            .iter()
+            .map(|c| (c.path.as_str(), c.to.clone()))
+            .collect();
+        assert_eq!(
+            (change.action, changes),
+            (Action::Update, vec![(path, Some(value))])
+        );
+        stack.carry_out(plan).await;
+        assert_eq!(
+            action(&stack.plan_well(&wanted).await, &wanted[1]),
+            Action::Unchanged
+        );
+    }
+    let live = objects.get(&lamp(&ns, json!({}))).await.unwrap();
+    assert_eq!(
+        (&live["spec"]["size"], &live["spec"]["port"]),
+        (&json!("1"), &json!("80"))
+    );
+
+    // Trap 7: here a key that is there twice is refused, by its name, in the preview.
+    spec["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let refused = stack.plan(&[definition(), lamp(&ns, spec)]).await;
+    let (_, failure) = refused.failures.first().expect("it is refused");
+    assert!(
+        failure.message.contains("env") && failure.message.contains("uplicate"),
+        "{failure:?}"
+    );
+}

@@ -1,0 +1,124 @@
+//! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of a
+//! cluster.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::{Cluster, User},
+    faults::{Faults, Proxy},
+    objects::Objects,
+    stack::{TestStack, spec},
+};
+
+fn config_map(ns: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"k": "1"}})
+}
+
+/// A kubeconfig whose token is asked of a program.
+fn with_plugin(cluster: &Cluster, folder: &std::path::Path, script: &str) -> std::path::PathBuf {
+    let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
+    std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+        "env": [{"name": "THE_TOKEN", "value": token}]});
+    config["users"][0]["user"] = json!({ "exec": exec });
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    kubeconfig
+}
+
+#[tokio::test]
+async fn credentials_come_from_a_plugin() {
+    let cluster = Cluster::shared();
+    let (ns, folder) = (
+        cluster.namespace("plugin").await,
+        tempfile::TempDir::new().unwrap(),
+    );
+    let told = r#"echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$THE_TOKEN\"}}""#;
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("plugin", with_plugin(cluster, folder.path(), told));
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+
+    // What it was given and what it answered may be secret.
+    let broken = "echo $THE_TOKEN; echo the session has expired >&2; exit 3";
+    let babbling = "echo \"{token: $THE_TOKEN\"";
+    for (script, words) in [
+        (broken, "the session has expired"),
+        (babbling, "no `ExecCredential`"),
+    ] {
+        stack.act_as(with_plugin(cluster, folder.path(), script));
+        let failure = stack
+            .try_plan(&spec(std::slice::from_ref(&map)))
+            .await
+            .err()
+            .unwrap();
+        assert!(
+            failure.message.contains("plugin") && failure.message.contains(words),
+            "{failure:?}"
+        );
+        assert!(
+            !failure.hints.is_empty() && !format!("{failure:?}").contains("token-of"),
+            "{failure:?}"
+        );
+    }
+}
+
+/// Trap 26: what may not be looked at is not taken for an object that is not there, nor for one that is gone.
+#[tokio::test]
+async fn what_may_not_be_read_is_neither_new_nor_gone() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("unreadable").await, Objects::of(cluster).await);
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "blind", "namespace": ns}, "rules": rules});
+    let nobody =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
+    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "blind"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "blind", "namespace": ns},
+        "subjects": [nobody], "roleRef": to});
+    objects.create(&role).await;
+    objects.create(&binding).await;
+    let mut stack = TestStack::new("unreadable", cluster.kubeconfig());
+    // Few are read one by one, many are listed.
+    for count in [1, 5] {
+        let maps: Vec<_> = (0..count).map(|n| config_map(&ns, &format!("c{n}"))).collect();
+        stack.act_as(cluster.kubeconfig());
+        stack.apply(&maps).await;
+        stack.act_as(cluster.kubeconfig_of(User::Nobody));
+        for wanted in [&maps[..], &[]] {
+            let failure = stack
+                .try_plan(&spec(wanted))
+                .await
+                .err()
+                .expect("it can not be seen");
+            let said = &failure.message;
+            assert!(
+                said.contains("cannot get") || said.contains("cannot list"),
+                "{said}"
+            );
+            assert!(!failure.hints.is_empty(), "{failure:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_has_one_budget_of_requests() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("budget").await;
+    let maps: Vec<_> = (0..40).map(|n| config_map(&ns, &format!("c{n}"))).collect();
+    let proxy = Proxy::start(cluster, Faults::slow()).await;
+    let mut stack = TestStack::new("budget", proxy.kubeconfig());
+    for (requests, least, most) in [(Some(2), 2, 2), (None, 3, 16)] {
+        stack.requests = requests;
+        stack.apply(&maps).await;
+        let seen = proxy.most_at_once();
+        assert!((least..=most).contains(&seen), "{requests:?}: {seen} at once");
+        stack.apply(&[]).await;
+        proxy.most_at_once();
+    }
+}
