@@ -248,6 +248,14 @@ async fn a_removed_key_of_string_data_is_removed_from_the_object() {
     assert_eq!(outcome.result, StackResult::Applied);
     let live = Objects::of(cluster).await.get(&secret(json!({}))).await.unwrap();
     assert!(live["data"].get("b").is_none(), "{live}");
+
+    // It wins over `data`, and an empty value is one.
+    let mut both = secret(json!({"a": "one-value", "empty": ""}));
+    both["data"] = json!({"a": "b3RoZXI=", "c": ""});
+    stack.apply(std::slice::from_ref(&both)).await;
+    let live = Objects::of(cluster).await.get(&both).await.unwrap();
+    assert_eq!(live["data"], json!({"a": "b25lLXZhbHVl", "c": "", "empty": ""}));
+    assert_eq!(stack.plan_well(&[both]).await.public.summary.unchanged, 1);
 }
 
 #[tokio::test]
@@ -308,6 +316,39 @@ async fn a_replacement_that_loses_data_is_marked_and_protection_forbids_it() {
         "{:?}",
         refused.failures
     );
+}
+
+#[tokio::test]
+async fn what_is_lost_with_an_object_is_said() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("lost").await;
+    let mut stack = TestStack::new("lost", cluster.kubeconfig());
+    let meta = |name: &str| json!({"name": name, "namespace": ns});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let service = |kind: &str| json!({"apiVersion": "v1", "kind": "Service", "metadata": meta(&kind.to_lowercase()), "spec": {"type": kind, "ports": [{"port": 80}]}});
+    let wanted = [
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta("c"), "spec": claim}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("{ns}-inner")}}),
+        service("LoadBalancer"),
+        service("ClusterIP"),
+    ];
+    stack.apply(&wanted).await;
+    let plan = stack.plan_well(&[]).await;
+    let words = [
+        "volume's data",
+        "everything in the namespace",
+        "address is given up",
+    ];
+    for (object, words) in wanted.iter().zip(words) {
+        let change = planned(&plan, object).unwrap();
+        assert_eq!(
+            (change.action, change.data_loss),
+            (Action::Delete, true),
+            "{change:?}"
+        );
+        assert!(change.notes.iter().any(|note| note.contains(words)), "{change:?}");
+    }
+    assert!(!planned(&plan, &wanted[3]).unwrap().data_loss);
 }
 
 #[tokio::test]
