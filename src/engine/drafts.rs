@@ -108,14 +108,7 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
-    let claimed: HashMap<_, _> = drafts
-        .iter()
-        .filter_map(|draft| {
-            let wanted = draft.wanted.as_ref()?;
-            let key = object(wanted, draft.item.cluster.as_ref())?;
-            Some((owned(key), wanted.id.clone()))
-        })
-        .collect();
+    let claimed = claimed(drafts)?;
     let graph = Graph::of_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
@@ -160,6 +153,26 @@ pub(super) fn add_deletes(
         draft.stage = stage;
     }
     Ok(())
+}
+
+/// Under which id each Kubernetes object is wanted.
+///
+/// # Errors
+/// One is wanted twice, in two versions of its kind: each would undo what the other did.
+fn claimed(drafts: &[Draft]) -> Result<HashMap<[String; 5], ResourceId>, Failure> {
+    let mut claimed = HashMap::with_capacity(drafts.len());
+    for draft in drafts {
+        let wanted = draft.wanted.as_ref();
+        let Some(wanted) = wanted else { continue };
+        let Some(key) = object(wanted, draft.item.cluster.as_ref()) else {
+            continue;
+        };
+        if let Some(other) = claimed.insert(owned(key), wanted.id.clone()) {
+            let what = format!("`{other}` and `{}` are the same object", wanted.id);
+            return Err(Failure::new(ErrorKind::Spec, what).hint("keep one of the two"));
+        }
+    }
+    Ok(claimed)
 }
 
 /// A Kubernetes object by what it is and where, whichever version its id names.
