@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     cluster::{Cluster, User},
     objects::Objects,
-    stack::{TestStack, action, id, planned},
+    stack::{TestStack, action, id, planned, spec},
 };
 
 fn config_map(namespace: &str, name: &str, data: Value) -> Value {
@@ -360,18 +360,74 @@ async fn invalid_objects_are_refused_with_their_field() {
     negative["spec"]["replicas"] = json!(-1);
     let mut unknown = deployment(&ns, "unknown", "nginx:1");
     unknown["spec"]["replicsa"] = json!(1);
+    let before = cluster.audit().len();
     let plan = stack
-        .plan(&[negative, unknown, config_map(&ns, "fine", json!({}))])
+        .plan(&[
+            negative,
+            unknown,
+            config_map(&ns, "number", json!({"k": 1})),
+            config_map(&ns, "fine", json!({})),
+        ])
         .await;
     let messages: Vec<_> = plan.failures.iter().map(|(_, f)| f.message.clone()).collect();
-    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert_eq!(messages.len(), 3, "{messages:?}");
     assert!(messages[0].contains("spec.replicas"), "{messages:?}");
     assert!(messages[1].contains("replicsa"), "{messages:?}");
+    assert!(messages[2].contains("data.k: expected string"), "{messages:?}");
+    assert!(plan.failures.iter().all(|(_, failure)| !failure.hints.is_empty()));
+    let asked = cluster.audit().split_off(before);
+    let dry_runs = asked
+        .iter()
+        .filter(|event| event.is_in(&ns) && event.verb == "patch");
+    assert_eq!(
+        dry_runs.count(),
+        4,
+        "the server calls it an error of its own, and it is not sent again"
+    );
     assert_eq!(
         plan.public.summary.create, 1,
         "the others are planned all the same"
     );
     assert!(plan.public.error.is_some());
+}
+
+#[tokio::test]
+async fn one_object_in_two_versions_is_refused() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("twice").await;
+    let scaler = |version: &str| {
+        json!({"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": ns},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}})
+    };
+    let stack = TestStack::new("twice", cluster.kubeconfig());
+    let both = [scaler("autoscaling/v1"), scaler("autoscaling/v2")];
+    let failure = stack.try_plan(&spec(&both)).await.err().expect("it is refused");
+    let ids = both.each_ref().map(|object| format!("`{}`", id(object)));
+    assert_eq!(
+        failure.message,
+        format!("{} and {} are the same object", ids[0], ids[1])
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_going_is_no_matter_of_rights() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("going").await, Objects::of(cluster).await);
+    // Nobody is there who would empty it.
+    objects
+        .delete(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}}))
+        .await;
+    let stack = TestStack::new("going", cluster.kubeconfig());
+    let plan = stack.plan(&[config_map(&ns, "c", json!({}))]).await;
+    let (_, failure) = &plan.failures[0];
+    assert!(
+        failure.message.contains("because it is being terminated"),
+        "{failure:?}"
+    );
+    assert!(
+        failure.hints.len() == 1 && failure.hints[0].contains("wait until the namespace is gone"),
+        "{failure:?}"
+    );
 }
 
 #[tokio::test]

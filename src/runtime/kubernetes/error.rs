@@ -126,6 +126,7 @@ impl ApiError {
             Self::Protocol(_) | Self::Credentials(_) => Verdict::GiveUp,
             Self::Status(status) => match status.code {
                 409 if status.causes.is_empty() && !is_precondition(&status.message) => Verdict::Retry,
+                500 if is_malformed(&status.message) => Verdict::GiveUp,
                 429 | 500 | 502 | 503 | 504 => status.retry_after.map_or(Verdict::Retry, Verdict::RetryAfter),
                 _ => Verdict::GiveUp,
             },
@@ -165,6 +166,16 @@ fn is_precondition(message: &str) -> bool {
     message.contains("Precondition failed") || message.contains("uid mismatch")
 }
 
+/// What the server says, as an error of its own, of an object that does not fit its schema.
+pub(super) fn is_malformed(message: &str) -> bool {
+    let words = [
+        "failed to create typed patch object",
+        "strict decoding error",
+        "not declared in schema",
+    ];
+    words.iter().any(|words| message.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +194,17 @@ mod tests {
         assert_eq!(
             ApiError::Status(Box::new(Status::read(409, uid, None))).verdict(),
             Verdict::GiveUp
+        );
+    }
+
+    #[test]
+    fn an_object_that_does_not_fit_is_not_sent_again() {
+        let malformed = br#"{"message":"failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string, got 1","code":500}"#;
+        let told = |body: &[u8]| ApiError::Status(Box::new(Status::read(500, body, None))).verdict();
+        assert_eq!(told(malformed), Verdict::GiveUp);
+        assert_eq!(
+            told(br#"{"message":"etcdserver: request timed out"}"#),
+            Verdict::Retry
         );
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     dry_run::conflict_path,
-    error::{ApiError, Status},
+    error::{ApiError, Status, is_malformed},
 };
 use crate::error::{ErrorKind, Failure};
 
@@ -23,6 +23,8 @@ pub(super) enum Cause {
     NoDryRun,
     /// Its namespace is not there.
     NoNamespace,
+    /// Its namespace is being deleted.
+    EndingNamespace,
     /// The server does not know the kind (any more).
     NoKind,
     /// Its managed fields name a version that the server no longer has, which blocks every write.
@@ -61,12 +63,11 @@ pub(super) fn cause(error: &ApiError) -> Cause {
         }
         400 if message.contains("does not support dry run") => Cause::NoDryRun,
         403 if message.contains("exceeded quota") || message.contains("maximum ") => Cause::Quota,
+        403 if message.contains("because it is being terminated") => Cause::EndingNamespace,
         404 if message.starts_with("namespaces \"") => Cause::NoNamespace,
         404 if message.contains("could not find the requested resource") => Cause::NoKind,
         400 => Cause::Invalid,
-        500 if message.contains("strict decoding error") || message.contains("not declared in schema") => {
-            Cause::Invalid
-        }
+        500 if is_malformed(message) => Cause::Invalid,
         _ => Cause::Other,
     }
 }
@@ -107,7 +108,7 @@ pub(super) fn is_another_object(error: &ApiError) -> bool {
 pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> Failure {
     let cause = cause(error);
     let mut failure = error.failure(cluster, doing);
-    if matches!(cause, Cause::Quota | Cause::Denied) {
+    if matches!(cause, Cause::Quota | Cause::Denied | Cause::EndingNamespace) {
         // The 403 is no matter of rights.
         failure.hints.clear();
     }
@@ -122,6 +123,7 @@ pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doi
         }
         Cause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
         Cause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
+        Cause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what holds it up"),
         Cause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
         Cause::DeadVersion => failure
             .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
@@ -199,6 +201,10 @@ mod tests {
             )),
             Cause::Denied
         );
+        let ending = json!({"message": "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated"});
+        assert_eq!(cause(&error(403, ending)), Cause::EndingNamespace);
+        let malformed = json!({"message": "failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string"});
+        assert_eq!(cause(&error(500, malformed)), Cause::Invalid);
         assert_eq!(
             cause(&error(404, json!({"message": "namespaces \"a\" not found"}))),
             Cause::NoNamespace
