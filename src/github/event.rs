@@ -134,8 +134,10 @@ pub struct WorkflowRunEvent {
     pub head: CommitId,
     /// The branch it ran for.
     pub head_branch: String,
-    /// `owner/name` that holds that commit.
+    /// `owner/name` that holds that commit; empty if it is gone.
     pub head_repository: String,
+    /// The repository's default branch.
+    pub default_branch: String,
     /// Whether that is another repository.
     pub from_fork: bool,
     /// Started by Dependabot, whose runs may write as little as a fork's.
@@ -193,6 +195,7 @@ impl Event {
                 head: p.commit("/workflow_run/head_sha")?,
                 head_branch: payload["workflow_run"]["head_branch"].as_str().unwrap_or_default().to_owned(),
                 head_repository: p.text("/workflow_run/head_repository/full_name").unwrap_or_default(),
+                default_branch: p.text("/repository/default_branch")?,
                 from_fork: p.text("/workflow_run/head_repository/full_name").ok() != Some(runner.repository.clone()),
                 dependabot: p.text("/workflow_run/actor/login").is_ok_and(|actor| actor == DEPENDABOT),
             })),

@@ -99,12 +99,28 @@ impl Client {
         pull_request(&path, raw)
     }
 
-    /// The pull requests that brought a commit, merged or not. Empty for a commit that was pushed directly.
+    /// The pull requests that brought a commit, merged or not. Empty for a commit that was pushed directly, and for one
+    /// that only a fork holds.
     ///
     /// # Errors
     /// What GitHub refuses.
     pub async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, GithubError> {
         let path = self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}"));
+        let raw: Vec<Raw> = self.list(&path, READ).await?;
+        raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
+    }
+
+    /// The open pull requests from a branch, in this repository or in `owner`'s fork of it.
+    ///
+    /// # Errors
+    /// What GitHub refuses.
+    pub async fn open_pull_requests_from(
+        &self,
+        owner: &str,
+        branch: &str,
+    ) -> Result<Vec<PullRequest>, GithubError> {
+        let head = encoded(&format!("{owner}:{branch}"));
+        let path = self.path(&format!("/pulls?state=open&head={head}&per_page={PAGE}"));
         let raw: Vec<Raw> = self.list(&path, READ).await?;
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }

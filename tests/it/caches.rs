@@ -124,9 +124,6 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
         );
     });
     stage.opened(9, "evil", "opened", "evil/konfig");
-    stage
-        .github
-        .world(|world| drop(world.commit_pulls.insert(head.clone(), vec![9])));
     let main = stage.monorepo.rev("main");
     let payload = json!({"workflow_run": {"id": 1, "event": "pull_request", "conclusion": "success", "head_sha": head, "head_branch": "evil",
         "head_repository": {"full_name": "evil/konfig"}}, "repository": {"full_name": "acme/konfig", "default_branch": "main"}});

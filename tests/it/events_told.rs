@@ -214,7 +214,6 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
     let (payload, trial) = story.stage.opened(9, "contribute", "opened", "mallory/konfig");
     let tip = story.stage.monorepo.rev("main");
     story.stage.github.world(|world| {
-        world.commit_pulls.insert(head.clone(), vec![9]);
         let read = ["contents", "metadata", "pull_requests"].map(|key| (key, "read"));
         let token = world.tokens["ghs_token"].clone();
         world.tokens.get_mut("ghs_token").unwrap().permissions = read.into();
@@ -231,7 +230,7 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
 
     // The job that may write reads the fork's commits as data, and never stands on them.
     story.stage.env = vec![("GITHUB_TOKEN", "ghs_privileged".to_owned())];
-    let payload = payloads::workflow_run(&head, "mallory/konfig", "mallory");
+    let payload = payloads::workflow_run(("contribute", &head), "mallory/konfig", "mallory");
     let captured = {
         story.stage.monorepo.checkout(&head);
         let folder = story.stage.monorepo.path().to_owned();
@@ -243,7 +242,7 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
     let posted = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     story.golden("workflow-run-fork", &posted);
     // A run that could tell by itself has told.
-    let payload = payloads::workflow_run(&head, "acme/konfig", "dev");
+    let payload = payloads::workflow_run(("contribute", &head), "acme/konfig", "dev");
     let own = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     story.assert_silent(&own);
 }
@@ -258,9 +257,6 @@ async fn dependabots_pull_request_gets_the_status_that_is_required() {
     let (mut payload, trial) = story.stage.opened(9, "bump", "opened", "acme/konfig");
     payload["sender"]["login"] = json!("dependabot[bot]");
     let tip = story.stage.monorepo.rev("main");
-    story.stage.github.world(|world| {
-        world.commit_pulls.insert(head.clone(), vec![9]);
-    });
     let read_only = story.stage.preview(9, &payload, &trial);
     read_only.outcome.check(0);
     assert_eq!(
@@ -268,7 +264,7 @@ async fn dependabots_pull_request_gets_the_status_that_is_required() {
         story.heard,
         "it may not write"
     );
-    let payload = payloads::workflow_run(&head, "acme/konfig", "dependabot[bot]");
+    let payload = payloads::workflow_run(("bump", &head), "acme/konfig", "dependabot[bot]");
     let posted = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     story.golden("workflow-run-dependabot", &posted);
 }

@@ -193,9 +193,7 @@ fn from_a_fork(stage: &mut Stage, number: u64, branch: &str, change: impl FnOnce
     change(stage);
     let head = stage.monorepo.commit(branch);
     stage.opened(number, branch, "opened", "mallory/konfig");
-    let known = (head.clone(), vec![number]);
-    stage.github.world(|world| world.commit_pulls.extend([known]));
-    let payload = payloads::workflow_run(&head, "mallory/konfig", "mallory");
+    let payload = payloads::workflow_run((branch, &head), "mallory/konfig", "mallory");
     let tip = stage.monorepo.rev("main");
     let previewed = stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     previewed.outcome.check(0);

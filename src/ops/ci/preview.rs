@@ -4,7 +4,7 @@ use super::{Ended, Job, feedback::Feedback, opening::Trust, showing::show};
 use crate::{
     error::{ErrorKind, Failure},
     git::GitError,
-    github::{PullRequestEvent, WorkflowRunEvent},
+    github::{Client, PullRequest, PullRequestEvent, WorkflowRunEvent},
     model::CommitId,
     report::Merging,
 };
@@ -133,11 +133,7 @@ pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended
         )
         .hint("set the input `github-token`")
     })?;
-    let pulls = client.pull_requests_of_commit(&event.head).await?;
-    let Some(pull) = pulls
-        .into_iter()
-        .find(|pull| pull.open && pull.from_fork == event.from_fork && pull.head == event.head)
-    else {
+    let Some(pull) = looked_at(client, event).await? else {
         job.run
             .notes
             .note("the pull request is closed or has a newer head: nothing to do");
@@ -160,4 +156,17 @@ pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended
         merging: Merging::Outside,
     };
     show(job, &subject, &Feedback::new(job)).await
+}
+
+/// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub
+/// knows no pull request. Of several the one into the default branch is meant, which is what is applied.
+async fn looked_at(client: &Client, event: &WorkflowRunEvent) -> Result<Option<PullRequest>, Failure> {
+    let Some((owner, _)) = event.head_repository.split_once('/') else {
+        return Ok(None);
+    };
+    let pulls = client.open_pull_requests_from(owner, &event.head_branch).await?;
+    let of_head = pulls
+        .into_iter()
+        .filter(|pull| pull.from_fork == event.from_fork && pull.head == event.head);
+    Ok(of_head.min_by_key(|pull| (pull.base_branch != event.default_branch, pull.number)))
 }

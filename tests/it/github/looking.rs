@@ -10,12 +10,10 @@ use crate::support::github::{FakeGithub, Pull, World};
 async fn who_merged_what_and_who_may() {
     let mut world = World::new();
     world.pulls.push(Pull {
-        number: 12,
-        head: sha('b').to_string(),
         merged_at: Some("2026-11-20T10:00:00Z".into()),
         merge_commit: Some(sha('c').to_string()),
-        closed: false,
         head_repository: None,
+        ..Pull::open(12, sha('b').to_string())
     });
     world.commit_pulls.insert(sha('c').to_string(), vec![12]);
     let review = |login: &str, state: &str| {
@@ -63,6 +61,42 @@ async fn who_merged_what_and_who_may() {
     );
     assert!(github.is_protected("main").await.unwrap());
     assert!(!github.is_protected("topic").await.unwrap());
+}
+
+/// GitHub knows of no pull request that a fork's commit belongs to, only of those from a branch.
+#[tokio::test]
+async fn a_forks_pull_request_is_found_by_its_branch() {
+    let mut world = World::new();
+    let fork = |number, base: &str| Pull {
+        base: base.into(),
+        branch: "fix/a#1".into(),
+        head_repository: Some("mallory/konfig".into()),
+        ..Pull::open(number, sha('b').to_string())
+    };
+    let closed = Pull {
+        closed: true,
+        ..fork(3, "main")
+    };
+    let own = Pull {
+        branch: "fix/a#1".into(),
+        ..Pull::open(4, sha('b').to_string())
+    };
+    world.pulls = vec![fork(1, "release"), fork(2, "main"), closed, own];
+    let fake = FakeGithub::start(world).await;
+    let github = client(&fake);
+    let of_commit = github.pull_requests_of_commit(&sha('b')).await.unwrap();
+    assert_eq!(of_commit.iter().map(|pull| pull.number).collect::<Vec<_>>(), [4]);
+    let from = async |owner| {
+        let pulls = github.open_pull_requests_from(owner, "fix/a#1").await.unwrap();
+        let told = pulls
+            .into_iter()
+            .map(|pull| (pull.number, pull.base_branch, pull.from_fork));
+        told.collect::<Vec<_>>()
+    };
+    let found = from("mallory").await;
+    assert_eq!(found, [(2, "main".into(), true), (1, "release".into(), true)]);
+    assert_eq!(from("acme").await, [(4, "main".into(), false)]);
+    assert!(from("nobody").await.is_empty());
 }
 
 /// A page behind the last of them is not asked for, and none behind the bound.

@@ -60,13 +60,15 @@ pub fn merge_group(number: u64, base: &str, head: &str) -> Value {
     payload
 }
 
-/// `workflow_run`: a workflow that `actor` started has ended for the commit `head` of the repository `from`.
-pub fn workflow_run(head: &str, from: &str, actor: &str) -> Value {
+/// `workflow_run`: a workflow that `actor` started has ended for `head`, a branch and its commit, of the repository
+/// `from`.
+pub fn workflow_run(head: (&str, &str), from: &str, actor: &str) -> Value {
     let mut payload = example("workflow_run", |one| one["action"] == "completed");
     let run = &mut payload["workflow_run"];
     run["event"] = json!("pull_request");
     run["conclusion"] = json!("success");
-    run["head_sha"] = json!(head);
+    run["head_branch"] = json!(head.0);
+    run["head_sha"] = json!(head.1);
     run["actor"]["login"] = json!(actor);
     run["head_repository"]["full_name"] = json!(from);
     // So it is with forks: actions/runner#3444.

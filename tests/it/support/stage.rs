@@ -171,6 +171,7 @@ impl Stage {
         self.github.world(|world| {
             world.pulls.retain(|pull| pull.number != number);
             world.pulls.push(Pull {
+                branch: branch.into(),
                 head_repository: Some(from.into()),
                 ..Pull::open(number, head.as_str())
             });

@@ -34,6 +34,10 @@ pub struct Issue {
 pub struct Pull {
     pub number: u64,
     pub head: String,
+    /// The branch it comes from.
+    pub branch: String,
+    /// The branch it goes to.
+    pub base: String,
     pub merged_at: Option<String>,
     pub merge_commit: Option<String>,
     /// Closed without a merge.
@@ -42,18 +46,41 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// One that is open, from a branch of `acme/konfig`.
+    /// One that is open, from the branch `topic` of `acme/konfig` into `main`.
     pub fn open(number: u64, head: impl Into<String>) -> Self {
         Self {
             number,
             head: head.into(),
+            branch: "topic".into(),
+            base: "main".into(),
             merged_at: None,
             merge_commit: None,
             closed: false,
-            head_repository: Some("acme/konfig".into()),
+            head_repository: Some(HERE.into()),
         }
     }
+
+    fn state(&self) -> &'static str {
+        match self.merged_at.is_some() || self.closed {
+            true => "closed",
+            false => "open",
+        }
+    }
+
+    /// Whether `?state=` and `?head=owner:branch` mean it. GitHub takes no notice of a `head` without an owner.
+    fn is_asked_for(&self, query: &BTreeMap<String, String>) -> bool {
+        let state = query.get("state").map_or("open", String::as_str);
+        let owner = self
+            .head_repository
+            .as_ref()
+            .and_then(|name| name.split('/').next());
+        let head = query.get("head").and_then(|head| head.split_once(':'));
+        (state == "all" || state == self.state())
+            && head.is_none_or(|head| owner.is_some_and(|owner| head == (owner, &self.branch)))
+    }
 }
+
+const HERE: &str = "acme/konfig";
 
 /// A GitHub with one repository, `acme/konfig`.
 #[derive(Debug, Clone, Default)]
@@ -255,19 +282,18 @@ impl World {
                 (200, json!({"total_count": runs.len(), "check_runs": runs}))
             }
             ("GET", ["commits", sha, "pulls"]) => {
+                // What a fork holds is no commit of this repository: of its head GitHub answers `[]`.
                 let numbers = self.commit_pulls.get(*sha).cloned().unwrap_or_default();
-                (
-                    200,
-                    self.pulls
-                        .iter()
-                        .filter(|p| numbers.contains(&p.number))
-                        .map(pull_json)
-                        .collect(),
-                )
+                let brought = |p: &&Pull| {
+                    numbers.contains(&p.number)
+                        || p.head == *sha && p.head_repository.as_deref() == Some(HERE)
+                };
+                (200, self.pulls.iter().filter(brought).map(pull_json).collect())
             }
             ("GET", ["pulls"]) => {
                 // The newest first.
-                (200, self.pulls.iter().rev().map(pull_json).collect())
+                let wanted = self.pulls.iter().rev().filter(|p| p.is_asked_for(query));
+                (200, wanted.map(pull_json).collect())
             }
             ("GET", ["compare", sides]) => {
                 let (base, _) = sides.split_once("...")?;
@@ -487,9 +513,9 @@ fn issue_json(issue: &Issue) -> Value {
 
 fn pull_json(pull: &Pull) -> Value {
     json!({
-        "number": pull.number, "state": if pull.merged_at.is_some() || pull.closed { "closed" } else { "open" }, "user": {"login": "ada"},
+        "number": pull.number, "state": pull.state(), "user": {"login": "ada"},
         "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
-        "head": {"ref": "topic", "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
-        "base": {"ref": "main", "sha": "0".repeat(40), "repo": {"full_name": "acme/konfig"}},
+        "head": {"ref": pull.branch, "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
+        "base": {"ref": pull.base, "sha": "0".repeat(40), "repo": {"full_name": HERE}},
     })
 }
