@@ -63,6 +63,17 @@ struct Figures {
     first_floor: Vec<f64>,
 }
 
+fn run(dir: PathBuf, env: BTreeMap<String, String>) -> Run {
+    Run {
+        dir,
+        env,
+        secrets: Secrets::new(HashKey::random()),
+        cancel: tokio_util::sync::CancellationToken::new(),
+        events: Arc::new(NoEvents),
+        notes: Arc::new(Quiet),
+    }
+}
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -141,7 +152,8 @@ impl Bench {
             "--message=a",
         ]);
         let opened = Repository::discover(&repository).unwrap();
-        let workspace = Workspace::open(&opened, &At::Worktree).unwrap();
+        let surroundings = run(repository.clone(), std::env::vars().collect());
+        let workspace = Workspace::open(&surroundings, &opened, &At::Worktree).unwrap();
         let stacks = workspace.layout.stacks.iter().take(STACKS).cloned().collect();
         Self {
             core,
@@ -162,15 +174,7 @@ impl Bench {
             self.folder.path().display().to_string(),
         );
         env.insert("KONVERGE_CACHE".to_owned(), cache.to_owned());
-        let run = Run {
-            dir: self.repository(),
-            env,
-            secrets: Secrets::new(HashKey::random()),
-            cancel: tokio_util::sync::CancellationToken::new(),
-            events: Arc::new(NoEvents),
-            notes: Arc::new(Quiet),
-        };
-        Compiler::new(&run, &Config::default()).with_executable(env!("CARGO_BIN_EXE_konverge").into())
+        Compiler::new(&run(self.repository(), env), &Config::default()).with_executable(env!("CARGO_BIN_EXE_konverge").into())
     }
 
     /// All stacks, from their blobs to their Specs, with workers that are warm as the floor's process is.

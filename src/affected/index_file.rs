@@ -13,28 +13,11 @@ use crate::model::{Digest, source::BlobId};
 const HEADER: &[u8] = concat!("konverge import index 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 impl Index {
-    /// Where the index of a repository lies: `$XDG_CACHE_HOME/konverge/affected/`, else below `$HOME/.cache`.
-    /// `None` without a home, or where the repository itself could write it.
-    pub fn location(repository: &Path) -> Option<PathBuf> {
-        let absolute = |name: &str| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let cache =
-            absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    /// Where the index of a repository lies among the caches of this machine.
+    pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
-        let real = cache.canonicalize().unwrap_or_else(|_| cache.clone());
-        if real.starts_with(&repository) {
-            return None;
-        }
         let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
-        Some(
-            cache
-                .join("konverge")
-                .join("affected")
-                .join(format!("{key}.index")),
-        )
+        Some(caches.join("affected").join(format!("{key}.index")))
     }
 
     /// The index that a file holds, read once it is asked for more than it is worth; what is missing, damaged or of

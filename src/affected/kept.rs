@@ -37,8 +37,8 @@ pub struct Kept {
 
 impl Kept {
     /// Where the revision of a repository is kept: beside its index.
-    pub fn location(repository: &Path) -> Option<PathBuf> {
-        Index::location(repository).map(|index| index.with_extension("revision"))
+    pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
+        Index::location(caches, repository).map(|index| index.with_extension("revision"))
     }
 
     /// Loads one; what is missing, damaged or of another version is none.

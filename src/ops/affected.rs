@@ -75,7 +75,7 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
     } else {
         At::Commit(head_commit)
     };
-    let known = Knowledge::of(&repository);
+    let known = Knowledge::of(run, &repository);
     // The base first: it is written for the next run beside the work on the head.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
     let base = base.transpose()?.inspect(|base| known.keep(base));

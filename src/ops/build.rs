@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Memory, Run, Workspace, repository_root, shards::Costs, shared_cache::StoreCache};
+use super::{Memory, Run, Workspace, caches, shards::Costs, shared_cache::StoreCache};
 use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
@@ -35,6 +35,8 @@ use crate::{
 pub struct Compiler {
     run: Run,
     config: Config,
+    /// Where this machine keeps what it made, if that may be believed.
+    caches: Option<PathBuf>,
     executable: Option<PathBuf>,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
@@ -76,6 +78,7 @@ impl Compiler {
             turns: Semaphore::new(workers(config)),
             took: Mutex::default(),
             seen: Mutex::default(),
+            caches: caches::believed(run, &caches::checkout(run)),
             run: run.clone(),
             config: config.clone(),
             executable: None,
@@ -98,9 +101,8 @@ impl Compiler {
     /// Keeps what each stack took to compile, for sharing them out over jobs ([`super::shards`]).
     pub fn keep_costs(&self) {
         let took = std::mem::take(&mut *self.lock_took());
-        let worth = !took.is_empty() && self.access == CacheAccess::ReadWrite;
-        if let (true, Ok(root)) = (worth, repository_root(&self.run.dir)) {
-            Costs::load(&self.run, &root).learn(&took);
+        if !took.is_empty() && self.access == CacheAccess::ReadWrite {
+            Costs::load(&self.run, &caches::checkout(&self.run)).learn(&took);
         }
     }
 
@@ -222,10 +224,8 @@ impl Compiler {
 
     fn cache(&self) -> Cache {
         let wanted = self.run.var("KONVERGE_CACHE") != Some("off");
-        let folder = caches(&self.run)
-            .ok()
-            .filter(|_| wanted)
-            .map(|caches| caches.join("compile"));
+        let caches = self.caches.as_ref().filter(|_| wanted);
+        let folder = caches.map(|caches| caches.join("compile"));
         Cache::new(folder, self.shared.clone(), self.access)
     }
 
@@ -238,6 +238,15 @@ impl Compiler {
         self.started.get_or_try_init(|| self.start()).await
     }
 
+    fn say_where_nothing_is_kept(&self) {
+        if let (None, Ok(folder)) = (&self.caches, caches::folder(&self.run)) {
+            self.run.notes.note(&format!(
+                "warning: nothing is kept for the next run: {} lies in the repository, where a pull request could put what it likes\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
+                folder.display()
+            ));
+        }
+    }
+
     async fn start(&self) -> Result<Started, Failure> {
         let kcl = &self.config.kcl;
         let core = Core::find(kcl.core()).await?;
@@ -246,12 +255,14 @@ impl Compiler {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
         };
-        let (folder, passing) = package_folder(&self.run)?;
+        self.say_where_nothing_is_kept();
+        let (folder, passing) = package_folder(self.caches.as_deref())?;
         let packages = Packages {
             folder: folder.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
             interpreter: core.interpreter.clone(),
             environment: self.run.env.clone(),
+            whole: Arc::default(),
         };
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);
@@ -279,9 +290,9 @@ impl Compiler {
 }
 
 /// Where packages are put, for workers to read. A job may have no home that it can write to: then for this run only.
-fn package_folder(run: &Run) -> Result<(PathBuf, Option<TempDir>), Failure> {
-    let kept = caches(run).map(|caches| caches.join("packages"));
-    if let Some(kept) = kept.ok().filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
+fn package_folder(caches: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    let kept = caches.map(|caches| caches.join("packages"));
+    if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
         return Ok((kept, None));
     }
     let passing = tempfile::tempdir().map_err(|error| {
@@ -306,7 +317,7 @@ fn workers(config: &Config) -> usize {
 ///
 /// # Errors
 /// The file can not be read, or is no Spec.
-pub fn of_file(path: &std::path::Path) -> Result<Spec, Failure> {
+pub fn of_file(path: &Path) -> Result<Spec, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}"))
@@ -314,11 +325,6 @@ pub fn of_file(path: &std::path::Path) -> Result<Spec, Failure> {
             .hint("`--spec` names a file, from the folder where konverge runs")
     })?;
     Ok(spec::read_text(&text, &name)?)
-}
-
-/// Where this machine keeps what costs time to make again: `compile/` and `packages/`.
-pub(super) fn caches(run: &Run) -> Result<PathBuf, Failure> {
-    run.xdg_folder("XDG_CACHE_HOME", ".cache")
 }
 
 /// The closure of a stack, with contents.

@@ -5,12 +5,43 @@ use std::{
     time::Duration,
 };
 
-use super::{Run, build};
+use super::{Run, repository_root};
 use crate::{
     affected::{kept_files, prune_kept_files},
     error::{ErrorKind, Failure},
     kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
 };
+
+/// Where this machine keeps what costs time to make again.
+///
+/// # Errors
+/// There is no place for it.
+pub(super) fn folder(run: &Run) -> Result<PathBuf, Failure> {
+    run.xdg_folder("XDG_CACHE_HOME", ".cache")
+}
+
+/// The checkout that a run works on.
+pub(super) fn checkout(run: &Run) -> PathBuf {
+    repository_root(&run.dir).unwrap_or_else(|_| run.dir.clone())
+}
+
+/// Where it keeps that, if what lies there may be believed. In a repository's checkout whoever proposes a change could have put
+/// it there; git's own folder no revision can write.
+pub(super) fn believed(run: &Run, root: &Path) -> Option<PathBuf> {
+    let folder = folder(run).ok()?;
+    let (real, root) = (really(&folder), really(root));
+    let checked_out = real.starts_with(&root) && !real.starts_with(root.join(".git"));
+    (!checked_out).then_some(folder)
+}
+
+/// A path with its links followed as far as it exists.
+fn really(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}
 
 /// What one cache holds, or what was deleted of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +93,7 @@ pub fn prune(run: &Run, unused_for: Option<Duration>) -> Result<Vec<Kept>, Failu
 }
 
 fn folders(run: &Run) -> Result<[PathBuf; 3], Failure> {
-    let caches = build::caches(run)?;
+    let caches = folder(run)?;
     Ok(["compile", "packages", "affected"].map(|name| caches.join(name)))
 }
 

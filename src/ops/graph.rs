@@ -29,7 +29,7 @@ pub fn run(run: &Run, view: &View) -> Result<Picture, Failure> {
         Some(name) => At::Commit(repository.resolve(name)?),
         None => At::Worktree,
     };
-    let workspace = Workspace::open(&repository, &at)?;
+    let workspace = Workspace::open(run, &repository, &at)?;
     workspace.layout.require_module()?;
     let picture = workspace.analysis.picture();
     let up = paths(run, &repository, &workspace, &view.upstream)?;

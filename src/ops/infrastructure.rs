@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    Memory, Run,
+    Memory, Run, caches,
     clusters::{GivenCluster, Live, given_name},
     health_rules,
 };
@@ -117,10 +117,8 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         .transpose()?;
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror.map(|path| outside("terraform.mirror", path)).transpose()?;
-    terraform.plugin_cache = run
-        .xdg_folder("XDG_CACHE_HOME", ".cache")
-        .ok()
-        .map(|folder| folder.join("terraform"));
+    let caches = caches::believed(run, &caches::checkout(run));
+    terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
     terraform.key = memory
         .and_then(|memory| memory.states.sealer().cloned())
         .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn Seal>);

@@ -51,7 +51,7 @@ impl<'a> LastApplied<'a> {
         if opened.is_none() {
             let repository = Repository::discover(&self.planning.run.dir).ok()?;
             *opened = Some(Opened {
-                known: Knowledge::of(&repository),
+                known: Knowledge::of(&self.planning.run, &repository),
                 repository,
                 revisions: HashMap::new(),
             });

@@ -21,7 +21,7 @@ pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
         Some(rev) => At::Commit(repository.resolve(rev)?),
         None => At::Worktree,
     };
-    let known = Knowledge::of(&repository);
+    let known = Knowledge::of(run, &repository);
     let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
     let stacks = match &request.selection {

@@ -107,7 +107,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         Some(rev) => At::Commit(repository.resolve(rev)?),
         None => At::Worktree,
     };
-    let known = Knowledge::of(&repository);
+    let known = Knowledge::of(run, &repository);
     let head = Workspace::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     let base = match base_commit(run, &repository, request, &at).await? {

@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::Run;
+use super::{Run, caches};
 use crate::{
     affected::{Analysis, Index, Kept},
     config::Config,
@@ -69,9 +69,10 @@ impl Known {
 
 impl Knowledge {
     /// What earlier runs left of a repository; nothing where there is no place to keep it.
-    pub fn of(repository: &Repository) -> Self {
+    pub fn of(run: &Run, repository: &Repository) -> Self {
         let root = repository.root();
-        let places = Index::location(root).zip(Kept::location(root));
+        let places = caches::believed(run, root)
+            .and_then(|caches| Index::location(&caches, root).zip(Kept::location(&caches, root)));
         let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
         let index = places.as_ref().map(|(place, _)| Index::load(place));
         Self {
@@ -186,8 +187,8 @@ impl Workspace {
     ///
     /// # Errors
     /// The revision can not be read, or its `konverge.yaml` is wrong.
-    pub fn open(repository: &Repository, at: &At) -> Result<Self, Failure> {
-        let known = Knowledge::of(repository);
+    pub fn open(run: &Run, repository: &Repository, at: &At) -> Result<Self, Failure> {
+        let known = Knowledge::of(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, None)?;
         known.keep(&workspace);
         Ok(workspace)
@@ -197,8 +198,8 @@ impl Workspace {
     ///
     /// # Errors
     /// The revision can not be read.
-    pub fn open_under(repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
-        let known = Knowledge::of(repository);
+    pub fn open_under(run: &Run, repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
+        let known = Knowledge::of(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
         known.keep(&workspace);
         Ok(workspace)

@@ -134,3 +134,39 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
     assert_eq!(cached(stage.keys().await), keys);
     assert!(!fork.folder.join("caches/konverge/compile").exists());
 }
+
+#[test]
+fn a_cache_in_the_checkout_is_neither_believed_nor_written() {
+    let repository = Repository::konfig_example();
+    let stack = |cache: &Path| {
+        Konverge::new(["build", "appops/orders/dev", "--show-secrets", "--output=json"])
+            .dir(repository.path())
+            .env("XDG_CACHE_HOME", cache)
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let honest = stack(elsewhere.path()).with_kcl().run().expect(0);
+    assert!(!honest.stderr.contains("XDG_CACHE_HOME"), "{}", honest.stderr);
+
+    // The branch brings a cache with a Spec that its code does not give, under the digest that it has.
+    let planted = repository.path().join(".cache");
+    let kept = entries(&elsewhere.path().join("konverge/compile"));
+    let [entry] = kept.as_slice() else {
+        panic!("{kept:?}");
+    };
+    let place = planted.join(entry.strip_prefix(elsewhere.path()).unwrap());
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    std::fs::copy(entry, &place).unwrap();
+    // It would serve: without a core there is no other source.
+    stack(elsewhere.path()).run().expect(0);
+    assert_ne!(stack(&planted).run().code, Some(0));
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(repository.path(), &link).unwrap();
+    assert_ne!(stack(&link.join(".cache")).run().code, Some(0));
+
+    let before = entries(&planted);
+    let built = stack(&planted).with_kcl().run().expect(0);
+    assert_eq!(built.stdout, honest.stdout);
+    assert_eq!(entries(&planted), before, "nothing is put there either");
+    let said = built.stderr.matches("lies in the repository").count();
+    assert_eq!(said, 1, "{}", built.stderr);
+}

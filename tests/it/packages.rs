@@ -1,6 +1,6 @@
 //! Packages of `kcl.mod` from a git repository and an OCI registry: fetched once, checked, refused if they differ.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
     kcl::{CompileRequest, KclError, Packages, Pool},
@@ -20,6 +20,7 @@ async fn packages(folder: &Path) -> Packages {
         offline: false,
         interpreter: core().await.interpreter,
         environment: BTreeMap::from([("PATH".to_owned(), path)]),
+        whole: Arc::default(),
     }
 }
 
@@ -143,6 +144,37 @@ async fn what_differs_from_its_lock_is_refused_and_not_kept() {
         assert!(matches!(error, KclError::Checksum { .. }), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_was_fetched_before_is_checked_again() {
+    let (library, folder) = (library(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", library.path().display());
+    let all = wanted(
+        &serde_json::json!({"git": url, "tag": "v1"}),
+        Some(&sum(&[MODULE, CODE])),
+    );
+    let found = packages(folder.path())
+        .await
+        .resolve(&all, None)
+        .await
+        .unwrap();
+    let file = found[0].1.join("size.k");
+    std::fs::write(&file, CODE.replace('2', "200")).unwrap();
+
+    let offline = Packages {
+        offline: true,
+        ..packages(folder.path()).await
+    };
+    let error = offline.resolve(&all, None).await.unwrap_err().to_string();
+    assert!(error.contains("is not what kcl.mod.lock pins"), "{error}");
+    let again = packages(folder.path())
+        .await
+        .resolve(&all, None)
+        .await
+        .unwrap();
+    assert_eq!(again, found);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), CODE);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! [`Packages`]: dependencies of `kcl.mod` that lie in git repositories and OCI registries.
 //!
 //! Each is fetched once into a folder that runs share, checked against the checksum of `kcl.mod.lock`, and appears
-//! there complete or not at all. What the checksum does not pin is not fetched: a stack's digest must say what was
+//! there complete or not at all; each run checks what it finds there anew. What the checksum does not pin is not fetched: a stack's digest must say what was
 //! compiled. Only this process uses the network; the compiler reads the folder.
 
 mod checksum;
@@ -10,9 +10,10 @@ mod oci;
 mod requirement;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use self::requirement::{Place, Revision};
@@ -30,6 +31,8 @@ pub struct Packages {
     pub interpreter: PathBuf,
     /// Our environment: credentials, proxies, `KCL_REGISTRY`.
     pub environment: BTreeMap<String, String>,
+    /// Folders that this run found to hold what is pinned.
+    pub whole: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
 impl Packages {
@@ -74,16 +77,25 @@ impl Packages {
         let mut key = DigestBuilder::new("kcl package");
         key.part(format!("{place:?}").as_bytes())
             .part(pinned.unwrap_or_default().as_bytes());
+        let io = |error: std::io::Error| failed(error.to_string());
         let target = self
             .folder
             .join(format!("{}-{}", plain_name(&package.name), key.finish().short()));
         if target.is_dir() {
-            return Ok(target);
+            if self.is_whole(&target, pinned).map_err(io)? {
+                return Ok(target);
+            }
+            if self.offline {
+                return Err(failed(format!(
+                    "what was fetched of it into {} is not what kcl.mod.lock pins; delete that folder, and let it be fetched again",
+                    target.display()
+                )));
+            }
+            std::fs::remove_dir_all(&target).map_err(io)?;
         }
         if self.offline {
             return Err(KclError::Offline(package.name.clone()));
         }
-        let io = |error: std::io::Error| failed(error.to_string());
         std::fs::create_dir_all(&self.folder).map_err(io)?;
         let fresh = tempfile::Builder::new()
             .prefix(".fetching-")
@@ -106,6 +118,7 @@ impl Packages {
                 });
             }
         }
+        self.lock_whole().insert(target.clone());
         let fresh = fresh.keep();
         if let Err(error) = std::fs::rename(&fresh, &target) {
             let _ = std::fs::remove_dir_all(&fresh);
@@ -115,6 +128,25 @@ impl Packages {
             }
         }
         Ok(target)
+    }
+
+    /// Whether a folder holds what is pinned; asked once a run of each, for it reads every file.
+    fn is_whole(&self, folder: &Path, pinned: Option<&str>) -> io::Result<bool> {
+        let Some(pinned) = pinned else {
+            return Ok(true);
+        };
+        if self.lock_whole().contains(folder) {
+            return Ok(true);
+        }
+        let whole = checksum::of(folder)? == pinned;
+        if whole {
+            self.lock_whole().insert(folder.to_owned());
+        }
+        Ok(whole)
+    }
+
+    fn lock_whole(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

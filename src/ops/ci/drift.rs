@@ -53,7 +53,7 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
         )
         .hint("set `state.url` in konverge.yaml")
     })?;
-    let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
+    let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
     let known = memory.states.known().await?;
     let mut rounds = Rounds::of(job, &memory, &config).await;
     let applied = applied(&known, &side);

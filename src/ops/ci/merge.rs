@@ -190,7 +190,7 @@ async fn caught_up(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = Workspace::open_under(&job.repository, &At::Commit(head.clone()), &config)?;
+    let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
     side.layout.require_module()?;
     // A schedule that does not run tells nobody so: whoever applies does.
     if let Some(since) = Rounds::of(job, &memory, &config).await.overdue() {

@@ -63,7 +63,7 @@ impl Job {
         }
         // Nobody has reviewed this code yet: it is compiled behind every wall, unless the protected branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
-        let known = Knowledge::of(&self.repository);
+        let known = Knowledge::of(&self.run, &self.repository);
         let side = |commit: &CommitId| {
             let at = At::Commit(commit.clone());
             Workspace::open_knowing(&known, &self.repository, &at, Some(&config))

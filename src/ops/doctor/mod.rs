@@ -79,7 +79,7 @@ pub async fn run(run: &Run) -> Vec<Finding> {
             return findings;
         }
     };
-    let workspace = Workspace::open(&repository, &At::Worktree);
+    let workspace = Workspace::open(run, &repository, &At::Worktree);
     let module = workspace.and_then(|workspace| {
         workspace.layout.require_module()?;
         Ok(workspace)

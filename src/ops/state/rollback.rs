@@ -57,7 +57,7 @@ pub async fn rollback(
     let then = Config::of(repository.revision(&commit)?.as_ref())?;
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
-    let head = Workspace::open_under(&repository, &At::Commit(commit.clone()), &config)?;
+    let head = Workspace::open_under(run, &repository, &At::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack).ok_or_else(|| {
         Failure::new(
             ErrorKind::State,
