@@ -174,7 +174,8 @@ impl Bench {
             self.folder.path().display().to_string(),
         );
         env.insert("KONVERGE_CACHE".to_owned(), cache.to_owned());
-        Compiler::new(&run(self.repository(), env), &Config::default()).with_executable(env!("CARGO_BIN_EXE_konverge").into())
+        Compiler::new(&run(self.repository(), env), &Config::default())
+            .with_executable(env!("CARGO_BIN_EXE_konverge").into())
     }
 
     /// All stacks, from their blobs to their Specs, with workers that are warm as the floor's process is.

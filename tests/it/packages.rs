@@ -154,11 +154,7 @@ async fn what_was_fetched_before_is_checked_again() {
         &serde_json::json!({"git": url, "tag": "v1"}),
         Some(&sum(&[MODULE, CODE])),
     );
-    let found = packages(folder.path())
-        .await
-        .resolve(&all, None)
-        .await
-        .unwrap();
+    let found = packages(folder.path()).await.resolve(&all, None).await.unwrap();
     let file = found[0].1.join("size.k");
     std::fs::write(&file, CODE.replace('2', "200")).unwrap();
 
@@ -168,11 +164,7 @@ async fn what_was_fetched_before_is_checked_again() {
     };
     let error = offline.resolve(&all, None).await.unwrap_err().to_string();
     assert!(error.contains("is not what kcl.mod.lock pins"), "{error}");
-    let again = packages(folder.path())
-        .await
-        .resolve(&all, None)
-        .await
-        .unwrap();
+    let again = packages(folder.path()).await.resolve(&all, None).await.unwrap();
     assert_eq!(again, found);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), CODE);
 }
