@@ -75,6 +75,7 @@ bench: parts ## measure; the figures go to docs/
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
 	scripts/parts install site
 	"$$(scripts/parts path site)" build --strict
+	cp "$(CACHE)/site/package/dist/mermaid.min.js" target/site/assets/
 
 image: release ## the container image, built and tried without a container engine
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image

@@ -6,7 +6,7 @@ use crate::{
     docs::{pages, root},
     support::{
         browser::Browser,
-        executable,
+        cache, executable, installed,
         process::{Konverge, Outcome},
     },
 };
@@ -86,17 +86,45 @@ const FOUND: &str = "(() => { const all = from => [...from.querySelectorAll('*')
                      return links.length && links.map(one => { const at = new URL(one.href); return at.pathname.slice(1) + at.hash }) \
                      })()";
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
-async fn its_search_answers_what_a_user_asks() {
+/// The site as `make site` leaves it, behind a server.
+async fn served() -> (tempfile::TempDir, String) {
     let folder = docs();
     build(folder.path()).expect(0);
     let site = folder.path().join("target/site");
+    let drawing = installed("site", cache().join("site/package/dist/mermaid.min.js"));
+    fs::copy(drawing, site.join("assets/mermaid.min.js")).unwrap();
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let router = Router::new().fallback(async move |uri: Uri| page(&site, uri.path()));
     tokio::spawn(async move { axum::serve(listener, router).await });
+    (folder, url)
+}
 
+/// How it works is drawn: a picture each of affected, plan, review and state, and nothing asked of another server.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn its_pictures_are_drawn_without_another_server() {
+    let (_folder, url) = served().await;
+    tokio::task::spawn_blocking(move || {
+        let mut browser = Browser::start();
+        browser.open(&format!("{url}how-it-works/"));
+        // The theme puts what is drawn in the place of its text, in a tree of its own.
+        let drawn = "document.querySelectorAll('pre.mermaid').length === 0 && [...document.querySelectorAll('div.mermaid')] \
+                     .filter(one => one.getBoundingClientRect().height > 100).length === 4";
+        assert!(browser.wait_for(drawn).is_some());
+        let asked = browser.evaluate("performance.getEntriesByType('resource').map(one => one.name)");
+        let asked: Vec<String> = serde_json::from_value(asked).unwrap();
+        assert!(asked.iter().any(|one| one.ends_with("/assets/mermaid.min.js")), "{asked:?}");
+        assert!(asked.iter().all(|one| one.starts_with(&url)), "{asked:?}");
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn its_search_answers_what_a_user_asks() {
+    let (_folder, url) = served().await;
     tokio::task::spawn_blocking(move || {
         let mut browser = Browser::start();
         let mut missed = Vec::new();
