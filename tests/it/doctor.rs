@@ -112,3 +112,43 @@ async fn a_token_that_may_not_read_is_told_which_permission_it_lacks() {
     let none = findings(&run("").await.unwrap().expect(1));
     assert!(finding(&none, "GitHub token").2.contains("github.token"));
 }
+
+/// What is looked at on a machine, each in its failing case and with what mends it.
+#[test]
+fn whatever_fails_is_told_with_its_remedy() {
+    let monorepo = Repository::konfig_example();
+    // Nothing but what the test starts it by.
+    let nothing = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/usr/bin/setpriv", nothing.path().join("setpriv")).unwrap();
+    let gone = "apiVersion: v1\nkind: Config\ncurrent-context: gone\nclusters:\n- {name: gone, cluster: {server: 'https://127.0.0.1:9'}}\ncontexts:\n- {name: gone, context: {cluster: gone, user: gone}}\nusers:\n- {name: gone, user: {token: t}}\n";
+    monorepo.write(".git/kubeconfig", gone);
+    let config = monorepo.read("konverge.yaml");
+    let more = "state: {url: 'file:///proc/nowhere', id: doctor}\nclusters: {gone: {kubeconfig_env: GONE}}\n";
+    monorepo.write("konverge.yaml", format!("{config}{more}"));
+    let workflow = ".github/workflows/konverge.yml";
+    let lacking = monorepo
+        .read(workflow)
+        .replacen("statuses: write", "statuses: read", 1);
+    monorepo.write(workflow, lacking);
+    let outcome = Konverge::new(["doctor", "--output", "json"])
+        .dir(monorepo.path())
+        .env("PATH", nothing.path())
+        .env("XDG_DATA_HOME", nothing.path())
+        .env("GONE", monorepo.path().join(".git/kubeconfig"))
+        .run()
+        .expect(1);
+    let found = findings(&outcome);
+    for (what, says, remedy) in [
+        ("git", "git", "apt-get install git"),
+        ("KCL core", "0.13.2", "konverge kcl install"),
+        ("Terraform", "terraform", "terraform"),
+        ("cluster gone", "127.0.0.1:9", ""),
+        ("store", "/proc/nowhere", ""),
+        ("workflow job preview", "statuses", "statuses: write"),
+    ] {
+        let (verdict, told, fix) = finding(&found, what);
+        assert_eq!(verdict, "missing", "{what}: {told}");
+        assert!(told.contains(says), "{what}: {told}");
+        assert!(!fix.is_empty() && fix.contains(remedy), "{what}: {told}: {fix}");
+    }
+}
