@@ -22,7 +22,9 @@ pub trait Neighbours: Send + Sync {
 }
 
 /// Knows of each object of an owner whether it was let go of.
-pub struct Released(Box<dyn Fn(&Item) -> Result<bool, Failure> + Send + Sync>);
+pub struct Released(Box<Told>);
+
+type Told = dyn Fn(&Item) -> Result<bool, Failure> + Send + Sync;
 
 impl Released {
     /// Nothing was.
