@@ -125,6 +125,12 @@ impl From<KclError> for Failure {
             KclError::WrongVersion { wanted, .. } => failure.hint(format!(
                 "run `konverge kcl install {wanted}`: versions lie side by side, and the one that is wanted is found"
             )),
+            KclError::Install { why, .. } if why.contains("CPython") => failure.hint(
+                "install one of these (`apt-get install python3`), or name it where it is not on the PATH: `--interpreter PYTHON`",
+            ),
+            KclError::Install { .. } => failure
+                .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
+                .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::Start(why) if why.contains(super::wall::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")

@@ -183,6 +183,23 @@ fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
 }
 
 #[test]
+fn a_core_that_can_not_be_had_is_told_with_other_ways() {
+    let refused = |arguments: &[&str]| {
+        let outcome = Konverge::new(["kcl", "install"].iter().chain(arguments)).run();
+        outcome.expect(1).stderr
+    };
+    let unreachable = refused(&["--index", "http://127.0.0.1:9/simple"]);
+    for told in ["Connection refused", "HTTPS_PROXY", "--index URL", "KONVERGE_KCL"] {
+        assert!(unreachable.contains(told), "{told}: {unreachable}");
+    }
+    let none = refused(&["--interpreter", "/bin/false"]);
+    assert!(
+        none.contains("no Python interpreter") && none.contains("apt-get install python3"),
+        "{none}"
+    );
+}
+
+#[test]
 fn a_store_that_is_not_there_is_told_by_its_cause() {
     let monorepo = Repository::konfig_example();
     let preview = |url: &str| {
