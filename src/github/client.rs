@@ -18,7 +18,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{error::GithubError, limits, parting::Parting};
+use super::{
+    error::GithubError,
+    identity::{GRAPHQL, Identity},
+    limits,
+    parting::Parting,
+};
 use crate::{
     retry::{Policy, Verdict},
     secrets::Secrets,
@@ -43,8 +48,7 @@ pub struct Client {
     patience: Policy,
     deadline: Duration,
     parting: Parting,
-    author: Option<String>,
-    installation_token: bool,
+    pub(super) identity: Identity,
     requests: Arc<AtomicUsize>,
     known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
 }
@@ -80,12 +84,12 @@ impl Client {
             .trim_end_matches('/')
             .parse()
             .map_err(|_| unusable(format!("`{}` is no address of an API", api_url.escape_debug())))?;
-        if base.scheme().is_none() || base.authority().is_none() {
+        let (Some(scheme), Some(server)) = (base.scheme_str(), base.authority()) else {
             return Err(unusable(format!(
                 "`{}` is no address of an API",
                 api_url.escape_debug()
             )));
-        }
+        };
         if token.is_empty() || token.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return Err(unusable("the token is empty or holds white space".to_owned()));
         }
@@ -97,7 +101,7 @@ impl Client {
                 hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
             })?;
         let octocrab = Octocrab::builder()
-            .base_uri(base.clone())
+            .base_uri(format!("{scheme}://{server}"))
             .map_err(|error| unusable(error.to_string()))?
             .personal_token(token.to_owned())
             .build_with_reqwest(transport)
@@ -113,8 +117,7 @@ impl Client {
             },
             deadline: DEADLINE,
             parting: Parting::default(),
-            author: None,
-            installation_token: token.starts_with("ghs_"),
+            identity: Identity::default(),
             requests: Arc::default(),
             known: Arc::default(),
         })
@@ -141,43 +144,23 @@ impl Client {
         self
     }
 
-    /// With the login under which the token writes, where it is known: an App's `name[bot]`.
-    #[must_use]
-    pub fn with_author(mut self, login: impl Into<String>) -> Self {
-        self.author = Some(login.into());
-        self
-    }
-
     /// Requests made so far, retries included.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// The login under which the token writes: what was configured; else `GET /user`; else, since GITHUB_TOKEN can not
-    /// ask that, `github-actions[bot]`.
-    ///
-    /// # Errors
-    /// Anything but a refusal to say.
-    pub async fn author(&self) -> Result<String, GithubError> {
-        const ACTIONS: &str = "github-actions[bot]";
-        if let Some(login) = &self.author {
-            return Ok(login.clone());
-        }
-        if self.installation_token {
-            return Ok(ACTIONS.to_owned());
-        }
-        match self.get::<User>("/user", Need("metadata: read")).await {
-            Ok(user) => Ok(user.login),
-            Err(
-                GithubError::Forbidden { .. } | GithubError::NotFound { .. } | GithubError::Refused { .. },
-            ) => Ok(ACTIONS.to_owned()),
-            Err(error) => Err(error),
-        }
-    }
-
     /// `/repos/owner/name` and what follows.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)
+    }
+
+    /// Where a path lies at the server: GraphQL beside the REST API of a server of one's own (`/api/v3`), all else in it.
+    fn place(&self, path: &str) -> String {
+        let base = match path {
+            GRAPHQL => self.base_path.trim_end_matches("/v3"),
+            _ => &self.base_path,
+        };
+        format!("{base}{path}")
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str, need: Need) -> Result<T, GithubError> {
@@ -349,7 +332,9 @@ impl Client {
                     .cloned()
             })
             .flatten();
-        let mut request = http::Request::builder().method(method.clone()).uri(path);
+        let mut request = http::Request::builder()
+            .method(method.clone())
+            .uri(self.place(path));
         request = request.header(header::ACCEPT, "application/vnd.github+json");
         if let Some((etag, _)) = &known {
             request = request.header(header::IF_NONE_MATCH, etag);

@@ -59,13 +59,13 @@ impl Comment {
 
 impl Client {
     /// Writes the comment of `marker` on a pull request or issue, and takes away those that it leaves no place for.
-    /// `body` must begin with the marker's line. Requests: one per 100 comments, and one write.
+    /// `body` must begin with the marker's line. Requests: one per 100 comments, one
+    /// where a comment has such a marker, and one write.
     ///
     /// # Errors
     /// [`GithubError::TooLong`] if the text has to be packed smaller, and what else GitHub refuses.
     pub async fn upsert_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
-        let author = self.author().await?;
-        let (ours, void) = self.our_comments(pr, marker, &author).await?;
+        let (ours, void) = self.our_comments(pr, marker).await?;
         for comment in void {
             self.delete_comment(comment.id).await?;
         }
@@ -75,7 +75,7 @@ impl Client {
                     &self.path(&format!("/issues/{pr}/comments")),
                     &json!({"body": body}),
                     NEED,
-                    || async { Ok(self.our_comments(pr, marker, &author).await?.0.into_iter().next()) },
+                    || async { Ok(self.our_comments(pr, marker).await?.0.into_iter().next()) },
                 )
                 .await?;
             return Ok(Upsert::Created { url: made.html_url });
@@ -129,8 +129,7 @@ impl Client {
     /// # Errors
     /// What GitHub refuses.
     pub async fn remove_comment(&self, pr: u64, marker: &Marker) -> Result<(), GithubError> {
-        let author = self.author().await?;
-        let (ours, void) = self.our_comments(pr, marker, &author).await?;
+        let (ours, void) = self.our_comments(pr, marker).await?;
         let newer = |comment: &Comment| comment.marker().is_some_and(|m| m.is_newer_than(marker));
         for comment in ours.iter().filter(|comment| !newer(comment)).chain(&void) {
             self.delete_comment(comment.id).await?;
@@ -153,20 +152,15 @@ impl Client {
         &self,
         pr: u64,
         marker: &Marker,
-        author: &str,
     ) -> Result<(Vec<Comment>, Vec<Comment>), GithubError> {
         let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
         let mut all: Vec<Comment> = self.list(&path, NEED).await?;
-        all.retain(|comment| {
-            let author_of = comment.user.as_ref();
-            author_of.is_some_and(|u| u.login.eq_ignore_ascii_case(author))
-        });
-        all.sort_by_key(|comment| comment.id);
-        let fits =
-            |comment: &Comment, fits: &dyn Fn(&Marker) -> bool| comment.marker().is_some_and(|m| fits(&m));
-        let void = |comment: &Comment| fits(comment, &|m| marker.voids(m));
-        let (void, mut ours): (Vec<_>, Vec<_>) = all.into_iter().partition(void);
-        ours.retain(|comment| fits(comment, &|m| m.same_place(marker)));
+        let voided = |comment: &Comment| comment.marker().is_some_and(|m| marker.voids(&m));
+        let in_place = |comment: &Comment| comment.marker().is_some_and(|m| m.same_place(marker));
+        all.retain(|comment| voided(comment) || in_place(comment));
+        let mut ours = self.ours(all, |comment| comment.user.as_ref()).await?;
+        ours.sort_by_key(|comment| comment.id);
+        let (void, ours) = ours.into_iter().partition(voided);
         Ok((ours, void))
     }
 }

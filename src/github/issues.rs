@@ -63,14 +63,15 @@ impl Client {
     /// # Errors
     /// What GitHub refuses.
     pub async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, GithubError> {
-        let author = self.author().await?;
         // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are compared here.
         let path = self.path(&format!(
             "/issues?labels={}&state=all&per_page={PAGE}",
             encoded(label)
         ));
         let raw: Vec<Raw> = self.list(&path, NEED).await?;
-        Ok(raw.into_iter().filter_map(|raw| kept(raw, &author)).collect())
+        let kept: Vec<_> = raw.into_iter().filter_map(kept).collect();
+        let ours = self.ours(kept, |(author, _)| Some(author)).await?;
+        Ok(ours.into_iter().map(|(_, issue)| issue).collect())
     }
 
     /// Opens, reopens or updates the issue of `marker`; an open one with the same digest is left as it is. `known` is
@@ -87,31 +88,15 @@ impl Client {
         body: &str,
     ) -> Result<IssueChange, GithubError> {
         let Some(issue) = known.iter().find(|issue| issue.marker.same_place(marker)) else {
-            let author = self.author().await?;
-            let path = self.path("/issues");
-            let list = self.path(&format!(
-                "/issues?labels={}&state=all&per_page={PAGE}",
-                encoded(label)
-            ));
-            let _: Raw = self
+            let _: Value = self
                 .create(
-                    &path,
+                    &self.path("/issues"),
                     &json!({"title": title, "body": body, "labels": [label]}),
                     NEED,
                     || async {
-                        let raw: Vec<Raw> = self.list(&list, NEED).await?;
-                        Ok(raw.into_iter().find(|raw| {
-                            let by_us = raw
-                                .user
-                                .as_ref()
-                                .is_some_and(|u| u.login.eq_ignore_ascii_case(&author));
-                            by_us
-                                && raw
-                                    .body
-                                    .as_deref()
-                                    .and_then(Marker::of)
-                                    .is_some_and(|m| m.same_place(marker))
-                        }))
+                        let kept = self.kept_issues(label).await?;
+                        let made = kept.iter().any(|issue| issue.marker.same_place(marker));
+                        Ok(made.then_some(Value::Null))
                     },
                 )
                 .await?;
@@ -145,16 +130,18 @@ impl Client {
     }
 }
 
-fn kept(raw: Raw, author: &str) -> Option<Issue> {
+/// An issue with a marker, and who opened it.
+fn kept(raw: Raw) -> Option<(User, Issue)> {
     // The list of issues holds pull requests too.
-    if raw.pull_request.is_some() || !raw.user?.login.eq_ignore_ascii_case(author) {
+    if raw.pull_request.is_some() {
         return None;
     }
-    Some(Issue {
+    let issue = Issue {
         number: raw.number,
         url: raw.html_url,
         open: raw.state == "open",
         created_at: raw.created_at,
         marker: Marker::of(raw.body.as_deref()?)?,
-    })
+    };
+    Some((raw.user?, issue))
 }

@@ -10,6 +10,7 @@ mod comments;
 mod deployments;
 mod error;
 mod event;
+mod identity;
 mod issues;
 mod limits;
 mod parting;

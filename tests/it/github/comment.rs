@@ -4,7 +4,7 @@ use konverge::github::Upsert;
 use konverge::report::{COMMENT_BUDGET, markdown};
 use serde_json::json;
 
-use super::{body, client, marker};
+use super::{body, client, client_with, marker};
 use crate::support::github::{Act, FakeGithub, World};
 use crate::support::sample;
 
@@ -49,7 +49,8 @@ async fn it_is_found_behind_a_hundred_others() {
         .unwrap();
     assert!(matches!(result, Upsert::Updated { .. }));
     assert_eq!(fake.world(|world| world.comments.len()), 251);
-    assert_eq!(fake.requests().len(), 4, "three pages and one write");
+    let requests = fake.requests().len();
+    assert_eq!(requests, 5, "three pages, who we are, and one write");
 }
 
 #[tokio::test]
@@ -65,6 +66,73 @@ async fn a_stranger_with_our_marker_is_left_alone() {
         assert_eq!(world.comments.len(), 2);
         assert_eq!(world.comments[0].body, stranger);
     });
+}
+
+/// An App's token begins as GITHUB_TOKEN does, and writes under the App's name.
+#[tokio::test]
+async fn an_app_finds_its_own_comment_again() {
+    let fake = FakeGithub::start(World::new().with_app("acme-konverge[bot]")).await;
+    let actions = body(&marker(1), "by GITHUB_TOKEN");
+    fake.world(|world| world.comment(12, "github-actions[bot]", &actions));
+    for (run, text) in [(2, "one"), (3, "two")] {
+        let github = client_with(&fake, "ghs_app");
+        // All that a run says is by the same one: that is asked once.
+        for number in [12, 13] {
+            github
+                .upsert_comment(number, &marker(run), &body(&marker(run), text))
+                .await
+                .unwrap();
+        }
+        github.remove_comment(13, &marker(run)).await.unwrap();
+    }
+    fake.world(|world| {
+        let by = |c: &crate::support::github::Comment| (c.login.clone(), c.body.clone());
+        let told: Vec<_> = world.comments.iter().map(by).collect();
+        let ours = ("acme-konverge[bot]".to_owned(), body(&marker(3), "two"));
+        assert_eq!(told, [("github-actions[bot]".to_owned(), actions.clone()), ours]);
+    });
+    let asked = fake.requests();
+    assert_eq!(
+        asked.iter().filter(|r| r.path == "/graphql").count(),
+        2,
+        "{asked:#?}"
+    );
+}
+
+/// Where it may not be asked who we are, we are taken for GITHUB_TOKEN; where it can not be answered, nothing is written.
+#[tokio::test]
+async fn who_we_are_may_not_be_told() {
+    for refused in [
+        Act::Answer(
+            403,
+            vec![],
+            json!({"message": "Resource not accessible by integration"}),
+        ),
+        Act::Answer(
+            200,
+            vec![],
+            json!({"data": {"viewer": null}, "errors": [{"type": "FORBIDDEN", "message": "no"}]}),
+        ),
+    ] {
+        let fake = FakeGithub::start(World::new()).await;
+        fake.world(|world| world.comment(12, "github-actions[bot]", &body(&marker(1), "one")));
+        fake.next("POST", "/graphql", refused);
+        let github = client(&fake);
+        let again = github
+            .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+            .await;
+        assert!(matches!(again.unwrap(), Upsert::Updated { .. }));
+    }
+    let fake = FakeGithub::start(World::new().with_app("acme-konverge[bot]")).await;
+    fake.world(|world| world.comment(12, "acme-konverge[bot]", &body(&marker(1), "one")));
+    let limited = json!({"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]});
+    fake.next("POST", "/graphql", Act::Answer(200, vec![], limited));
+    let github = client_with(&fake, "ghs_app");
+    let again = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await;
+    assert!(again.unwrap_err().to_string().contains("rate limit exceeded"));
+    assert_eq!(fake.writes(), 0);
 }
 
 #[tokio::test]

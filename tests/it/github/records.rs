@@ -4,7 +4,7 @@ use konverge::github::{DeploymentState, IssueChange, StatusState};
 use konverge::model::marker::{Marker, MarkerKind};
 use serde_json::json;
 
-use super::{body, check, client, sha};
+use super::{body, check, client, client_with, sha};
 use crate::support::github::{Act, FakeGithub, Issue, World};
 
 #[tokio::test]
@@ -50,10 +50,17 @@ async fn checks_keep_their_limits() {
     assert_eq!(fake.writes(), 3, "fifty annotations a request");
 }
 
+/// By GITHUB_TOKEN, and by an App, whose issues are its own.
 #[tokio::test]
 async fn an_issue_is_opened_updated_closed_and_reopened() {
-    let fake = FakeGithub::start(World::new()).await;
-    let github = client(&fake);
+    for token in ["ghs_token", "ghs_app"] {
+        kept_by(token).await;
+    }
+}
+
+async fn kept_by(token: &str) {
+    let fake = FakeGithub::start(World::new().with_app("acme-konverge[bot]")).await;
+    let github = client_with(&fake, token);
     let label = "konverge-drift";
     let mut drift = Marker::new(MarkerKind::Drift, "shop/prod");
     let mut seen = Vec::new();

@@ -31,6 +31,12 @@ pub fn check(
     query: &BTreeMap<String, String>,
     body: &Value,
 ) -> Result<(), String> {
+    if route == "/graphql" {
+        return match method == "POST" && body["query"] == "query { viewer { login } }" {
+            true => Ok(()),
+            false => Err("GraphQL is asked for nothing but who we are".to_owned()),
+        };
+    }
     let contract = &*CONTRACT;
     let (template, path) = contract
         .find(method, route)
