@@ -149,6 +149,25 @@ impl WorkflowRunEvent {
     pub fn from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
+
+    /// Refuses a checkout of a fork's code in this job, which is privileged: whatever the job runs from its working tree
+    /// would then be the stranger's. Konverge itself reads a fork's commits from git and compiles them in the sandbox.
+    /// `common` is the best common ancestor of what is checked out and the run's head.
+    ///
+    /// # Errors
+    /// The refusal: it is that head itself, so what is checked out holds it.
+    pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<(), GithubError> {
+        if !self.from_outside() || self.head != *common {
+            return Ok(());
+        }
+        Err(GithubError::Runner {
+            message: format!(
+                "the working tree holds {}, a fork's commit or Dependabot's, in a job with this repository's secrets",
+                self.head.short()
+            ),
+            hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches that commit by itself, as data".to_owned(),
+        })
+    }
 }
 
 const DEPENDABOT: &str = "dependabot[bot]";
@@ -219,24 +238,6 @@ impl Event {
         match self {
             Self::PullRequest(pr) => !pr.is_from_outside(),
             _ => true,
-        }
-    }
-
-    /// Refuses a checkout of a fork's code in a privileged job: whatever the job runs from its working tree would then
-    /// be the stranger's. Konverge itself reads a fork's commits from git and compiles them in the sandbox.
-    ///
-    /// # Errors
-    /// The refusal.
-    pub fn refuse_fork_checkout(&self, checked_out: &CommitId) -> Result<(), GithubError> {
-        match self {
-            Self::WorkflowRun(run) if run.from_outside() && run.head == *checked_out => Err(GithubError::Runner {
-                message: format!(
-                    "the working tree holds {}, a fork's commit or Dependabot's, in a job with this repository's secrets",
-                    run.head.short()
-                ),
-                hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches that commit by itself, as data".to_owned(),
-            }),
-            _ => Ok(()),
         }
     }
 }

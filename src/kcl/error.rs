@@ -56,6 +56,19 @@ pub enum KclError {
         /// The cause.
         why: String,
     },
+    /// What came is not what was locked. What it is instead is not told: a stranger would learn the checksum to lock.
+    #[error("the package `{name}` is not what `kcl.mod.lock` pins: it should have the SHA-256 {pinned}")]
+    PackageDiffers {
+        /// Its name.
+        name: String,
+        /// What should have come.
+        pinned: String,
+    },
+    /// A pull request from outside asks for a package that its base has not got.
+    #[error(
+        "the package `{0}` is not fetched for a pull request from outside: the branch that it goes to has it not from this place with this checksum"
+    )]
+    UnknownPackage(String),
     /// A dependency that `kcl.mod.lock` does not pin.
     #[error("the package `{0}` is not locked: `kcl.mod.lock` has no checksum for it")]
     NotLocked(String),
@@ -136,9 +149,12 @@ impl From<KclError> for Failure {
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
                 .hint("or accept the walls that there are: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
-            KclError::Checksum { .. } => failure.hint(
+            KclError::Checksum { .. } | KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
             ),
+            KclError::UnknownPackage(_) => failure
+                .hint("ask a maintainer to bring the change of kcl.mod and kcl.mod.lock in by a branch of this repository, then merge that into this pull request")
+                .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),
             KclError::NotLocked(_) => {
                 failure.hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`")
             }

@@ -80,7 +80,7 @@ pub struct CompileSetup {
 }
 
 /// A dependency of `kcl.mod` that lies outside the repository.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RemotePackage {
     /// The name by which it is imported (`-` written as `_`).
     pub name: String,

@@ -19,8 +19,8 @@ use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
     kcl::{
-        Cache, CacheAccess, CompileRequest, Compiled, Core, Packages, Pool, PoolOptions, SandboxMode,
-        SharedCache,
+        Asker, Cache, CacheAccess, CompileRequest, Compiled, Core, KnownPackages, Packages, Pool,
+        PoolOptions, SandboxMode, SharedCache,
     },
     model::{
         Digest, RepoPath, StackId,
@@ -40,6 +40,7 @@ pub struct Compiler {
     executable: Option<PathBuf>,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
+    asker: Asker,
     started: OnceCell<Started>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
@@ -84,6 +85,7 @@ impl Compiler {
             executable: None,
             shared: None,
             access: CacheAccess::ReadWrite,
+            asker: Asker::Own,
             started: OnceCell::new(),
             compiled: AtomicUsize::new(0),
             cached: AtomicUsize::new(0),
@@ -132,6 +134,30 @@ impl Compiler {
     pub fn without_writing_caches(mut self) -> Self {
         self.access = CacheAccess::ReadOnly;
         self
+    }
+
+    /// For a stranger's code: only the packages that `base`, a revision of the protected branch, has are fetched, without
+    /// credentials, and it sees none that were fetched before.
+    ///
+    /// # Errors
+    /// A lock of `base` can not be read.
+    pub fn for_strangers(mut self, base: Option<&Workspace>) -> Result<Self, Failure> {
+        let mut known = KnownPackages::default();
+        let stacks = base
+            .iter()
+            .flat_map(|base| base.layout.stacks.iter().map(move |stack| (base, stack)));
+        let mut modules = HashSet::new();
+        for (base, stack) in stacks {
+            let Ok(setup) = &stack.compile else { continue };
+            known.add_wanted(&setup.remote_packages);
+            if modules.insert(&setup.module_root)
+                && let Some(lock) = lock_of(base, setup)?
+            {
+                known.add_lock(&lock);
+            }
+        }
+        self.asker = Asker::Outside(known);
+        Ok(self)
     }
 
     /// Compiles one stack.
@@ -256,13 +282,14 @@ impl Compiler {
             None => std::env::current_exe().map_err(internal)?,
         };
         self.say_where_nothing_is_kept();
-        let (folder, passing) = package_folder(self.caches.as_deref())?;
+        let (folder, passing) = self.package_folder()?;
         let packages = Packages {
             folder: folder.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
             interpreter: core.interpreter.clone(),
             environment: self.run.env.clone(),
             whole: Arc::default(),
+            asker: self.asker.clone(),
         };
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);
@@ -287,22 +314,26 @@ impl Compiler {
             _passing: passing,
         })
     }
-}
 
-/// Where packages are put, for workers to read. A job may have no home that it can write to: then for this run only.
-fn package_folder(caches: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), Failure> {
-    let kept = caches.map(|caches| caches.join("packages"));
-    if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
-        return Ok((kept, None));
+    /// Where packages are put, for workers to read. A job may have no home that it can write to, and a stranger's code
+    /// must not read what others fetched with their credentials: then for this run only.
+    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), Failure> {
+        let kept = match self.asker {
+            Asker::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
+            Asker::Outside(_) => None,
+        };
+        if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
+            return Ok((kept, None));
+        }
+        let passing = tempfile::tempdir().map_err(|error| {
+            Failure::new(
+                ErrorKind::Internal,
+                format!("there is no folder for packages: {error}"),
+            )
+            .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
+        })?;
+        Ok((passing.path().to_owned(), Some(passing)))
     }
-    let passing = tempfile::tempdir().map_err(|error| {
-        Failure::new(
-            ErrorKind::Internal,
-            format!("there is no folder for packages: {error}"),
-        )
-        .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
-    })?;
-    Ok((passing.path().to_owned(), Some(passing)))
 }
 
 /// Stacks compiled at once.

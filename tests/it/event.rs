@@ -156,20 +156,13 @@ fn another_workflows_end() {
         panic!("a run")
     };
     assert!(run.from_fork);
-    let failure = Failure::from(
-        event
-            .refuse_fork_checkout(&"c".repeat(40).parse().unwrap())
-            .unwrap_err(),
-    );
+    let refused = |common: &str| run.refuse_checkout_on(&common.repeat(40).parse().unwrap());
+    let failure = Failure::from(refused("c").unwrap_err());
     assert!(
         failure.message.contains("a fork's commit") && !failure.hints.is_empty(),
         "{failure:?}"
     );
-    assert!(
-        event
-            .refuse_fork_checkout(&"d".repeat(40).parse().unwrap())
-            .is_ok()
-    );
+    assert!(refused("d").is_ok());
 }
 
 #[test]

@@ -83,6 +83,7 @@ mod state_processes;
 mod status;
 mod store_trouble;
 mod stores;
+mod strangers;
 mod terraform;
 mod waiting;
 mod workflows;

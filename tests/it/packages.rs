@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
-    kcl::{CompileRequest, KclError, Packages, Pool},
+    kcl::{Asker, CompileRequest, KclError, KnownPackages, Packages, Pool},
     model::stack::RemotePackage,
 };
 
@@ -21,6 +21,7 @@ async fn packages(folder: &Path) -> Packages {
         interpreter: core().await.interpreter,
         environment: BTreeMap::from([("PATH".to_owned(), path)]),
         whole: Arc::default(),
+        asker: Asker::Own,
     }
 }
 
@@ -141,7 +142,9 @@ async fn what_differs_from_its_lock_is_refused_and_not_kept() {
             .resolve(&wanted(&requirement, Some(&wrong)), None)
             .await
             .unwrap_err();
-        assert!(matches!(error, KclError::Checksum { .. }), "{error}");
+        assert!(matches!(error, KclError::PackageDiffers { .. }), "{error}");
+        let right = sum(&[MODULE, CODE]);
+        assert!(!error.to_string().contains(&right), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -194,6 +197,54 @@ async fn a_package_brings_its_own_dependencies() {
     assert_eq!(names, ["outer", "lib"]);
 }
 
+/// A stranger gets what the branch has, and nothing that differs from it in place, checksum or lock.
+#[tokio::test]
+async fn a_stranger_names_no_package_and_no_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = packages(folder.path()).await;
+    let lock = |name: &str, sum: &str| format!("[dependencies.{name}]\nname = \"{name}\"\nsum = \"{sum}\"\n");
+    // A port that nobody serves: what is let through says that git found no one.
+    let there = serde_json::json!({"git": "https://127.0.0.1:1/lib", "tag": "v1"});
+    let base = wanted(&there, Some("one"));
+    let mut known = KnownPackages::default();
+    known.add_wanted(&base);
+    known.add_lock(&lock("lib", "one"));
+    let local = serde_json::json!({"oci": "oci://localhost:1/lib", "tag": "1"});
+    let on_disk = serde_json::json!({"git": "file:///srv/lib", "tag": "v1"});
+    let by_key = serde_json::json!({"git": "ssh://git@127.0.0.1:1/lib", "tag": "v1"});
+    for refused in [&local, &on_disk, &by_key] {
+        known.add_wanted(&wanted(refused, Some("one")));
+    }
+    let stranger = Packages {
+        asker: Asker::Outside(known),
+        ..own
+    };
+    let ask = async |asked: &[RemotePackage], lock: &str| {
+        let error = stranger.resolve(asked, Some(lock)).await.unwrap_err();
+        (matches!(error, KclError::UnknownPackage(_)), error.to_string())
+    };
+    let (unknown, said) = ask(&base, &lock("lib", "one")).await;
+    assert!(!unknown && said.contains("git: "), "{said}");
+    for (asked, lock) in [
+        (wanted(&there, Some("two")), lock("lib", "one")),
+        (
+            wanted(
+                &serde_json::json!({"git": "https://127.0.0.1:1/other", "tag": "v1"}),
+                Some("one"),
+            ),
+            lock("lib", "one"),
+        ),
+        (base.clone(), lock("lib", "two")),
+    ] {
+        let (unknown, said) = ask(&asked, &lock).await;
+        assert!(unknown, "{asked:?}: {said}");
+    }
+    for refused in [&local, &on_disk, &by_key] {
+        let (unknown, said) = ask(&wanted(refused, Some("one")), "").await;
+        assert!(!unknown && said.contains("over TLS alone"), "{refused}: {said}");
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs the part `registry`: make test-all"]
 async fn an_oci_package_is_pulled_checked_and_compiled() {
@@ -234,7 +285,7 @@ async fn an_oci_package_is_pulled_checked_and_compiled() {
         .resolve(&wanted(&requirement, Some(&wrong)), None)
         .await
         .unwrap_err();
-    assert!(matches!(error, KclError::Checksum { .. }), "{error}");
+    assert!(matches!(error, KclError::PackageDiffers { .. }), "{error}");
     let good = sum(&[MODULE, CODE]);
     let found = packages
         .resolve(&wanted(&requirement, Some(&good)), None)

@@ -6,7 +6,7 @@ use super::{Packages, checksum, requirement::Revision};
 use crate::process::Program;
 
 /// Of our environment git sees what it needs to find a host and prove who asks.
-const KEPT: [&str; 18] = [
+pub(super) const KEPT: [&str; 18] = [
     "PATH",
     "HOME",
     "XDG_CONFIG_HOME",
@@ -99,9 +99,8 @@ async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(
         "core.symlinks=false",
     ];
     let mut program = Program::new("git").args(fixed).args(arguments.iter().copied());
-    let kept = KEPT
-        .iter()
-        .filter_map(|name| Some(((*name).into(), packages.environment.get(*name)?.into())));
+    let kept = packages.asker.variables(&packages.environment).into_iter();
+    let kept = kept.map(|(name, value)| (name.into(), value.into()));
     let own = [
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_CONFIG_NOSYSTEM", "1"),

@@ -7,6 +7,7 @@
 mod checksum;
 mod git;
 mod oci;
+mod outside;
 mod requirement;
 
 use std::{
@@ -16,6 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+pub use self::outside::{Asker, KnownPackages};
 use self::requirement::{Place, Revision};
 use super::{CacheUse, KclError};
 use crate::model::{digest::DigestBuilder, stack::RemotePackage};
@@ -33,6 +35,8 @@ pub struct Packages {
     pub environment: BTreeMap<String, String>,
     /// Folders that this run found to hold what is pinned.
     pub whole: Arc<Mutex<HashSet<PathBuf>>>,
+    /// Whose code asks.
+    pub asker: Asker,
 }
 
 impl Packages {
@@ -40,19 +44,21 @@ impl Packages {
     /// `lock` is the text of the `kcl.mod.lock` beside the stack's `kcl.mod`.
     ///
     /// # Errors
-    /// A package is not locked, can not be fetched, or is not what was locked.
+    /// A package is not locked, can not be fetched, or is not what was locked; a stranger brings one of their own.
     pub async fn resolve(
         &self,
         wanted: &[RemotePackage],
         lock: Option<&str>,
     ) -> Result<Vec<(String, PathBuf)>, KclError> {
         let lock: toml::Table = lock.and_then(|text| text.parse().ok()).unwrap_or_default();
+        self.asker.check_wanted(wanted)?;
         let mut found: Vec<(String, PathBuf)> = Vec::new();
         let mut queue: VecDeque<RemotePackage> = wanted.iter().cloned().collect();
         while let Some(package) = queue.pop_front() {
             if found.iter().any(|(name, _)| *name == package.name) {
                 continue;
             }
+            self.asker.check_locked(&package.name, &lock)?;
             let folder = self.one(&package, &lock).await?;
             queue.extend(dependencies(&package.name, &folder, &lock)?);
             found.push((package.name, folder));
@@ -68,6 +74,7 @@ impl Packages {
         let original = locked(lock, &package.name).map_or_else(|| package.name.clone(), |(name, _)| name);
         let registry = self.environment.get("KCL_REGISTRY").map(String::as_str);
         let place = requirement::read(package, &original, registry)?;
+        self.asker.check_place(&place).map_err(failed)?;
         let pinned = package.checksum.as_deref().filter(|sum| !sum.is_empty());
         let whole_commit = matches!(&place, Place::Git { at: Revision::Commit(id), .. }
             if id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -111,9 +118,8 @@ impl Packages {
         if let Some(pinned) = pinned {
             let sum = checksum::of(fresh.path()).map_err(io)?;
             if sum != pinned {
-                return Err(KclError::Checksum {
-                    file: format!("the package {}", package.name),
-                    found: sum,
+                return Err(KclError::PackageDiffers {
+                    name: package.name.clone(),
                     pinned: pinned.to_owned(),
                 });
             }

@@ -10,7 +10,7 @@ use oci_client::{
 };
 use serde_json::Value;
 
-use super::Packages;
+use super::{Asker, Packages};
 use crate::process::Program;
 
 const UNPACK: &str = include_str!("unpack.py");
@@ -47,7 +47,10 @@ pub(super) async fn fetch(
         protocol,
         ..ClientConfig::default()
     });
-    let auth = credentials(&packages.environment, reference.registry());
+    let auth = match packages.asker {
+        Asker::Own => credentials(&packages.environment, reference.registry()),
+        Asker::Outside(_) => RegistryAuth::Anonymous,
+    };
     let pull = client.pull(&reference, &auth, LAYERS.to_vec());
     let image = tokio::time::timeout(DEADLINE, pull)
         .await
@@ -71,7 +74,8 @@ pub(super) async fn fetch(
     Ok(())
 }
 
-fn is_local(registry: &str) -> bool {
+/// Whether it is one on this machine.
+pub(super) fn is_local(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }

@@ -123,11 +123,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     match event {
         Event::PullRequest(event) => preview::pull_request(&job, &event).await,
         Event::MergeGroup { base, head, .. } => preview::merge_group(&job, &base, &head).await,
-        Event::WorkflowRun(event) => {
-            let head = job.repository.resolve("HEAD")?;
-            Event::WorkflowRun(event.clone()).refuse_fork_checkout(&head)?;
-            preview::outside(&job, &event).await
-        }
+        Event::WorkflowRun(event) => preview::outside(&job, &event).await,
         Event::Push(event) => merge::push(&job, &event, &job.options.approve).await,
         Event::WorkflowDispatch {
             inputs,

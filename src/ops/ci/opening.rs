@@ -30,8 +30,17 @@ pub(super) enum Trust {
     Protected,
     /// Spec is compared with Spec, and the review is recorded: a fork's pull request, from a job of this repository.
     Recorded,
-    /// Spec is compared with Spec; no store, no cluster, no credential.
+    /// Spec is compared with Spec; no store, no cluster: what merging applies to nothing, by this repository's people.
+    Own,
+    /// The same for a stranger, without any credential.
     None,
+}
+
+impl Trust {
+    /// Whether it is a stranger's code.
+    fn is_outside(self) -> bool {
+        matches!(self, Self::Recorded | Self::None)
+    }
 }
 
 impl Job {
@@ -82,11 +91,11 @@ impl Job {
         let affected = head_side.analysis.compare(&base_side.analysis);
         let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
         let memory = match trust {
-            Trust::None => None,
+            Trust::Own | Trust::None => None,
             Trust::Protected | Trust::Recorded => self.memory(&protected, KeyUse::Make).await?,
         };
         let live = match trust {
-            Trust::None | Trust::Recorded => Live::Never,
+            Trust::Own | Trust::None | Trust::Recorded => Live::Never,
             Trust::Protected => self.options.live.unwrap_or(Live::Required),
         };
         Ok(Opened {
@@ -151,6 +160,9 @@ impl Job {
         }
         if trust != Trust::Protected {
             compiler = compiler.without_writing_caches();
+        }
+        if trust.is_outside() {
+            compiler = compiler.for_strangers(base.as_ref())?;
         }
         let setup = infrastructure::Setup {
             config: &config,

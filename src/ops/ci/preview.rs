@@ -42,7 +42,11 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
             event.base_branch, event.default_branch
         ));
     }
-    let trust = if protected { Trust::Protected } else { Trust::None };
+    let trust = match (protected, stranger) {
+        (true, _) => Trust::Protected,
+        (false, true) => Trust::None,
+        (false, false) => Trust::Own,
+    };
     let subject = Subject {
         number: Some(event.number),
         head: event.head.clone(),
@@ -111,7 +115,7 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
         protected: base.clone(),
         base: base.clone(),
         content: head.clone(),
-        trust: Trust::None,
+        trust: Trust::Own,
         merging: Merging::Queued,
     };
     show(job, &subject, &Feedback::new(job)).await
@@ -126,6 +130,7 @@ pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended
             .note("the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do");
         return Ok(Ended::WELL);
     }
+    refuse_strangers_tree(job, event).await?;
     let client = job.client.as_ref().ok_or_else(|| {
         Failure::new(
             ErrorKind::Github,
@@ -140,7 +145,8 @@ pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended
         return Ok(Ended::WELL);
     };
     let credentials = job.credentials.as_ref();
-    let tip = job.repository.resolve("HEAD")?;
+    // The default branch's tip in GitHub's own words: whatever is checked out grants nothing.
+    let tip = job.runner.sha.clone();
     let base = job
         .repository
         .merge_base_fetching(&tip, &event.head, credentials)
@@ -169,4 +175,22 @@ async fn looked_at(client: &Client, event: &WorkflowRunEvent) -> Result<Option<P
         .into_iter()
         .filter(|pull| pull.from_fork == event.from_fork && pull.head == event.head);
     Ok(of_head.min_by_key(|pull| (pull.base_branch != event.default_branch, pull.number)))
+}
+
+/// Refuses a working tree with the stranger's commit in it: that commit, GitHub's trial merge of it, one on top of it.
+async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), Failure> {
+    let here = job.repository.resolve("HEAD")?;
+    if here == job.runner.sha {
+        return Ok(());
+    }
+    let credentials = job.credentials.as_ref();
+    let common = job
+        .repository
+        .merge_base_fetching(&here, &event.head, credentials)
+        .await;
+    match common {
+        Ok(common) => Ok(event.refuse_checkout_on(&common)?),
+        Err(GitError::NoMergeBase(..)) => Ok(()),
+        Err(error) => Err(shallow(error)),
+    }
 }

@@ -283,7 +283,8 @@ impl Cluster {
         self.api_server.kill();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// A file of its folder: certificates, keys, logs.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }

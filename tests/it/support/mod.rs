@@ -16,6 +16,7 @@ pub mod faulty;
 pub mod file_server;
 pub mod gcs;
 pub mod git;
+pub mod git_server;
 pub mod github;
 pub mod golden;
 pub mod hook;
