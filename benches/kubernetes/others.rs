@@ -17,30 +17,26 @@ use crate::{
     support::{self, cluster::Cluster},
 };
 
-/// Server-side apply of new objects by a bare client, the best of several widths.
-pub async fn creates(cluster: &Cluster, size: usize) -> Duration {
+/// Server-side apply of new objects by a bare client, so many at once.
+pub async fn creates(cluster: &Cluster, size: usize, width: usize) -> Duration {
     let client = cluster.client().await;
-    let mut best = Duration::MAX;
-    for width in [16, 32, 64] {
-        let ns = cluster.namespace("bare").await;
-        let all = objects(&ns, size);
-        let started = Instant::now();
-        stream::iter(all)
-            .for_each_concurrent(width, |object| {
-                let client = client.clone();
-                async move {
-                    let path = support::objects::path(&object, true);
-                    let request = Request::patch(format!("{path}?fieldManager=bare"))
-                        .header("content-type", "application/apply-patch+yaml")
-                        .body(object.to_string().into_bytes())
-                        .unwrap();
-                    client.request_text(request).await.unwrap();
-                }
-            })
-            .await;
-        best = best.min(started.elapsed());
-    }
-    best
+    let ns = cluster.namespace("bare").await;
+    let all = objects(&ns, size);
+    let started = Instant::now();
+    stream::iter(all)
+        .for_each_concurrent(width, |object| {
+            let client = client.clone();
+            async move {
+                let path = support::objects::path(&object, true);
+                let request = Request::patch(format!("{path}?fieldManager=bare"))
+                    .header("content-type", "application/apply-patch+yaml")
+                    .body(object.to_string().into_bytes())
+                    .unwrap();
+                client.request_text(request).await.unwrap();
+            }
+        })
+        .await;
+    started.elapsed()
 }
 
 /// The LISTs of a namespace, all kinds at once, the answers only looked through for the next page.

@@ -1,6 +1,9 @@
 //! The nodes of a plan before anything is planned: what is wanted and what is to go, in stages.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
 
 use serde_json::Value;
 
@@ -44,7 +47,7 @@ pub(super) fn wanted_drafts(
 ) -> Result<Vec<Draft>, Failure> {
     let index: HashMap<_, _> = graph.ids().enumerate().map(|(n, id)| (id, n)).collect();
     let recorded: HashMap<_, _> = request.state.resources.iter().map(|r| (&r.id, r)).collect();
-    let in_another_version = objects(&request.state.resources);
+    let in_another_version = LazyCell::new(|| objects(&request.state.resources));
     let mut drafts = Vec::with_capacity(resources.len());
     for (resource, old_id) in resources.into_iter().zip(old_ids) {
         let dependencies = graph.dependencies(&resource.id);
@@ -108,11 +111,18 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
-    let claimed = claimed(drafts)?;
+    let is_now: Vec<Option<ResourceId>> = {
+        let claimed = claimed(drafts)?;
+        let now = |recorded: &&Recorded| claimed.get(&recorded_object(recorded)?).map(|id| (*id).clone());
+        gone.iter().map(now).collect()
+    };
+    if gone.is_empty() {
+        return Ok(());
+    }
     let graph = Graph::of_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
-    for recorded in &gone {
+    for (recorded, is_now) in gone.iter().zip(is_now) {
         drafts.push(Draft {
             granularity: request.runtimes.get(recorded.runtime)?.granularity(),
             stage: 0,
@@ -124,7 +134,7 @@ pub(super) fn add_deletes(
             depends_on: Vec::new(),
             references: Vec::new(),
             goes: true,
-            is_now: recorded_object(recorded).and_then(|key| claimed.get(&owned(key)).cloned()),
+            is_now,
             wanted: None,
             item: Item {
                 id: recorded.id.clone(),
@@ -159,7 +169,7 @@ pub(super) fn add_deletes(
 ///
 /// # Errors
 /// One is wanted twice, in two versions of its kind: each would undo what the other did.
-fn claimed(drafts: &[Draft]) -> Result<HashMap<[String; 5], ResourceId>, Failure> {
+fn claimed(drafts: &[Draft]) -> Result<HashMap<Object<'_>, &ResourceId>, Failure> {
     let mut claimed = HashMap::with_capacity(drafts.len());
     for draft in drafts {
         let wanted = draft.wanted.as_ref();
@@ -167,7 +177,7 @@ fn claimed(drafts: &[Draft]) -> Result<HashMap<[String; 5], ResourceId>, Failure
         let Some(key) = object(wanted, draft.item.cluster.as_ref()) else {
             continue;
         };
-        if let Some(other) = claimed.insert(owned(key), wanted.id.clone()) {
+        if let Some(other) = claimed.insert(key, &wanted.id) {
             let what = format!("`{other}` and `{}` are the same object", wanted.id);
             return Err(Failure::new(ErrorKind::Spec, what).hint("keep one of the two"));
         }
@@ -191,10 +201,6 @@ fn recorded_object(recorded: &Recorded) -> Option<Object<'_>> {
 fn objects(recorded: &[Recorded]) -> HashMap<Object<'_>, &Recorded> {
     let key = |recorded| Some((recorded_object(recorded)?, recorded));
     recorded.iter().filter_map(key).collect()
-}
-
-fn owned((cluster, (group, kind, namespace, name)): Object<'_>) -> [String; 5] {
-    [cluster.unwrap_or_default(), group, kind, namespace, name].map(str::to_owned)
 }
 
 pub(super) fn cluster_of(

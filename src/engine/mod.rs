@@ -23,7 +23,7 @@ mod units;
 pub use apply::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use neighbours::{Alone, Claim, Neighbours, Released};
-pub use plan::{EnginePlan, PlanRequest, destroy, plan};
+pub use plan::{EnginePlan, PlanRequest, plan};
 pub use runtimes::Runtimes;
 pub use schedule::Schedule;
 pub use structural::plan_against_spec;

@@ -38,7 +38,7 @@ pub struct PlanRequest<'a> {
     /// Where it lies.
     pub folder: RepoPath,
     /// What is wanted.
-    pub spec: &'a Spec,
+    pub spec: Spec,
     /// What was recorded.
     pub state: &'a StackState,
     /// Who looks at what is there.
@@ -120,12 +120,17 @@ pub(super) struct Node {
 /// # Errors
 /// The Spec can not be put in order, or a runtime can not be reached. A single resource that can not be planned is
 /// in [`EnginePlan::failures`] instead.
-pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
+pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     request.events.event(Event::PlanStarted {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
-    let prepared = rename::prepare(request.spec, request.cluster.as_ref(), request.runtimes).await?;
+    let prepared = rename::prepare(
+        std::mem::take(&mut request.spec),
+        request.cluster.as_ref(),
+        request.runtimes,
+    )
+    .await?;
     let graph = Graph::of_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
     let rename::Prepared { resources, old_ids } = prepared;
@@ -186,22 +191,6 @@ pub async fn plan(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     ))
 }
 
-/// Plans the end of everything a stack ever made.
-///
-/// # Errors
-/// As [`plan`].
-pub async fn destroy(request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
-    let nothing = Spec::default();
-    let mut plan = plan(PlanRequest {
-        spec: &nothing,
-        ..request
-    })
-    .await?;
-    // Whoever destroys has said so.
-    plan.empties_stack = false;
-    Ok(plan)
-}
-
 struct Planner<'a> {
     scope: &'a Scope,
     runtimes: &'a Runtimes,
@@ -225,7 +214,9 @@ impl Planner<'_> {
         drafts: &mut [Draft],
         members: &[usize],
     ) -> Result<(), Failure> {
-        let inside: HashSet<_> = members.iter().map(|&n| drafts[n].item.id.clone()).collect();
+        let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
+        let inside = members.iter().filter(as_one);
+        let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
         let mut items = Vec::with_capacity(members.len());
         let mut asked = Vec::with_capacity(members.len());
         let held = self.failures.hold(drafts);

@@ -22,23 +22,23 @@ pub(super) struct Prepared {
 
 /// Asks each runtime for the normal form; Kubernetes cluster by cluster, since each knows kinds of its own.
 pub(super) async fn prepare(
-    spec: &Spec,
+    spec: Spec,
     cluster: Option<&ClusterName>,
     runtimes: &Runtimes,
 ) -> Result<Prepared, Failure> {
     let mut prepared: HashMap<ResourceId, Resource> = HashMap::new();
     let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
-    for resource in &spec.resources {
-        let place = super::drafts::cluster_of(resource, cluster)?;
+    let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
+    for resource in spec.resources {
+        let place = super::drafts::cluster_of(&resource, cluster)?;
         groups
             .entry((resource.runtime, place))
             .or_default()
-            .push(resource.clone());
+            .push(resource);
     }
     for ((kind, place), mine) in groups {
         prepared.extend(runtimes.get(kind)?.prepare(place.as_ref(), mine).await?);
     }
-    let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
     let mut resources = Vec::with_capacity(old_ids.len());
     for id in &old_ids {
         let resource = prepared.remove(id).ok_or_else(|| {

@@ -94,9 +94,9 @@ impl Resource {
         builder
             .part(self.id.as_str().as_bytes())
             .part(self.runtime.to_string().as_bytes());
-        builder.part(Digest::of_json(&Value::Object(self.attributes.clone())).as_bytes());
+        builder.part(Digest::of_map(&self.attributes).as_bytes());
         builder.part(depends_on.join("\n").as_bytes());
-        builder.part(Digest::of_json(&Value::Object(self.extensions.clone())).as_bytes());
+        builder.part(Digest::of_map(&self.extensions).as_bytes());
         builder.finish()
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         outcome::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
         receipt::{Grounds, Receipt},
+        spec::Spec,
         state::{JournalEntry, StackState},
     },
     policy::LastWrites,
@@ -200,7 +201,7 @@ async fn attempt(
         ..LeaseOptions::default()
     };
     let lease = memory.states.acquire(&target.id, lease_options).await?;
-    let result = under_lease(planning, target, options, &wanted, input_digest, &lease).await;
+    let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
     // A lease that can not be given back expires by itself; the result is what counts.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(
@@ -215,7 +216,7 @@ async fn under_lease(
     planning: &Planning,
     target: &Target,
     options: &ApplyOptions,
-    wanted: &crate::model::spec::Spec,
+    wanted: Spec,
     input_digest: Option<Digest>,
     lease: &Lease,
 ) -> Result<StackOutcome, Failure> {
@@ -227,6 +228,7 @@ async fn under_lease(
             format!("{} was applied anew meanwhile: nothing is put back", target.id),
         ));
     }
+    let spec_digest = wanted.digest();
     let Planned::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
         return Err(Failure::new(
             ErrorKind::Config,
@@ -279,7 +281,7 @@ async fn under_lease(
     let well = is_well(outcome.result);
     if well {
         state.input_digest = input_digest;
-        state.spec_digest = Some(wanted.digest());
+        state.spec_digest = Some(spec_digest);
         state.commit = options.commit.clone();
         state.core = planning.core().map(str::to_owned);
     } else {

@@ -82,7 +82,7 @@ async fn looked(
     if !is_applied && let Some(applied) = last_applied.spec(&target.id, &state).await {
         (wanted, is_applied) = (applied, true);
     }
-    let plan = match planning.plan_from(target, &wanted, &state).await? {
+    let plan = match planning.plan_from(target, wanted, &state).await? {
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };

@@ -108,7 +108,7 @@ impl Planning {
     ///
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
-    pub async fn plan(&self, target: &Target, wanted: &Spec) -> Result<Planned, Failure> {
+    pub async fn plan(&self, target: &Target, wanted: Spec) -> Result<Planned, Failure> {
         let state = match &self.memory {
             Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
             None => None,
@@ -124,7 +124,7 @@ impl Planning {
     pub async fn plan_from(
         &self,
         target: &Target,
-        wanted: &Spec,
+        wanted: Spec,
         state: &StackState,
     ) -> Result<Planned, Failure> {
         let on_clusters = wanted
@@ -152,7 +152,7 @@ impl Planning {
         if !real {
             let before = self.spec_before(target).await?;
             let plan =
-                engine::plan_against_spec(&target.id, &target.folder, &before, wanted, None, self.secrets());
+                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, self.secrets());
             return Ok(Planned::Spec(Box::new(plan)));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);

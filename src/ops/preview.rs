@@ -6,9 +6,9 @@ use super::{Planning, Target, Wanted};
 use crate::{
     error::Failure,
     model::{
+        Digest,
         plan::{Basis, Plan, StackPlan},
         review::{ReviewedStack, stack_units},
-        spec::Spec,
     },
 };
 
@@ -56,24 +56,25 @@ async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<Reviewe
         Ok(wanted) => wanted,
         Err(failure) => return (failed(Basis::Spec, failure), None),
     };
-    match planning.plan(target, &wanted).await {
+    let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
+    match planning.plan(target, wanted).await {
         Ok(planned) => {
             let plan = planned.public().clone();
             // What could be planned of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
-            let reviewed = shown.then(|| record(&plan, &wanted));
+            let reviewed = shown.then(|| record(&plan, spec_digest));
             (plan, reviewed)
         }
-        Err(failure) => (failed(planning.basis(target, &wanted), failure), None),
+        Err(failure) => (failed(basis, failure), None),
     }
 }
 
-fn record(plan: &StackPlan, wanted: &Spec) -> ReviewedStack {
+fn record(plan: &StackPlan, spec_digest: Digest) -> ReviewedStack {
     ReviewedStack {
         id: plan.id.clone(),
         basis: plan.basis,
         digest: plan.digest,
-        spec_digest: Some(wanted.digest()),
+        spec_digest: Some(spec_digest),
         units: stack_units(plan),
     }
 }

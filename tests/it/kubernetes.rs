@@ -135,7 +135,7 @@ async fn a_second_preview_is_the_same_and_a_second_apply_writes_nothing() {
     let kubernetes = stack.kubernetes().await;
     let runtimes = konverge::engine::Runtimes::new().with(kubernetes.clone());
     let again = stack
-        .plan_on(&runtimes, &crate::support::stack::spec(&wanted))
+        .plan_on(&runtimes, crate::support::stack::spec(&wanted))
         .await
         .unwrap();
     assert_eq!(again.public.summary.unchanged, wanted.len(), "{:?}", again.public);

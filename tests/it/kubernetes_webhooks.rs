@@ -137,7 +137,7 @@ async fn what_a_webhook_makes_of_an_object_is_no_drift() {
     let kubernetes = stack.kubernetes().await;
     let runtimes = Runtimes::new().with(kubernetes.clone());
     let before = cluster.audit().len();
-    let plan = stack.plan_on(&runtimes, &spec(&[map("a:1", "x")])).await.unwrap();
+    let plan = stack.plan_on(&runtimes, spec(&[map("a:1", "x")])).await.unwrap();
     assert_eq!(
         action(&plan, &map("", "")),
         Action::Unchanged,

@@ -86,7 +86,11 @@ impl Walk<'_> {
                 .collect(),
             ended: Mutex::default(),
         };
-        let planned: Vec<Planned> = touched.iter().map(|(planned, _)| planned.clone()).collect();
+        let planned: Vec<Planned> = touched.into_iter().map(|(planned, _)| planned).collect();
+        let asked: Vec<_> = planned
+            .iter()
+            .map(|p| (p.item.id.clone(), p.public.action))
+            .collect();
         for planned in planned.iter().filter(|p| p.public.action != Action::Unchanged) {
             self.request.events.event(Event::ResourceStarted {
                 stack: self.plan.public.id.clone(),
@@ -96,17 +100,14 @@ impl Walk<'_> {
         }
         let result = self.plan.runtimes.get(kind)?.apply(&scope, planned, &sink).await;
         let ended = sink.ended.into_inner().expect("no panic while the lock is held");
-        let silent: Vec<_> = touched
-            .iter()
-            .filter(|(p, _)| !ended.contains(&p.item.id))
-            .collect();
+        let silent: Vec<_> = asked.into_iter().filter(|(id, _)| !ended.contains(id)).collect();
         let failure = match (result, silent.is_empty()) {
             (Ok(()), true) => return Ok(()),
             (Err(failure), _) => failure,
             (Ok(()), false) => Failure::new(ErrorKind::Internal, "the runtime did not say how it ended"),
         };
-        for (planned, _) in silent {
-            self.fail(&planned.item.id, planned.public.action, &failure);
+        for (id, action) in silent {
+            self.fail(&id, action, &failure);
         }
         Err(failure)
     }

@@ -103,7 +103,7 @@ pub async fn rollback(
         )
         .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
-    let plan = match planning.plan(&target, &spec).await? {
+    let plan = match planning.plan(&target, spec).await? {
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };

@@ -102,11 +102,12 @@ impl TestStack {
     /// Plans a Spec, as a new process would.
     pub async fn try_plan(&self, spec: &Spec) -> Result<EnginePlan, Failure> {
         let kubernetes: Arc<dyn Runtime> = self.kubernetes().await;
-        self.plan_on(&Runtimes::new().with(kubernetes), spec).await
+        self.plan_on(&Runtimes::new().with(kubernetes), spec.clone())
+            .await
     }
 
     /// Plans with runtimes of the test's own.
-    pub async fn plan_on(&self, runtimes: &Runtimes, spec: &Spec) -> Result<EnginePlan, Failure> {
+    pub async fn plan_on(&self, runtimes: &Runtimes, spec: Spec) -> Result<EnginePlan, Failure> {
         engine::plan(PlanRequest {
             stack: self.id.clone(),
             folder: RepoPath::root(),

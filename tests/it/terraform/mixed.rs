@@ -165,7 +165,7 @@ impl Mixed {
         let plan = engine::plan(PlanRequest {
             stack: self.state.stack.clone(),
             folder: RepoPath::root(),
-            spec,
+            spec: spec.clone(),
             state: &self.state,
             runtimes: &self.runtimes,
             ignore: &[],
