@@ -1,6 +1,6 @@
 //! The rules held against the facts.
 
-use super::rules::{Facts, Role, Rules, Stage};
+use super::rules::{Approval, Facts, Role, Rules, Stage};
 use crate::model::{
     StackId,
     finding::{Finding, Verdict},
@@ -144,13 +144,19 @@ fn is(name: &str, login: &str, facts: &Facts<'_>) -> bool {
     }
 }
 
-/// Those whose approval counts: for the last head, and not the author's own.
+/// Those whose approval counts: for the last head, not the author's own, and of somebody who may push.
 fn approvers<'a>(facts: &'a Facts<'_>) -> Vec<&'a str> {
+    who(facts, |approval| approval.role >= Role::Write)
+}
+
+/// Those who approved the last head of somebody else, as far as they are meant; sorted.
+fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
         .iter()
         .filter(|a| {
             a.on_last_head
+                && is_meant(a)
                 && facts
                     .author
                     .is_none_or(|author| !author.eq_ignore_ascii_case(&a.reviewer))
@@ -168,11 +174,16 @@ fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
     }
     let given = approvers(facts).len();
     let enough = given as u64 >= u64::from(rules.approvals);
+    let idle = who(facts, |approval| approval.role < Role::Write);
+    let idle = match idle.is_empty() || enough {
+        true => String::new(),
+        false => format!("; {} may not push, so theirs does not count", idle.join(", ")),
+    };
     Some(finding(
         if enough { Verdict::Pass } else { Verdict::Deny },
         "approvals",
         format!(
-            "{} of {} approvals of the last head are given",
+            "{} of {} approvals of the last head are given{idle}",
             given, rules.approvals
         ),
         Some("approvals of older heads do not count: ask again after the last push".to_owned()),
@@ -261,7 +272,7 @@ fn blast_radius(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Fi
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Approval, CodeOwners, Freeze};
+    use super::super::{CodeOwners, Freeze};
     use super::*;
     use crate::model::{
         RepoPath,
@@ -304,6 +315,7 @@ mod tests {
                 .map(|(r, last)| Approval {
                     reviewer: (*r).into(),
                     on_last_head: *last,
+                    role: Role::Write,
                 })
                 .collect(),
             teams: BTreeMap::from([("acme/infra".to_owned(), BTreeSet::from(["ada".to_owned()]))]),
@@ -378,6 +390,26 @@ mod tests {
                 stops,
                 "{approvals:?}"
             );
+        }
+    }
+
+    #[test]
+    fn whoever_may_only_look_approves_nothing() {
+        for role in [Role::None, Role::Read] {
+            let mut world = world(&[("ada", true)]);
+            world.approvals[0].role = role;
+            for rules in [
+                Rules {
+                    approvals: 1,
+                    ..Rules::default()
+                },
+                Rules {
+                    reviewers: vec!["acme/infra".into()],
+                    ..Rules::default()
+                },
+            ] {
+                assert_eq!(denied(&rules, &plan(1), &facts(&world)).len(), 1, "{role:?}");
+            }
         }
     }
 

@@ -66,6 +66,9 @@ pub struct Approval {
     pub reviewer: String,
     /// Whether it was given for the last head; an older one does not count.
     pub on_last_head: bool,
+    /// What they may do: whoever sees a repository can approve in it, so as for GitHub itself an approval counts only
+    /// of somebody who may push.
+    pub role: Role,
 }
 
 /// What is known when the rules are asked.

@@ -27,6 +27,8 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
         .commit("Owners");
     stage.github.world(|world| {
         world.collaborators.insert("dev".into(), "write");
+        world.collaborators.insert("grace".into(), "write");
+        world.collaborators.insert("bob".into(), "read");
         world.teams.insert("acme/infra".into(), vec!["grace".into()]);
     });
     let (head, previewed) = stage.reviewed(7, "owned", |stage| {
@@ -50,7 +52,7 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
         &stage,
         &again,
         "owned-web",
-        &["members: read", "policy.reviewers"],
+        &["members: read", "policy.reviewers", "bob may not push"],
     )
     .await;
     stage.github.world(|world| {
@@ -73,7 +75,14 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
     assert_eq!(stage.value("owned-web-prod").await.as_deref(), Some("one"));
     // Two stacks, each question once.
     let asked: Vec<_> = stage.github.requests().split_off(before);
-    for question in ["/reviews", "/permission", "/memberships/grace", "/branches/main"] {
+    for question in [
+        "/reviews",
+        "/dev/permission",
+        "/grace/permission",
+        "/bob/permission",
+        "/memberships/grace",
+        "/branches/main",
+    ] {
         let times = asked
             .iter()
             .filter(|request| request.path.ends_with(question))

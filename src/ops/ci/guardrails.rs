@@ -143,7 +143,7 @@ impl Guardrails {
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
-            facts.role = self.role().await?;
+            facts.role = self.role(self.actor.as_str()).await?;
             facts.protected_branch = self.people.is_protected(&self.branch).await;
         }
         if agreed {
@@ -238,6 +238,8 @@ impl Guardrails {
             .map(|reviewer| Approval {
                 reviewer,
                 on_last_head: true,
+                // GitHub lets only such start a run, or go on with one.
+                role: Role::Write,
             })
             .collect()
     }
@@ -264,8 +266,8 @@ impl Guardrails {
         )
     }
 
-    async fn role(&self) -> Result<Role, Failure> {
-        Ok(match self.people.permission(&self.actor).await? {
+    async fn role(&self, user: &str) -> Result<Role, Failure> {
+        Ok(match self.people.permission(user).await? {
             Permission::None => Role::None,
             Permission::Read => Role::Read,
             Permission::Write => Role::Write,
@@ -274,14 +276,21 @@ impl Guardrails {
     }
 
     async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, Failure> {
-        let given = self.people.approvals(pull).await?;
-        Ok(given
-            .into_iter()
-            .map(|approval| Approval {
-                on_last_head: approval.commit == *head,
-                reviewer: approval.reviewer,
-            })
-            .collect())
+        let mut approvals = Vec::new();
+        for given in self.people.approvals(pull).await? {
+            let on_last_head = given.commit == *head;
+            // An older one does not count, whoever gave it.
+            let role = match on_last_head {
+                true => self.role(&given.reviewer).await?,
+                false => Role::None,
+            };
+            approvals.push(Approval {
+                reviewer: given.reviewer,
+                on_last_head,
+                role,
+            });
+        }
+        Ok(approvals)
     }
 
     /// Which of the people concerned are in the teams that the rules name. A team that may not be looked up is left

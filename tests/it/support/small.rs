@@ -101,7 +101,11 @@ impl Stage {
     /// Somebody approves a head of a pull request.
     pub fn approved_by(&self, number: u64, login: &str, head: &str) {
         let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head});
-        self.github.world(|world| world.reviews.push((number, review)));
+        self.github.world(|world| {
+            // Unless a test says otherwise it is somebody who may push.
+            world.collaborators.entry(login.to_owned()).or_insert("write");
+            world.reviews.push((number, review));
+        });
     }
 
     /// The value of a ConfigMap.
