@@ -26,14 +26,25 @@ impl From<serde_saphyr::Error> for YamlError {
         Self {
             line: location.as_ref().and_then(|l| number(l.line())),
             column: location.as_ref().and_then(|l| number(l.column())),
-            message: without_place(text.lines().next().unwrap_or_default())
-                .replace(FOR_CALLERS, ": it stands here twice"),
+            message: FOR_CALLERS.iter().fold(
+                without_place(text.lines().next().unwrap_or_default()).to_owned(),
+                |message, (theirs, ours)| message.replace(theirs, ours),
+            ),
         }
     }
 }
 
-/// What the library advises its callers, which is no advice for whoever wrote the text.
-const FOR_CALLERS: &str = ", set DuplicateKeyPolicy in Options if acceptable";
+/// What the library advises its callers, which is no advice for whoever wrote the text; and what is said instead.
+const FOR_CALLERS: [(&str, &str); 2] = [
+    (
+        ", set DuplicateKeyPolicy in Options if acceptable",
+        ": it stands here twice",
+    ),
+    (
+        "multiple YAML documents detected; use from_str_multiple or from_str_multiple_with_options",
+        "there may be one document only, and a second begins here: take out `---` and what follows it",
+    ),
+];
 
 /// The library writes `line 3 column 3: …` before its message; the place has fields of its own here.
 fn without_place(message: &str) -> &str {
@@ -81,6 +92,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_second_document_is_told_in_words_for_its_author() {
+        let error = from_str::<Value>("a: 1\n---\nb: 2\n").unwrap_err();
+        assert_eq!(error.line, Some(3));
+        assert!(
+            error.message.starts_with("there may be one document only"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn awkward_strings_round_trip() {

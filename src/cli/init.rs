@@ -15,8 +15,7 @@ pub struct Args {}
 /// # Errors
 /// Not in a repository, or it can not be written to.
 pub fn run(_: &Args, context: &Context) -> Result<u8, Failure> {
-    let root = crate::ops::repository_root(&context.repo_dir())?;
-    for (path, written) in init::run(&root)? {
+    for (path, written) in init::run(&context.repo_dir())? {
         let word = match written {
             Written::Created => "created",
             Written::Kept => "kept   ",

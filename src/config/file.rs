@@ -215,8 +215,6 @@ pub struct Provider {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Apply {
-    /// The branch whose pushes are applied; default: the repository's default branch.
-    pub branch: Option<String>,
     /// Stacks applied at once; default 4.
     pub stacks: Option<u32>,
     /// Resources of one stack applied at once; default 16.

@@ -63,7 +63,11 @@ pub(super) async fn fetch(
         Want::Deeper(commits) => program.args([&format!("--deepen={commits}"), "origin"]),
         Want::Everything => program.args(["--unshallow", "origin"]),
     };
-    program.extra_env = environment(origin, credentials);
+    program.extra_env = environment(
+        origin,
+        credentials,
+        std::env::var("GIT_CONFIG_COUNT").ok().as_deref(),
+    );
     program.deadline = Duration::from_secs(300);
     let ended = program.run().await?;
     if ended.code == Some(0) {
@@ -79,7 +83,13 @@ pub(super) async fn fetch(
     })
 }
 
-fn environment(origin: Option<&str>, credentials: Option<&Credentials>) -> Vec<(OsString, OsString)> {
+/// What git is told beside what stands in our own environment, `there` entries of configuration among it: a job may have
+/// set a proxy or a `safe.directory` that way.
+fn environment(
+    origin: Option<&str>,
+    credentials: Option<&Credentials>,
+    there: Option<&str>,
+) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
     let server = origin
         .and_then(|raw| url::Url::parse(raw).ok())
@@ -89,14 +99,13 @@ fn environment(origin: Option<&str>, credentials: Option<&Credentials>) -> Vec<(
         let key = format!("http.{server}/.extraheader");
         let basic = base64::engine::general_purpose::STANDARD
             .encode(format!("x-access-token:{}", token.expose_secret()));
-        env.push(("GIT_CONFIG_COUNT".into(), "2".into()));
-        env.push(("GIT_CONFIG_KEY_0".into(), key.clone().into()));
-        env.push(("GIT_CONFIG_VALUE_0".into(), OsString::new()));
-        env.push(("GIT_CONFIG_KEY_1".into(), key.into()));
-        env.push((
-            "GIT_CONFIG_VALUE_1".into(),
-            format!("AUTHORIZATION: basic {basic}").into(),
-        ));
+        let there: usize = there.and_then(|count| count.trim().parse().ok()).unwrap_or(0);
+        let header = format!("AUTHORIZATION: basic {basic}");
+        env.push(("GIT_CONFIG_COUNT".into(), (there + 2).to_string().into()));
+        for (n, value) in [(there, String::new()), (there + 1, header)] {
+            env.push((format!("GIT_CONFIG_KEY_{n}").into(), key.as_str().into()));
+            env.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.into()));
+        }
     }
     env
 }
@@ -125,20 +134,31 @@ mod tests {
     #[test]
     fn the_token_goes_to_its_server_only() {
         let credentials = Credentials::from_token("s3cret".to_owned().into());
-        let env = environment(Some("https://github.com/acme/konfig.git"), Some(&credentials));
+        let env = environment(
+            Some("https://github.com/acme/konfig.git"),
+            Some(&credentials),
+            Some("3"),
+        );
         let value = |key: &str| {
             env.iter()
                 .find(|(k, _)| k == key)
                 .map(|(_, v)| v.to_string_lossy().into_owned())
         };
         assert_eq!(
-            value("GIT_CONFIG_KEY_1").as_deref(),
+            value("GIT_CONFIG_KEY_4").as_deref(),
             Some("http.https://github.com/.extraheader")
         );
-        assert_eq!(value("GIT_CONFIG_VALUE_0").as_deref(), Some(""));
-        assert!(value("GIT_CONFIG_VALUE_1").is_some_and(|v| !v.contains("s3cret")));
+        // What the job had set before stays.
+        assert_eq!(value("GIT_CONFIG_COUNT").as_deref(), Some("5"));
+        assert_eq!(value("GIT_CONFIG_KEY_2"), None);
+        assert_eq!(value("GIT_CONFIG_VALUE_3").as_deref(), Some(""));
+        assert!(value("GIT_CONFIG_VALUE_4").is_some_and(|v| !v.contains("s3cret")));
         for local in ["/srv/konfig", "git@github.com:acme/konfig", "ssh://h/x"] {
-            assert_eq!(environment(Some(local), Some(&credentials)).len(), 1, "{local}");
+            assert_eq!(
+                environment(Some(local), Some(&credentials), None).len(),
+                1,
+                "{local}"
+            );
         }
         assert!(!format!("{credentials:?}").contains("s3cret"));
     }

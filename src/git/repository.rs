@@ -127,6 +127,19 @@ impl Repository {
         })
     }
 
+    /// The name that the default branch has on the server; of a repository with neither a remote nor a commit the branch
+    /// that is checked out. `None` if nothing says it.
+    pub fn default_branch_name(&self) -> Option<String> {
+        if let Ok(found) = self.default_branch() {
+            return Some(found.strip_prefix("origin/").unwrap_or(&found).to_owned());
+        }
+        self.handles.with(|git| {
+            let head = git.find_reference("HEAD").ok()?;
+            let target = head.symbolic_target().ok().flatten()?;
+            Some(target.strip_prefix("refs/heads/")?.to_owned())
+        })
+    }
+
     /// The default branch as a revision that [`Repository::resolve`] takes: what `origin/HEAD` points to, else
     /// `main` or `master`, on origin or here.
     ///

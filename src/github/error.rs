@@ -137,7 +137,12 @@ impl From<GithubError> for Failure {
                 failure.hint("check GITHUB_API_URL, and HTTPS_PROXY if the runner stands behind a proxy")
             }
             GithubError::Runner { hint, .. } => failure.hint(hint),
-            _ => failure,
+            GithubError::Server { .. } | GithubError::Malformed { .. } => failure.hint(
+                "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
+            ),
+            GithubError::Refused { .. } | GithubError::TooLong { .. } => failure.hint(
+                "nothing is lost: what was done is recorded; mend what GitHub names, or report it if it is Konverge's, and run the job again",
+            ),
         }
     }
 }

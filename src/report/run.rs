@@ -75,6 +75,8 @@ pub enum Merging {
     /// Nothing: the repository has no store configured.
     #[default]
     NoStore,
+    /// What it changes needs an approval: nothing was recorded, since the protected branch's configuration can not be used.
+    Unreviewed,
     /// Nothing: it goes to another branch than the one that is applied.
     OtherBranch,
     /// It is planned again and applied; this was compiled only, without any credential, since it comes from outside.

@@ -92,6 +92,33 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_is_broken_on_main_can_be_repaired() {
+    let mut stage = Stage::small("").await;
+    let broken = stage.straight_to_main(|stage| stage.configure("stat: {}\n"));
+    broken.outcome.check(1);
+    let (head, previewed) = stage.reviewed(7, "repair", |stage| {
+        stage.configure("");
+        stage.stack("repair/dev", &[("repair-web", "one")]);
+    });
+    let told = &previewed.outcome.stderr;
+    assert!(told.contains("konverge.yaml of the protected branch ("), "{told}");
+    assert!(told.contains("unknown") && told.contains("stat"), "{told}");
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("success")
+    );
+    let (_, comment) = stage.comments().pop().unwrap();
+    assert!(comment.contains("waits for an approval by digest"), "{comment}");
+
+    // Without its power nothing was recorded, so what it changes waits; the repair itself holds.
+    let merged = stage.merge(7, "repair");
+    stopped(&stage, &merged, "repair-web", &["approve"]).await;
+    stage.reviewed(8, "next", |stage| stage.stack("next/dev", &[("next-web", "one")]));
+    let _ = stage.merge(8, "next");
+    assert_eq!(stage.value("next-web").await.as_deref(), Some("one"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_those_who_may_apply_by_github_s_word() {
     let mut stage = Stage::small("policy: {actors: [grace]}\n").await;
     stage.github.world(|world| {

@@ -100,6 +100,17 @@ fn a_repository_without_a_commit_and_one_without_a_change() {
 }
 
 #[test]
+fn what_init_writes_applies_what_is_merged_into_the_default_branch() {
+    for branch in ["master", "trunk"] {
+        let repository = Repository::init();
+        repository.git(["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")]);
+        said(&repository, &["init"], 0);
+        let text = std::fs::read_to_string(repository.path().join(".github/workflows/konverge.yml")).unwrap();
+        assert!(text.contains(&format!("    branches: [{branch}]\n")), "{text}");
+    }
+}
+
+#[test]
 fn a_headline_counts_what_was_looked_at() {
     let monorepo = Repository::konfig_example();
     let headline = |arguments: &[&str], code: i32| {

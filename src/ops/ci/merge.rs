@@ -49,7 +49,8 @@ pub(super) async fn push(job: &Job, event: &PushEvent, digests: &str) -> Result<
         return Err(Failure::new(
             ErrorKind::Github,
             "the default branch was deleted: nothing is applied",
-        ));
+        )
+        .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
     };
     let tip = Tip {
         head: after,

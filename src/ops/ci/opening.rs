@@ -21,6 +21,8 @@ pub(super) struct Opened {
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
+    /// What the job may do with it: less than was asked for if the protected branch's configuration is wrong.
+    pub trust: Trust,
 }
 
 /// What a job may do with what it looks at.
@@ -58,9 +60,23 @@ impl Job {
         for commit in [protected, base, head] {
             self.repository.ensure(commit, self.credentials.as_ref()).await?;
         }
-        let power = self.repository.revision(protected)?;
-        let protected = Config::of(power.as_ref())?;
+        let at = protected;
+        let power = self.repository.revision(at)?;
         let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
+        let (protected, trust) = match Config::of(power.as_ref()) {
+            Ok(config) => (config, trust),
+            // This may be its repair, and has to be shown to go in: it is, with no power at all.
+            Err(error) => {
+                self.run.warn(
+                    &format!(
+                        "konverge.yaml of the protected branch ({}) can not be used, so Spec is compared with Spec and nothing is recorded as reviewed",
+                        at.short()
+                    ),
+                    error,
+                );
+                (Config::default(), Trust::None)
+            }
+        };
         let mut config = proposed.with_power_from(&protected);
         if trust != Trust::Protected {
             config = without_power(&config);
@@ -112,6 +128,7 @@ impl Job {
                 .await?,
             targets,
             affected,
+            trust,
         })
     }
 

@@ -61,7 +61,7 @@ async fn previewed(
     let mut opened = job
         .open(&subject.protected, &subject.base, &subject.content, subject.trust)
         .await?;
-    if opened.planning.memory.is_none() && subject.trust == Trust::Protected {
+    if opened.planning.memory.is_none() && opened.trust == Trust::Protected {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
@@ -132,6 +132,7 @@ async fn previewed(
         marker: &marker,
         mode: Mode {
             merging: match subject.merging {
+                Merging::Applies if opened.trust != subject.trust => Merging::Unreviewed,
                 Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
                 merging => merging,
             },

@@ -114,7 +114,8 @@ pub async fn run(run: &Run) -> Vec<Finding> {
         )),
     }
     findings.push(token(run).await);
-    findings.extend(workflow::findings(repository.root()));
+    let branch = repository.default_branch_name();
+    findings.extend(workflow::findings(repository.root(), branch.as_deref()));
     findings
 }
 

@@ -36,8 +36,8 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
     ("schedule", &[("contents", "read"), ("issues", "write")]),
 ];
 
-/// Looks at the workflows of a repository.
-pub(super) fn findings(root: &Path) -> Vec<Finding> {
+/// Looks at the workflows of a repository; `branch` is its default branch.
+pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<Finding> {
     let folder = root.join(FOLDER);
     let mut files: Vec<_> = std::fs::read_dir(&folder)
         .into_iter()
@@ -60,7 +60,7 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
             if runs_konverge(description) {
                 findings.push(Finding::of(
                     format!("workflow job {job}"),
-                    judged(&workflow, description).map_err(|failure| failure.at(&name, None, None)),
+                    judged(&workflow, description, branch).map_err(|failure| failure.at(&name, None, None)),
                 ));
             }
         }
@@ -100,7 +100,7 @@ fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
+fn judged(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String, Failure> {
     let events = events(workflow);
     let wrong = |what: &str| Failure::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
@@ -121,6 +121,13 @@ fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
     let starts = |event: &str| {
         events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
     };
+    if let Some(branch) = branch.filter(|branch| starts("push") && !hears(&workflow["on"]["push"], branch)) {
+        return Err(wrong(&format!(
+            "a push to `{}`, the default branch, does not start it: no merge is applied",
+            branch.escape_debug()
+        ))
+        .hint("name that branch in the workflow's `on: push: branches:`"));
+    }
     let mut needed: BTreeSet<_> = NEEDS
         .iter()
         .filter(|(event, _)| starts(event))
@@ -156,6 +163,23 @@ fn judged(workflow: &Value, job: &Value) -> Result<String, Failure> {
     })
 }
 
+/// Whether a push to a branch passes an event's filters. Of a pattern it is taken to be so.
+fn hears(push: &Value, branch: &str) -> bool {
+    let names = |key: &str| match &push[key] {
+        Value::String(one) => vec![one.as_str()],
+        many => many
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect(),
+    };
+    let is_it = |name: &&str| *name == branch;
+    let may_be_it = |name: &&str| is_it(name) || name.contains(['*', '?', '+', '[', '!']);
+    let (wanted, ignored) = (names("branches"), names("branches-ignore"));
+    (wanted.is_empty() || wanted.iter().any(may_be_it)) && !ignored.iter().any(is_it)
+}
+
 fn events(workflow: &Value) -> BTreeSet<&str> {
     match &workflow["on"] {
         Value::String(event) => BTreeSet::from([event.as_str()]),
@@ -188,7 +212,7 @@ mod tests {
         let folder = root.path().join(FOLDER);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("konverge.yml"), text).unwrap();
-        findings(root.path())
+        findings(root.path(), Some("main"))
     }
 
     #[test]
@@ -200,6 +224,24 @@ mod tests {
             "{found:?}"
         );
         assert!(found[2].says.contains("issues: write"), "{found:?}");
+    }
+
+    #[test]
+    fn a_push_that_nobody_hears_is_told() {
+        for (filter, says) in [
+            ("branches: [master]", true),
+            ("branches: [\"release/**\"]", false),
+            ("branches: main", false),
+            ("branches-ignore: [main]", true),
+            ("tags: [v1]", false),
+        ] {
+            let found = looked(&WORKFLOW.replace("branches: [main]", filter));
+            let told: Vec<_> = found
+                .iter()
+                .filter(|f| f.says.contains("no merge is applied"))
+                .collect();
+            assert_eq!(told.len(), usize::from(says), "{filter}: {found:?}");
+        }
     }
 
     #[test]

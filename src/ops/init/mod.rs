@@ -8,13 +8,18 @@ use std::{
 use crate::{
     config::{Config, FILE_NAME},
     error::{ErrorKind, Failure},
+    git::Repository,
 };
 
 /// The configuration that is written; `{id}` and `{core}` are filled in.
 const CONFIG: &str = include_str!("konverge.yaml");
 
-/// The workflow that is written; the example monorepo carries the same.
+/// The workflow that is written, with the branch whose pushes are applied filled in; the example monorepo carries the
+/// same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
+
+/// What it is filled in for.
+const BRANCHES: &str = "branches: [main]";
 
 /// Where the workflow goes.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
@@ -28,18 +33,38 @@ pub enum Written {
     Kept,
 }
 
-/// Writes both files into the repository's root.
+/// Writes both files into the root of the repository that a folder lies in.
 ///
 /// # Errors
-/// The folder can not be written to.
-pub fn run(root: &Path) -> Result<Vec<(&'static str, Written)>, Failure> {
+/// It lies in none, or it can not be written to.
+pub fn run(dir: &Path) -> Result<Vec<(&'static str, Written)>, Failure> {
+    let repository = Repository::discover(dir)?;
+    let branch = repository.default_branch_name();
+    write(repository.root(), branch.as_deref().unwrap_or("main"))
+}
+
+fn write(root: &Path, branch: &str) -> Result<Vec<(&'static str, Written)>, Failure> {
     let config = CONFIG
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
         .replace("{core}", Config::default_core());
-    [(FILE_NAME, config.as_str()), (WORKFLOW_PATH, WORKFLOW)]
+    let workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
         .into_iter()
         .map(|(path, text)| Ok((path, write_new(&root.join(path), text)?)))
         .collect()
+}
+
+/// A branch's name in a YAML list: quoted unless it can only be read as text.
+fn scalar(branch: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    let is_plain = branch.starts_with(|c: char| c.is_ascii_alphabetic())
+        && branch.chars().all(is_word)
+        && !keywords.contains(&branch.to_ascii_lowercase().as_str());
+    match is_plain {
+        true => branch.to_owned(),
+        false => serde_json::Value::from(branch).to_string(),
+    }
 }
 
 fn write_new(path: &Path, text: &str) -> Result<Written, Failure> {
@@ -71,18 +96,29 @@ mod tests {
     #[test]
     fn what_is_written_is_valid_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let first = run(folder.path()).unwrap();
+        let first = write(folder.path(), "main").unwrap();
         assert!(first.iter().all(|(_, written)| *written == Written::Created));
         let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
         let config = Config::parse(&text).unwrap();
         assert!(config.state.id.is_some());
         std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
-        let second = run(folder.path()).unwrap();
+        let second = write(folder.path(), "main").unwrap();
         assert!(second.iter().all(|(_, written)| *written == Written::Kept));
         assert_eq!(
             std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(),
             "mine"
         );
+    }
+
+    #[test]
+    fn merges_into_whichever_branch_is_the_default_are_applied() {
+        for branch in ["master", "no", "1.0", "rel:ease", "feature/x"] {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), branch).unwrap();
+            let text = std::fs::read_to_string(folder.path().join(WORKFLOW_PATH)).unwrap();
+            let workflow: serde_json::Value = crate::yaml::from_str(&text).unwrap();
+            assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
+        }
     }
 
     #[test]
