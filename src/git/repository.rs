@@ -133,11 +133,12 @@ impl Repository {
         if let Ok(found) = self.default_branch() {
             return Some(found.strip_prefix("origin/").unwrap_or(&found).to_owned());
         }
-        self.handles.with(|git| {
-            let head = git.find_reference("HEAD").ok()?;
-            let target = head.symbolic_target().ok().flatten()?;
-            Some(target.strip_prefix("refs/heads/")?.to_owned())
-        })
+        let checked_out = self.handles.with(|git| {
+            let head = git.find_reference("HEAD")?;
+            Ok(head.symbolic_target().ok().flatten().map(str::to_owned))
+        });
+        let target = checked_out.ok().flatten()?;
+        Some(target.strip_prefix("refs/heads/")?.to_owned())
     }
 
     /// The default branch as a revision that [`Repository::resolve`] takes: what `origin/HEAD` points to, else
