@@ -41,7 +41,7 @@ test-all: parts example release ## also what is slower: release, image, other st
 	  KONVERGE_MODEL_SEEDS=$${KONVERGE_MODEL_SEEDS:-5000} \
 	  $(CARGO) test --locked --no-fail-fast -- --include-ignored
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
-	$(AS_ROOT) scripts/quick-start
+	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
 	$(MAKE) fuzz
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
