@@ -88,6 +88,8 @@ pub struct Planned {
     pub foreign: Option<Foreign>,
     /// Why it may not be deleted: that it leaves its stack is no harm if another one takes it.
     pub protected: Option<Failure>,
+    /// Nothing would change, but whoever wrote it did not see it become ready: an apply waits for that.
+    pub unready: bool,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
     /// stored.
@@ -111,6 +113,7 @@ impl Planned {
             recorded: None,
             foreign: None,
             protected: None,
+            unready: false,
             expected: None,
             sensitive: Vec::new(),
             private: Value::Null,

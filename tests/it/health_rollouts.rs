@@ -1,15 +1,22 @@
 //! Waiting for readiness on a real control plane, whose pods become ready on a fake node.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use konverge::model::outcome::{ResourceResult, StackOutcome, StackResult};
+use konverge::{
+    model::{
+        health::Health,
+        outcome::{ResourceResult, StackOutcome, StackResult},
+        plan::Action,
+    },
+    runtime::{Item, Runtime as _, Scope},
+};
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
     service::eventually,
-    stack::{TestStack, id},
+    stack::{TestStack, action, cluster as its_cluster, id},
 };
 
 /// A Deployment; `nobody` as scheduler leaves its pods where they are.
@@ -193,7 +200,8 @@ async fn a_job_is_ready_when_it_has_completed() {
     assert_eq!(objects.get(&job).await.unwrap()["status"]["succeeded"], 2);
 }
 
-/// Trap 16: one that its time to live takes away as soon as it has completed did so; one that somebody deletes did not.
+/// Trap 16: one that its time to live takes away as soon as it has completed did so, and is not done once more; one that
+/// somebody deletes did not.
 #[tokio::test]
 async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
     let cluster = Cluster::with_controllers();
@@ -204,12 +212,37 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
                 "containers": [{"name": "app", "image": "example.com/app:1"}]}}}})
     };
     let brief = job("brief", SCHEDULED, 0);
-    let outcome = apply(&mut stack(cluster, "job-brief"), std::slice::from_ref(&brief)).await;
+    let mut done = stack(cluster, "job-brief");
+    let outcome = apply(&mut done, std::slice::from_ref(&brief)).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     eventually("its time is over", Duration::from_secs(60), || async {
         objects.get(&brief).await.is_none().then_some(())
     })
     .await;
+
+    let plan = done.plan_well(std::slice::from_ref(&brief)).await;
+    assert_eq!(action(&plan, &brief), Action::Unchanged);
+    let outcome = done.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Unchanged, "{outcome:?}");
+    let items = [Item {
+        id: id(&brief).parse().unwrap(),
+        cluster: Some(its_cluster()),
+        prior: done.state.resources.first().cloned(),
+        desired: None,
+    }];
+    let scope = Scope {
+        stack: done.id.clone(),
+        data: BTreeMap::new(),
+        ignore: Vec::new(),
+        read: Arc::default(),
+    };
+    let seen = done.kubernetes().await.observe(&scope, &items).await.unwrap();
+    assert_eq!(seen[0].health.0, Health::Ready, "{seen:?}");
+    // Something else of it is wanted, or nothing.
+    let mut other = brief.clone();
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/app:2");
+    assert_eq!(action(&done.plan_well(&[other]).await, &brief), Action::Create);
+    assert_eq!(action(&done.plan_well(&[]).await, &brief), Action::Forget);
 
     let stuck = job("stuck", STUCK, 600);
     let mut waiting = stack(cluster, "job-stuck");

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use konverge::model::outcome::{ResourceResult, StackResult};
+use konverge::model::{
+    outcome::{ResourceResult, StackResult},
+    plan::Action,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -11,7 +14,7 @@ use crate::support::{
     faults::{Faults, Proxy},
     objects::{Objects, path},
     service::eventually,
-    stack::TestStack,
+    stack::{self, TestStack, id},
 };
 
 fn deployment(ns: &str, image: &str) -> Value {
@@ -126,6 +129,45 @@ async fn the_watch_of_a_kind_stands_before_its_first_write() {
         .await;
     let since = asked(cluster, &ns, "deployments").split_off(before);
     assert!(!since.is_empty() && !since.iter().any(opens_watch), "{since:?}");
+}
+
+/// An apply that gave up waiting is no less a failure when it is run again.
+#[tokio::test]
+async fn what_was_not_ready_is_waited_for_again() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("again").await, Objects::of(cluster).await);
+    let mut stack = waiting("again", cluster.kubeconfig());
+    stack.options.ready_timeout = Duration::from_secs(1);
+    let web = deployment(&ns, "a:1");
+    let behind = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "behind", "namespace": ns}, "$dependsOn": [id(&web)]});
+    let wanted = [web.clone(), behind.clone()];
+    for action in [Action::Create, Action::Unchanged] {
+        let plan = stack.plan_well(&wanted).await;
+        assert_eq!(stack::action(&plan, &web), action);
+        let outcome = stack.carry_out(plan).await;
+        assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
+        let why = outcome.resources[0].message.clone().unwrap();
+        assert!(why.contains("is not ready after 1 s: not observed"), "{why}");
+        assert!(objects.get(&behind).await.is_none(), "it waits for the other");
+    }
+    // Who does not wait has not seen it either.
+    stack.options.wait = false;
+    stack.apply(&wanted).await;
+    stack.options.wait = true;
+    let plan = stack.plan_well(&wanted).await;
+    assert_eq!(stack.carry_out(plan).await.result, StackResult::Failed);
+
+    stack.options.ready_timeout = Duration::from_secs(90);
+    let plan = stack.plan_well(&wanted).await;
+    let status = rolled_out(1);
+    let (outcome, ()) = tokio::join!(stack.carry_out(plan), report(&objects, &web, 1, &status));
+    assert_eq!((outcome.result, outcome.error), (StackResult::Unchanged, None));
+    // Seen once, it is not looked at again, whatever becomes of it.
+    let plan = stack.plan_well(&wanted).await;
+    let before = cluster.audit().len();
+    assert_eq!(stack.carry_out(plan).await.result, StackResult::Unchanged);
+    let asked = cluster.audit().split_off(before);
+    assert!(!asked.iter().any(|event| event.is_in(&ns)), "{asked:?}");
 }
 
 #[tokio::test]

@@ -208,11 +208,13 @@ impl Walk<'_> {
     }
 }
 
-/// A segment is handed to its runtime whole; of single resources only those that change.
+/// A segment is handed to its runtime whole; of single resources only those that change or are still to become ready.
 fn is_work(planned: &Planned, node: &Node) -> bool {
     match node.granularity {
         Granularity::Segment => true,
-        Granularity::Resource => !matches!(planned.public.action, Action::Unchanged | Action::Forget),
+        Granularity::Resource => {
+            planned.unready || !matches!(planned.public.action, Action::Unchanged | Action::Forget)
+        }
     }
 }
 

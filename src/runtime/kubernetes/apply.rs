@@ -11,7 +11,7 @@ use super::{
     discovery::ResourceType,
     dry_run,
     error::ApiError,
-    fields, live,
+    fields, jobs, live,
     plan::{Subject, record},
     runtime::Kubernetes,
     seen::{self, Doing, Seen},
@@ -83,12 +83,7 @@ async fn carry_out(
     }
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
-            return Ok(Applied {
-                id: planned.item.id.clone(),
-                recorded: planned.recorded.clone(),
-                live: planned.expected.clone(),
-                sensitive: planned.sensitive.clone(),
-            });
+            return still_to_become_ready(runtime, &subject, &of, planned, sink).await;
         }
         Action::Delete => {
             sink.fence().await?;
@@ -127,7 +122,7 @@ async fn carry_out(
     })?;
     let body = planned.private["body"].as_object().cloned().unwrap_or_default();
     let live = write(&subject, &of, planned, seen).await?;
-    let recorded = record(
+    let mut recorded = record(
         runtime,
         &planned.item,
         &subject,
@@ -137,7 +132,8 @@ async fn carry_out(
         &guard,
     );
     let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live).await {
-        sink.written(&planned.item.id, recorded.clone()).await?;
+        let unready = wait::marked(recorded.clone(), true);
+        sink.written(&planned.item.id, unready).await?;
         wait::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {
         live
@@ -145,11 +141,36 @@ async fn carry_out(
     if of.kind == "CustomResourceDefinition" {
         cluster.forget_discovery().await;
     }
+    jobs::note(&mut recorded, &live);
     Ok(Applied {
         id: planned.item.id.clone(),
         recorded: Some(recorded),
         sensitive: secret_texts(&live),
         live: Some(live),
+    })
+}
+
+/// Nothing is written, but what an earlier run wrote is waited for.
+async fn still_to_become_ready(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    planned: &Planned,
+    sink: &dyn ApplySink,
+) -> Result<Applied, Failure> {
+    let waits = planned.unready && runtime.options.wait;
+    let mut live = planned.expected.clone();
+    if waits {
+        let found = live::get(&subject.cluster, of, &subject.name).await?;
+        let found = found.ok_or_else(|| seen::another_object(subject, "it is gone"))?;
+        live = Some(wait::until_ready(runtime, subject, of, found, sink, &planned.item.id).await?);
+    }
+    let recorded = planned.recorded.clone();
+    Ok(Applied {
+        id: planned.item.id.clone(),
+        recorded: recorded.map(|recorded| wait::marked(recorded, planned.unready && !waits)),
+        sensitive: live.as_ref().map(secret_texts).unwrap_or_default(),
+        live,
     })
 }
 

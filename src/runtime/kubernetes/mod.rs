@@ -18,6 +18,7 @@ mod error;
 mod fields;
 pub mod health;
 mod identity;
+mod jobs;
 mod live;
 mod managers;
 mod node;

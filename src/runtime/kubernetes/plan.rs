@@ -19,6 +19,7 @@ use super::{
     error::ApiError,
     health::{self, Health, Weight},
     identity::{self, Name},
+    jobs,
     live::{self, Raw},
     runtime::Kubernetes,
     surroundings, triage,
@@ -148,6 +149,10 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
+                None if item.prior.as_ref().is_some_and(jobs::went_by_itself) => (
+                    Health::Ready,
+                    "it completed, and its time to live took it away".to_owned(),
+                ),
                 None => (Health::Failed, "it is not there".to_owned()),
             };
             Ok(Observed {

@@ -14,14 +14,14 @@ use super::{
     client::{Api, Request},
     discovery::ResourceType,
     health::{self, Health, Weight},
-    live,
+    jobs, live,
     plan::Subject,
     runtime::Kubernetes,
     surroundings,
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::ResourceId,
+    model::{ResourceId, state::Recorded},
     runtime::ApplySink,
 };
 
@@ -192,6 +192,25 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
     feed.seen.send_modify(|count| *count += 1);
 }
 
+/// Where a record says that its object was written, and not seen to be ready.
+const UNREADY: &str = "unready";
+
+/// Whether whoever wrote it did not see it become ready.
+pub(super) fn is_unready(recorded: &Recorded) -> bool {
+    recorded.private[UNREADY] == true
+}
+
+/// The record of an object that is still to become ready, or of one that need not be waited for any more.
+pub(super) fn marked(mut recorded: Recorded, unready: bool) -> Recorded {
+    if let Some(private) = recorded.private.as_object_mut() {
+        match unready {
+            true => drop(private.insert(UNREADY.to_owned(), Value::Bool(true))),
+            false => drop(private.shift_remove(UNREADY)),
+        }
+    }
+    recorded
+}
+
 /// Whether nothing has to be waited for.
 pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
     let verdict = health::assess(object, &surroundings::known(of), &runtime.options.rules).await;
@@ -304,7 +323,7 @@ pub(super) async fn until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
-                None if ended_well(runtime, of, &object).await => return Ok(object),
+                None if jobs::has_completed(&object) => return Ok(object),
                 None => return Err(deleted(subject, &object)),
             }
         }
@@ -318,15 +337,6 @@ pub(super) async fn until_ready(
         }
         look |= looked.elapsed() >= LOOK_AGAIN;
     }
-}
-
-/// Whether a Job had completed when it was seen last: then its own time to live may have taken it away.
-async fn ended_well(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.shift_remove("deletionTimestamp");
-    }
-    of.kind == "Job" && is_settled(runtime, of, &object).await
 }
 
 fn deleted(subject: &Subject, object: &Value) -> Failure {

@@ -175,6 +175,7 @@ impl Segment<'_> {
             recorded,
             foreign: None,
             protected: None,
+            unready: false,
             expected,
             sensitive: texts.unwrap_or_default(),
             private: json!({"plan": token}),

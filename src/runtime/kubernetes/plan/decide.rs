@@ -20,7 +20,8 @@ use crate::{
     runtime::{
         Foreign, Item, Planned, Scope,
         kubernetes::{
-            KEEP, OWNER, PROTECT, change, identity, proof::Echo, runtime::Kubernetes, seen::Seen, triage,
+            KEEP, OWNER, PROTECT, change, identity, jobs, proof::Echo, runtime::Kubernetes, seen::Seen,
+            triage, wait,
         },
     },
     secrets::{mask_object, secret_texts},
@@ -104,6 +105,7 @@ impl Planner<'_> {
         let draft = match (&item.desired, live) {
             (None, None) => Draft::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
+            (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
             (Some(_), None) => self.create(&item, &subject).await?,
             (Some(_), Some(live)) if is_ending(&live) => {
                 let mut draft = self.create_later(&item, &subject);
@@ -166,6 +168,7 @@ impl Planner<'_> {
             recorded: draft.recorded,
             foreign: draft.foreign,
             protected: draft.protected,
+            unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(wait::is_unready),
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             private: draft.private,
@@ -270,6 +273,17 @@ impl Planner<'_> {
         }
     }
 
+    /// A Job that completed and went by itself is wanted as it was: nothing is left to do. Where references read it, it
+    /// must be there.
+    fn is_over(&self, item: &Item, subject: &Subject) -> bool {
+        let Some(prior) = item.prior.as_ref().filter(|prior| jobs::went_by_itself(prior)) else {
+            return false;
+        };
+        let body = self.body(item, self.scope.stack.as_str());
+        let now = self.record(item, subject, &body, None, "");
+        now.is_some_and(|now| now.attributes == prior.attributes) && !self.scope.read.contains(&item.id)
+    }
+
     /// As it is recorded, given the object as the server has it, if it is there.
     pub(super) fn record(
         &self,
@@ -325,7 +339,7 @@ pub(in crate::runtime::kubernetes) fn record(
     }
     let mut attributes = body.clone();
     identity::remove_owner(&mut attributes, identity::has_annotations(&desired.attributes));
-    Recorded {
+    let mut recorded = Recorded {
         id: item.id.clone(),
         runtime: RuntimeKind::Kubernetes,
         cluster: Some(subject.cluster.api.name.clone()),
@@ -333,7 +347,11 @@ pub(in crate::runtime::kubernetes) fn record(
         depends_on: Vec::new(),
         extensions: desired.extensions.clone(),
         private: Value::Object(private),
+    };
+    if let Some(live) = live {
+        jobs::note(&mut recorded, live);
     }
+    recorded
 }
 
 /// What was made once is neither gone nor there for all that can be seen.
