@@ -350,3 +350,51 @@ async fn a_pull_request_whose_base_was_changed_is_previewed_against_the_new_one(
     assert_eq!(stage.github.requests().len(), told);
     assert_eq!(edited.summary, "");
 }
+
+/// Two pull requests, each fine alone. The queue's group is really compiled, and the status that is required says no.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_does_not_compile_together_is_no_success() {
+    let mut stage = Stage::small("").await;
+    let colour = |stage: &Stage, name: &str| {
+        stage
+            .monorepo
+            .write("base/paint.k", format!("{name} = \"blue\"\n"));
+    };
+    let stack = |stage: &Stage, id: &str, name: &str| {
+        let map = id.replace('/', "-");
+        let text = format!(
+            "import base.paint\n\nresources = [{{id = \"v1:ConfigMap:default:{map}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{map}\", namespace = \"default\"}}, data = {{value = paint.{name}}}}}}}]\n"
+        );
+        tiny::write_program(&stage.monorepo, id, &text);
+    };
+    colour(&stage, "colour");
+    stack(&stage, "grouped-a/dev", "colour");
+    let base = stage.monorepo.commit("A stack");
+    stage.reviewed(7, "rename", |stage| {
+        colour(stage, "paint");
+        stack(stage, "grouped-a/dev", "paint");
+    });
+    stage.reviewed(8, "another", |stage| stack(stage, "grouped-b/dev", "colour"));
+    let comments = stage.comments();
+    let recorded = stage.states().await.reviews().list().await.unwrap();
+
+    stage.monorepo.checkout(&base);
+    stage.monorepo.merge("rename");
+    let group = stage.monorepo.merge("another");
+    let queue = format!("refs/heads/gh-readonly-queue/main/pr-8-{base}");
+    let payload = payloads::merge_group(8, &base, &group);
+    let queued = stage.ci("merge_group", &payload, &group, &queue);
+    queued.outcome.check(1);
+    assert_eq!(
+        stage.status(&group, "konverge/preview").as_deref(),
+        Some("failure")
+    );
+    assert!(
+        queued.summary.contains("appops/grouped-b/dev/main.k"),
+        "{}",
+        queued.summary
+    );
+    // A group may be made anew or thrown away: nobody hears of it, and nothing is remembered.
+    assert_eq!(stage.comments(), comments);
+    assert_eq!(stage.states().await.reviews().list().await.unwrap(), recorded);
+}
