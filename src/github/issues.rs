@@ -74,8 +74,8 @@ impl Client {
         Ok(ours.into_iter().map(|(_, issue)| issue).collect())
     }
 
-    /// Opens, reopens or updates the issue of `marker`; an open one with the same digest is left as it is. `known` is
-    /// the list of [`Client::kept_issues`].
+    /// Opens, reopens or updates the issue of `marker`; an open one with the same digest is left as it is, and so is what
+    /// a newer run wrote. `known` is the list of [`Client::kept_issues`].
     ///
     /// # Errors
     /// What GitHub refuses.
@@ -102,7 +102,8 @@ impl Client {
                 .await?;
             return Ok(IssueChange::Opened);
         };
-        if issue.open && issue.marker.digest == marker.digest {
+        let same = issue.open && issue.marker.digest == marker.digest;
+        if same || issue.marker.is_newer_than(marker) {
             return Ok(IssueChange::Unchanged);
         }
         let path = self.path(&format!("/issues/{}", issue.number));

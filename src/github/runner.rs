@@ -101,6 +101,14 @@ impl Runner {
         )
     }
 
+    /// Whether a page is that of a later run of this repository.
+    pub fn is_later_run(&self, page: &str) -> bool {
+        let runs = format!("{}/{}/actions/runs/", self.server_url, self.repository);
+        let run = page.strip_prefix(&runs).and_then(|run| run.split('/').next());
+        run.and_then(|run| run.parse::<u64>().ok())
+            .is_some_and(|run| run > self.run_id)
+    }
+
     /// Reads the event's payload.
     ///
     /// # Errors

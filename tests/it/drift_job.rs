@@ -90,6 +90,21 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     assert_eq!(issues(&stage)[0].state, "closed");
 }
 
+/// A look that took long ends after one that began later and saw more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_look_closes_no_issue_of_a_newer_one() {
+    let mut stage = applied("", &[("slow/dev", "drift-slow")]).await;
+    stage.by_hand("drift-slow", Some("two")).await;
+    stage.schedule().outcome.check(0);
+    stage.by_hand("drift-slow", Some("one")).await;
+    stage.env = vec![("GITHUB_RUN_ID", "17".to_owned())];
+    stage.schedule().outcome.check(0);
+    assert_eq!(issues(&stage)[0].state, "open");
+    stage.env.clear();
+    stage.schedule().outcome.check(0);
+    assert_eq!(issues(&stage)[0].state, "closed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_not_looked_at_come_first_and_what_is_late_is_said() {
     let stacks = [

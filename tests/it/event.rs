@@ -233,6 +233,26 @@ fn the_runners_environment() {
 }
 
 #[test]
+fn a_later_run_is_told_by_its_page() {
+    let runner = runner("push");
+    let pages = "https://github.com/Codertocat/Hello-World/actions/runs";
+    for (page, later) in [
+        (format!("{pages}/4712"), true),
+        (format!("{pages}/4712/job/1"), true),
+        (format!("{pages}/4711"), false),
+        (format!("{pages}/999"), false),
+        (format!("{pages}/x"), false),
+        (
+            "https://github.com/mallory/Hello-World/actions/runs/4712".to_owned(),
+            false,
+        ),
+        (String::new(), false),
+    ] {
+        assert_eq!(runner.is_later_run(&page), later, "{page}");
+    }
+}
+
+#[test]
 fn outputs_and_summary_are_appended_and_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let mut variables = env("push");

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::support::{
-    github::Act,
+    github::{Act, FakeGithub, World},
     hook,
     stage::{Ran, Stage, storefront},
     tiny,
@@ -127,6 +127,57 @@ async fn feedback_that_fails_never_fails_an_apply() {
     assert!(applied.summary.contains("1 applied"), "{}", applied.summary);
     let keys = stage.keys().await;
     assert!(keys.iter().any(|key| key.contains("/state/")), "{keys:?}");
+}
+
+/// Two runs look at one commit, as when the base is changed, and the older one ends last.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_preview_leaves_the_status_of_a_newer_one() {
+    let mut stage = Stage::small("").await;
+    let head = stage.propose("late", |_| stage.stack("late/dev", &[("late-map", "one")]));
+    let newer = json!({"context": "konverge/preview", "state": "failure", "description": "no",
+        "target_url": "https://github.com/acme/konfig/actions/runs/9999"});
+    stage
+        .github
+        .next("POST", &format!("/statuses/{head}"), Act::ThenStatus(newer));
+    let ran = stage.pull_request(7, "late", "opened");
+    ran.outcome.check(0);
+    let stderr = &ran.outcome.stderr;
+    assert!(
+        stderr.contains("note: a later run looks at the same commit"),
+        "{stderr}"
+    );
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("failure")
+    );
+}
+
+/// GitHub Enterprise Server: its API lies below a path, and its pages on another host than github.com.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_ones_own_is_spoken_to_and_linked() {
+    let mut stage = Stage::small("").await;
+    stage.github = FakeGithub::start_at(World::new(), "/api/v3").await;
+    stage.env = vec![("GITHUB_SERVER_URL", "https://git.acme.example".to_owned())];
+    let (head, _) = stage.reviewed(7, "own", |stage| stage.stack("own/dev", &[("own-map", "one")]));
+    stage.merge(7, "own").outcome.check(0);
+    assert_eq!(stage.value("own-map").await.as_deref(), Some("one"));
+    let page = "https://git.acme.example/acme/konfig/actions/runs/";
+    let comments = stage.comments();
+    assert_eq!(comments.len(), 2, "{comments:?}");
+    for (_, body) in &comments {
+        assert!(body.contains(page), "{body}");
+        assert!(!body.contains("github.com/acme/konfig/actions"), "{body}");
+    }
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("success")
+    );
+    let linked = |(_, status): &(String, serde_json::Value)| {
+        status["target_url"]
+            .as_str()
+            .is_some_and(|url| url.starts_with(page))
+    };
+    assert!(stage.github.world(|world| world.statuses.iter().all(linked)));
 }
 
 /// An apply that comes to nothing at all is told, and who can not be told is a warning.

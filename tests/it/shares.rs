@@ -302,6 +302,30 @@ async fn the_whole_is_open_while_shares_are_at_work_and_said_so_once() {
     assert_eq!(dealt.status(WHOLE).as_deref(), Some("success"));
 }
 
+/// Two runs of one commit, as when the base is changed: the older one's verdict comes while the newer is at work.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_verdict_says_nothing_over_a_newer_run() {
+    const WHOLE: &str = "konverge/preview";
+    let mut dealt = Dealt::begin("older").await;
+    for (run, shard) in [(100, "1/2"), (101, "1/2"), (100, "2/2"), (101, "2/2")] {
+        dealt.job(run, shard).outcome.check(0);
+    }
+    // Each of the two says that it is open, as often as the other did.
+    assert_eq!(dealt.said(WHOLE), vec!["pending"; 4]);
+    let older = dealt.job(100, "all/2");
+    older.outcome.check(0);
+    let stderr = &older.outcome.stderr;
+    assert!(
+        stderr.contains("note: a later run looks at the same commit"),
+        "{stderr}"
+    );
+    assert_eq!(dealt.status(WHOLE).as_deref(), Some("pending"));
+    // Nor is a share of the newer run taken for silent because the older one's spoke after it.
+    dealt.job(100, "1/2").outcome.check(0);
+    dealt.job(101, "all/2").outcome.check(0);
+    assert_eq!(dealt.status(WHOLE).as_deref(), Some("success"));
+}
+
 /// A stack that ended well holds all that was merged until then, also what no preview had shown of it. What is previewed
 /// of that only later was before nobody's eyes when it was merged.
 #[tokio::test(flavor = "multi_thread")]

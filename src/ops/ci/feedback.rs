@@ -98,7 +98,8 @@ impl<'a> Feedback<'a> {
         }
     }
 
-    /// Keeps one issue for each of these (marker, title, body), and closes those of the stacks that are settled.
+    /// Keeps one issue for each of these (marker, title, body), and closes those of the stacks that are settled. What a
+    /// newer run wrote is left as it is.
     pub async fn issues(
         &self,
         label: &str,
@@ -133,8 +134,15 @@ impl<'a> Feedback<'a> {
                 Err(error) => self.warn("an issue could not be written", error),
             }
         }
+        let this = Marker {
+            run: self.job.runner.run_id,
+            attempt: self.job.runner.run_attempt,
+            ..Marker::new(kind, "")
+        };
         let over = |issue: &&Issue| {
-            issue.marker.kind == kind && settled.iter().any(|stack| stack.as_str() == issue.marker.scope)
+            let marker = &issue.marker;
+            let settled = settled.iter().any(|stack| stack.as_str() == marker.scope);
+            marker.kind == kind && settled && !marker.is_newer_than(&this)
         };
         for issue in known.iter().filter(over) {
             if let Err(error) = client.close_issue(issue).await {

@@ -33,21 +33,17 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
     let context = job.options.part.context();
     verdict::opened(feedback, &subject.head, job.options.part).await;
     let result = previewed(job, subject, feedback).await;
-    match &result {
-        Ok((ended, description)) => {
-            let state = if ended.code == 0 {
-                StatusState::Success
-            } else {
-                StatusState::Failure
-            };
-            feedback.status(&subject.head, &context, state, description).await;
-        }
+    let (state, description) = match &result {
+        Ok((Ended { code: 0, .. }, description)) => (StatusState::Success, description),
+        Ok((_, description)) => (StatusState::Failure, description),
         Err(failure) => {
             feedback.failed(failure);
-            feedback
-                .status(&subject.head, &context, StatusState::Error, &failure.message)
-                .await;
+            (StatusState::Error, &failure.message)
         }
+    };
+    // What a share says is of its run alone: the verdict reads it so.
+    if job.options.part.share().is_some() || !verdict::is_overtaken(feedback, &subject.head).await {
+        feedback.status(&subject.head, &context, state, description).await;
     }
     result.map(|(ended, _)| ended)
 }

@@ -35,18 +35,37 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part)
     }
 }
 
-/// Whether this run's `pending` is the newest word on the whole. What is not among the newest words of the commit, or
-/// can not be asked for, is not.
+/// Whether this run's `pending` is the newest word on the whole.
 async fn is_open(feedback: &Feedback<'_>, head: &CommitId) -> bool {
-    let Some(client) = feedback.client else {
-        return false;
-    };
     let page = feedback.job.runner.run_url();
-    let newest = client.newest_statuses(head).await.unwrap_or_default();
-    let whole = newest.iter().find(|status| status.context == PREVIEW);
-    whole.is_some_and(|status| {
+    newest_word(feedback, head).await.is_some_and(|status| {
         status.state == StatusState::Pending && status.target_url.as_deref() == Some(&page)
     })
+}
+
+/// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
+/// changed: then this one must not have the last word.
+pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId) -> bool {
+    let word = newest_word(feedback, head).await;
+    let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
+    if overtaken {
+        feedback.job.run.notes.note(OVERTAKEN);
+    }
+    overtaken
+}
+
+const OVERTAKEN: &str =
+    "note: a later run looks at the same commit; what it says of konverge/preview is left as it is";
+
+fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
+    let page = status.target_url.as_deref();
+    page.is_some_and(|page| runner.is_later_run(page))
+}
+
+/// The newest word on the whole, if it is among the newest on the commit and can be asked for.
+async fn newest_word(feedback: &Feedback<'_>, head: &CommitId) -> Option<Status> {
+    let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
+    newest.into_iter().find(|status| status.context == PREVIEW)
 }
 
 /// Sets `konverge/preview` of the event's head. It needs no checkout, and fails where it can not tell.
@@ -66,10 +85,16 @@ pub(super) async fn run(
     })?;
     let shares = Share::all(of).map_err(|error| Failure::new(ErrorKind::Usage, error.to_string()))?;
     let page = runner.run_url();
-    let (state, description) = verdict(shares, &client.statuses(head).await?, &page);
-    client
-        .set_status(head, PREVIEW, state, &description, Some(&page))
-        .await?;
+    let statuses = client.statuses(head).await?;
+    let (state, description) = verdict(shares, &statuses, &page);
+    let word = statuses.iter().find(|status| status.context == PREVIEW);
+    if word.is_some_and(|word| is_of_later_run(word, runner)) {
+        run.notes.note(OVERTAKEN);
+    } else {
+        client
+            .set_status(head, PREVIEW, state, &description, Some(&page))
+            .await?;
+    }
     Ok(Ended {
         code: u8::from(state != StatusState::Success),
         text: format!("{description}\n"),
@@ -101,8 +126,9 @@ fn verdict(shares: impl Iterator<Item = Share>, statuses: &[Status], page: &str)
     let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
     for share in shares {
         let context = preview_of(share);
-        let newest = statuses.iter().find(|status| status.context == context);
-        let said = newest.filter(|status| status.target_url.as_deref() == Some(page));
+        let of_this =
+            |status: &&Status| status.context == context && status.target_url.as_deref() == Some(page);
+        let said = statuses.iter().find(of_this);
         match said.map(|status| status.state) {
             Some(StatusState::Success) => seen += 1,
             Some(StatusState::Failure | StatusState::Error) => failed.push(share.to_string()),
@@ -162,8 +188,10 @@ mod tests {
             assert!(said.ends_with("shares 1/2"), "{said}");
         }
         assert_eq!(of_two(std::slice::from_ref(&yes)).0, Error);
-        // What another run said is not of this one.
-        let other = status("1/2", Success, "https://github.com/acme/konfig/actions/runs/6");
-        assert_eq!(of_two(&[other, yes]).0, Error);
+        // What another run said is not of this one, and takes nothing away from it.
+        let other = |state| status("1/2", state, "https://github.com/acme/konfig/actions/runs/6");
+        assert_eq!(of_two(&[other(Success), yes.clone()]).0, Error);
+        let own = status("1/2", Success, PAGE);
+        assert_eq!(of_two(&[other(Failure), own, yes]).0, Success);
     }
 }

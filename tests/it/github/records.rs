@@ -112,6 +112,24 @@ async fn kept_by(token: &str) {
 }
 
 #[tokio::test]
+async fn an_older_run_leaves_the_issue_of_a_newer_one() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    let mut drift = Marker::new(MarkerKind::Drift, "shop/prod");
+    let mut seen = Vec::new();
+    for (run, digest) in [(7, "d7"), (6, "d6"), (8, "d8")] {
+        (drift.run, drift.digest) = (run, digest.into());
+        let known = github.kept_issues("l").await.unwrap();
+        let text = body(&drift, digest);
+        let change = github.keep_issue(&known, "l", &drift, "drift", &text);
+        seen.push(change.await.unwrap());
+    }
+    use IssueChange::{Opened, Unchanged, Updated};
+    assert_eq!(seen, [Opened, Unchanged, Updated]);
+    assert!(fake.world(|world| world.issues[0].body.contains("d8")));
+}
+
+#[tokio::test]
 async fn a_deployment_is_told() {
     let fake = FakeGithub::start(World::new()).await;
     let github = client(&fake);

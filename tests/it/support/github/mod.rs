@@ -30,6 +30,8 @@ pub enum Act {
     Answer(u16, Vec<(&'static str, String)>, Value),
     /// Carries it out, and the answer breaks off.
     DropAfter,
+    /// Carries it out, and right after it somebody else sets this status on the same commit.
+    ThenStatus(Value),
     /// Breaks off before anything is carried out.
     DropBefore,
     /// Never answers.
@@ -224,7 +226,7 @@ fn answer(
             record(0, inner);
             return None;
         }
-        Some(Act::DropAfter) | None => {}
+        Some(Act::DropAfter | Act::ThenStatus(_)) | None => {}
     }
     let token = headers
         .get(header::AUTHORIZATION)
@@ -241,10 +243,18 @@ fn answer(
             (501, json!({"message": "unknown route"}))
         });
     record(status, inner);
+    if let Some(Act::ThenStatus(said)) = &act {
+        let commit = route.rsplit('/').next().unwrap_or_default().to_owned();
+        inner.world.statuses.push((commit, said.clone()));
+    }
     if matches!(act, Some(Act::DropAfter)) {
         return Some(broken(status));
     }
-    Some(paged(shared, route, query, headers, status, value))
+    let response = paged(shared, route, query, headers, status, value);
+    if let Some(recorded) = inner.requests.last_mut() {
+        recorded.status = response.status().as_u16();
+    }
+    Some(response)
 }
 
 /// A list is cut into pages with a `Link`; a GET has an `ETag`.
