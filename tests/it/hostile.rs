@@ -1,6 +1,6 @@
 //! A pull request whose author writes what GitHub, its runner or a browser could obey: nothing of it leaves its place.
 
-use konverge::model::marker::Marker;
+use konverge::model::marker::{Marker, MarkerKind};
 
 use crate::support::{git::Repository, process::Konverge, stage::Stage, tiny};
 
@@ -60,23 +60,58 @@ async fn nothing_that_a_pull_request_holds_is_obeyed() {
     assert_eq!(Marker::of(&body).unwrap().run, 5001);
     assert!(body.contains("evil.example"), "it is shown: {body}");
     for text in [body.as_str(), ran.summary.as_str()] {
-        // Every line that holds it stands in a diff or in the quoted error, between fences.
-        let mut fenced = false;
-        for line in text.lines() {
-            let line = line.trim_start_matches(['>', ' ']);
-            if line.starts_with("```") {
-                fenced = !fenced;
-            } else if !fenced {
-                let outside = line.split('`').step_by(2).collect::<String>();
-                for word in ["@octocat", "#12", "evil.example", "<img", "konverge:v1 e30"] {
-                    assert!(!outside.contains(word), "{word}: {line}");
-                }
-            }
-        }
-        assert!(!fenced, "{text}");
+        assert_shown_as_code(text);
     }
     let page = std::fs::read_to_string(ran.output("summary-path")).unwrap();
     assert!(!page.contains("<img") && page.contains("&lt;img"), "{page}");
+}
+
+/// Every line that holds it stands in a diff or in the quoted error, between fences.
+fn assert_shown_as_code(text: &str) {
+    let mut fenced = false;
+    for line in text.lines() {
+        let line = line.trim_start_matches(['>', ' ']);
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            let outside = line.split('`').step_by(2).collect::<String>();
+            for word in ["@octocat", "#12", "evil.example", "<img", "konverge:v1 e30"] {
+                assert!(!outside.contains(word), "{word}: {line}");
+            }
+        }
+    }
+    assert!(!fenced, "{text}");
+}
+
+/// Issues tell of values that nobody reviewed, and of what somebody wrote into the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_in_an_issue_is_obeyed() {
+    let mut stage = Stage::small("").await;
+    let stopped = stage.straight_to_main(|stage| stage.stack("odd/dev", &[("odd-map", HOSTILE)]));
+    stopped.outcome.check(3);
+    let applied = stage.approve(&stopped.digest());
+    applied.outcome.check(0);
+    let by_hand = format!("{} once more", HOSTILE.replace("\\n", "\n"));
+    stage.by_hand("odd-map", Some(&by_hand)).await;
+    let looked = stage.schedule();
+    looked.outcome.check(0);
+    for ran in [&stopped, &applied, &looked] {
+        assert_shown_as_code(&ran.summary);
+        let mut lines = ran.outcome.stdout.lines().chain(ran.outcome.stderr.lines());
+        let obeyed = |line: &str| line.contains("##[") || line.trim_start().starts_with("::add-mask");
+        assert!(!lines.any(obeyed), "{}", ran.outcome.stderr);
+    }
+    let issues = stage.github.world(|world| world.issues.clone());
+    let kinds: Vec<_> = issues
+        .iter()
+        .map(|issue| Marker::of(&issue.body).expect("ours, and on top").kind)
+        .collect();
+    assert_eq!(kinds, [MarkerKind::Unreviewed, MarkerKind::Drift]);
+    for issue in &issues {
+        assert_shown_as_code(&issue.body);
+        assert!(!issue.title.contains(['@', '#', '<']), "{}", issue.title);
+    }
+    assert!(issues[1].body.contains("evil.example"), "{}", issues[1].body);
 }
 
 #[test]

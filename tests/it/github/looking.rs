@@ -132,6 +132,8 @@ async fn what_did_not_change_is_not_sent_again() {
     assert_eq!(github.pull_request(12).await.unwrap(), first);
     fake.world(|world| world.pulls[0].head = sha('d').to_string());
     assert_eq!(github.pull_request(12).await.unwrap().head, sha('d'));
+    let answers: Vec<_> = fake.requests().iter().map(|one| one.status).collect();
+    assert_eq!(answers, [200, 304, 200]);
 }
 
 #[tokio::test]
