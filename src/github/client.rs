@@ -35,6 +35,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Items per page; the server gives no more.
 pub(super) const PAGE: usize = 100;
 
+/// How often a request is sent on before something is taken to be wrong.
+const MOST_REDIRECTS: usize = 4;
+
 /// Pages that are followed before something is taken to be wrong.
 const MOST_PAGES: usize = 100;
 
@@ -95,6 +98,7 @@ impl Client {
         }
         let transport = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
+            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| GithubError::Runner {
                 message: format!("no HTTP client: {}", crate::error::chain(&error)),
@@ -310,8 +314,31 @@ impl Client {
         unreachable!("the last try returns")
     }
 
-    /// One try.
+    /// One try. Where a repository was renamed, the way is followed with the same method and at the API that we know
+    /// alone: the token goes nowhere else.
     async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        need: Need,
+    ) -> Result<Answer, GithubError> {
+        let mut path = path.to_owned();
+        for _ in 0..MOST_REDIRECTS {
+            let answer = self.asked(method.clone(), &path, body, need).await?;
+            match limits::moved(answer.status, &answer.headers, &self.base_path) {
+                Some(next) => path = next,
+                None => return Ok(answer),
+            }
+        }
+        Err(GithubError::Malformed {
+            operation: operation(&method, &path),
+            cause: "it is sent on and on".to_owned(),
+        })
+    }
+
+    /// One request.
+    async fn asked(
         &self,
         method: Method,
         path: &str,
@@ -367,6 +394,9 @@ impl Client {
             .map_err(|_| unreachable(format!("nothing within {} s", self.deadline.as_secs())))??;
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
+        }
+        if limits::moved(answer.status, &answer.headers, &self.base_path).is_some() {
+            return Ok(answer);
         }
         if let Some(error) =
             limits::error_of(&operation, answer.status, &answer.headers, &answer.body, need.0)

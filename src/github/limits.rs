@@ -135,6 +135,17 @@ pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> 
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
     let address = next.split('<').nth(1)?.split('>').next()?;
+    below(address, base_path)
+}
+
+/// Where a request is sent on to, in the same way.
+pub(super) fn moved(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
+    let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
+    let location = headers.get(header::LOCATION).filter(|_| sent_on)?;
+    below(location.to_str().ok()?, base_path)
+}
+
+fn below(address: &str, base_path: &str) -> Option<String> {
     let uri: http::Uri = address.parse().ok()?;
     let path = uri.path_and_query()?.as_str();
     Some(path.strip_prefix(base_path).unwrap_or(path).to_owned())

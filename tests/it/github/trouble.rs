@@ -10,7 +10,7 @@ use konverge::secrets::{HashKey, Secrets};
 use serde_json::json;
 
 use super::{body, check, client, client_with, marker, sha};
-use crate::support::github::{Act, FakeGithub, Token, World};
+use crate::support::github::{Act, FakeGithub, Pull, Token, World};
 
 #[tokio::test]
 async fn a_post_whose_answer_was_lost_is_not_made_twice() {
@@ -98,6 +98,38 @@ async fn a_wait_that_is_too_long_is_an_error_and_nothing_is_tried_again() {
         "{error:?}"
     );
     assert_eq!(fake.requests().len(), 1);
+}
+
+/// A repository that was renamed answers so. Where the way leads to another server, the token does not go along.
+#[tokio::test]
+async fn redirects_are_followed_and_the_token_stays_here() {
+    let world = || {
+        let mut world = World::new();
+        world.pulls.push(Pull::open(12, sha('b').to_string()));
+        world
+    };
+    let (fake, elsewhere) = (FakeGithub::start(world()).await, FakeGithub::start(world()).await);
+    let to = |server: &FakeGithub, status: u16, path: &str| {
+        let address = format!("{}/repos/acme/konfig{path}", server.api_url());
+        Act::Answer(status, vec![("location", address)], json!({}))
+    };
+    fake.next("GET", "/pulls/12", to(&fake, 301, "/pulls/12"));
+    assert_eq!(client(&fake).pull_request(12).await.unwrap().number, 12);
+    fake.next("POST", "/comments", to(&fake, 307, "/issues/12/comments"));
+    client(&fake)
+        .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
+        .await
+        .unwrap();
+    assert_eq!(fake.world(|world| world.comments.len()), 1);
+
+    fake.next("GET", "/pulls/12", to(&elsewhere, 302, "/pulls/12"));
+    assert_eq!(client(&fake).pull_request(12).await.unwrap().number, 12);
+    assert!(elsewhere.requests().is_empty());
+    for _ in 0..4 {
+        fake.next("GET", "/pulls/12", to(&fake, 301, "/pulls/12"));
+    }
+    let error = client(&fake).pull_request(12).await.unwrap_err();
+    assert!(matches!(error, GithubError::Malformed { .. }), "{error:?}");
 }
 
 #[tokio::test]
