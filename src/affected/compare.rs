@@ -32,7 +32,7 @@ impl Analysis {
             let broken = self.inputs[at].error.is_some();
             let before = known.get(&stack.id).or_else(|| {
                 let same_place = lying.get(&stack.folder)?;
-                (broken && !self.layout.identities_certain).then_some(same_place)
+                (broken && !self.layout.identities_certain()).then_some(same_place)
             });
             let Some(before) = before.copied() else {
                 let mut why = own_file(stack, InputKind::Stack);

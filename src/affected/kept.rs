@@ -19,7 +19,7 @@ use crate::{
 
 /// The first bytes; the number changes with the form, or with what is concluded from the same files, at the latest with
 /// the next version.
-const HEADER: &[u8] = concat!("konverge revision 2 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as it was analysed by an earlier run.
 pub struct Kept {

@@ -45,7 +45,7 @@ form_of!(Layout {
     problems,
     has_module,
     has_globs,
-    identities_certain,
+    unseen,
 });
 form_of!(Project { folder, name, tenant });
 form_of!(Stack {

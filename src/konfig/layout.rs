@@ -27,15 +27,15 @@ pub struct Layout {
     pub stacks: Vec<Stack>,
     /// Sorted by folder.
     pub projects: Vec<Project>,
-    /// What is wrong with single files, sorted by file. While [`Layout::identities_certain`] is false, an identity
-    /// that is missing here must not be taken for removed.
+    /// What is wrong with single files, sorted by file.
     pub problems: Vec<SetupError>,
     /// Whether the revision has a `kcl.mod`.
     pub has_module: bool,
     /// Whether an entry of a stack is a glob, so that any file may become one.
     pub has_globs: bool,
-    /// Whether every `project.yaml` and `stack.yaml` could be read, so that every stack's identity is its own.
-    pub identities_certain: bool,
+    /// What keeps stacks or their identities from being seen: while there is any of it, an identity that is missing here
+    /// must not be taken for removed.
+    pub unseen: Vec<SetupError>,
 }
 
 impl Layout {
@@ -58,6 +58,11 @@ impl Layout {
         } else {
             Err(LayoutError::NoModule)
         }
+    }
+
+    /// Whether every stack is seen, and its identity is its own.
+    pub fn identities_certain(&self) -> bool {
+        self.unseen.is_empty()
     }
 
     /// The stack of an identity.

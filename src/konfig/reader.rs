@@ -74,12 +74,14 @@ impl Reader {
         self.prefetch(tree, held)?;
         let mut layout = Layout {
             has_module: tree.has_module(),
-            identities_certain: true,
             has_globs: held.is_some_and(Held::has_globs),
             ..Layout::default()
         };
         let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
-        for path in tree.source().files().keys() {
+        for (path, entry) in tree.source().files() {
+            if entry.kind == FileKind::Submodule && tree.below(path).next().is_none() {
+                layout.unseen.push(not_checked_out(path.clone()));
+            }
             let folders = match path.file_name() {
                 "project.yaml" => &mut project_folders,
                 "stack.yaml" => &mut stack_folders,
@@ -118,6 +120,7 @@ impl Reader {
             };
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
+                layout.is_unseen_by(error);
             }
             match inside {
                 Some(above) => {
@@ -142,7 +145,8 @@ impl Reader {
         Ok(layout)
     }
 
-    /// A project, and what is wrong with its file: then its stacks' identities are not to be known.
+    /// A project, and what is wrong with its file: then its stacks' identities are not to be known, if it has any.
+    /// Other tools have files of that name too.
     fn project(
         &self,
         tree: &Tree,
@@ -156,11 +160,11 @@ impl Reader {
         };
         let mut broken = None;
         let document = document.unwrap_or_else(|error| {
-            broken = Some(layout.unreadable(file.clone(), &error));
+            broken = Some(layout.problem(file.clone(), Some(&error), &error.message));
             Arc::default()
         });
         if document.name.is_none() && broken.is_none() {
-            broken = Some(layout.unnamed(file, "a project needs a `name`"));
+            broken = Some(layout.problem(file, None, "a project needs a `name`"));
         }
         let name = document
             .name
@@ -345,13 +349,31 @@ impl Layout {
     }
 
     fn unreadable(&mut self, file: RepoPath, error: &YamlError) -> SetupError {
-        self.identities_certain = false;
-        self.problem(file, Some(error), &error.message)
+        let error = self.problem(file, Some(error), &error.message);
+        self.is_unseen_by(&error);
+        error
     }
 
     fn unnamed(&mut self, file: RepoPath, message: &str) -> SetupError {
-        self.identities_certain = false;
-        self.problem(file, None, message)
+        let error = self.problem(file, None, message);
+        self.is_unseen_by(&error);
+        error
+    }
+
+    fn is_unseen_by(&mut self, error: &SetupError) {
+        if !self.unseen.contains(error) {
+            self.unseen.push(error.clone());
+        }
+    }
+}
+
+/// A submodule without files: whatever stacks it has are there, and not to be seen.
+fn not_checked_out(file: RepoPath) -> SetupError {
+    SetupError {
+        file,
+        line: None,
+        column: None,
+        message: "this submodule is not checked out, so stacks in it can not be seen; in the workflow, give actions/checkout `submodules: true`, elsewhere run `git submodule update --init`".to_owned(),
     }
 }
 

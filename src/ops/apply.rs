@@ -147,7 +147,8 @@ fn held_back(target: &Target, by: &[StackId]) -> StackOutcome {
     stopped(target, StackResult::HeldBack, &failure)
 }
 
-fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutcome {
+/// Nothing of a stack was touched, and why.
+pub(super) fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutcome {
     StackOutcome {
         stack: target.folder.clone(),
         id: target.id.clone(),

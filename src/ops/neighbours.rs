@@ -105,7 +105,7 @@ impl Neighbours for Planning {
         let Some(prior) = memory.states.load(owner).await? else {
             return Ok(Released::nothing());
         };
-        if !head.layout.identities_certain {
+        if !head.layout.identities_certain() {
             return Ok(Released::nothing());
         }
         let now = self.wants(head, owner).await?;

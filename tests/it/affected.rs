@@ -178,7 +178,7 @@ fn one_case(seed: u64, shape: Shape, oracle: &mut Oracle, root: &Path) -> (usize
                 .iter()
                 .any(|stack| stack.id.as_str() == id && stack.compile.is_err());
             assert!(
-                named.contains_key(id) || (stand_in && !after.analysis.layout().identities_certain),
+                named.contains_key(id) || (stand_in && !after.analysis.layout().identities_certain()),
                 "seed {seed}: the Spec of {id} differs and it is not in the answer; edits: {edits:?}\nbefore {:?}\nafter {:?}",
                 before.specs.get(id),
                 after.specs.get(id),

@@ -85,5 +85,6 @@ mod store_trouble;
 mod stores;
 mod strangers;
 mod terraform;
+mod unseen;
 mod waiting;
 mod workflows;

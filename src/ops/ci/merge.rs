@@ -20,6 +20,7 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     github::{self, PushEvent, StatusState},
+    konfig::Layout,
     model::{
         CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
@@ -202,8 +203,7 @@ async fn caught_up(
     }
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
-    let all_known = side.layout.identities_certain;
-    let targets = behind(job, &side, &known)?;
+    let Behind { targets, held } = behind(&side, &known)?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
@@ -237,12 +237,19 @@ async fn caught_up(
         allow_empty: true,
         rolled_back_to: None,
     };
+    let unseen = unseen(&side.layout);
     let planning = job.protected_planning(config, side, memory.clone()).await?;
     watch.ends("what to apply");
-    let report = apply::run(&planning, &targets, &options).await?;
+    let mut report = apply::run(&planning, &targets, &options).await?;
+    if let Some(unseen) = &unseen {
+        let untold = held
+            .iter()
+            .map(|target| apply::stopped(target, StackResult::Failed, unseen));
+        report.stacks.extend(untold);
+    }
     watch.ends("plan and apply");
     // A stack that can not be seen may be one that was removed, which takes its review.
-    if all_known {
+    if unseen.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;
     }
     // The index only serves speed: what it is not told is looked up by the next run.
@@ -266,8 +273,15 @@ async fn caught_up(
     Ok((report, consent))
 }
 
+/// What the states do not have yet.
+struct Behind {
+    targets: Vec<Target>,
+    /// Stacks that something is known of and that are not to be seen: whether they were removed can not be told.
+    held: Vec<Target>,
+}
+
 /// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
-fn behind(job: &Job, side: &Workspace, known: &crate::state::Known) -> Result<Vec<Target>, Failure> {
+fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failure> {
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
         let recorded = known
@@ -278,18 +292,35 @@ fn behind(job: &Job, side: &Workspace, known: &crate::state::Known) -> Result<Ve
             targets.push(Target::of(stack, None));
         }
     }
-    if !side.layout.identities_certain {
-        job.run.notes.note(
-            "warning: a project.yaml or stack.yaml can not be read: no stack is taken for removed until it can",
-        );
-        return Ok(targets);
-    }
     let gone = known
         .entries
         .iter()
-        .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none());
-    targets.extend(gone.map(|(id, entry)| Target::forgotten(id.clone(), folder(entry))));
-    Ok(targets)
+        .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
+        .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
+    let mut held = Vec::new();
+    match side.layout.identities_certain() {
+        true => targets.extend(gone),
+        false => held.extend(gone),
+    }
+    Ok(Behind { targets, held })
+}
+
+/// Why no stack is taken for removed, if there is anything that hides stacks.
+fn unseen(layout: &Layout) -> Option<Failure> {
+    let first = layout.unseen.first()?;
+    let all = layout.unseen.iter();
+    let reasons: String = all
+        .map(|reason| format!("\n{}: {}", reason.file, reason.message))
+        .collect();
+    let failure = Failure::new(
+        ErrorKind::Layout,
+        format!("this stack is not there, and whether it was removed can not be told:{reasons}"),
+    );
+    Some(
+        failure
+            .at(first.file.to_string(), first.line, first.column)
+            .hint("mend that, and the next run takes it down, or finds it again"),
+    )
 }
 
 fn folder(entry: &crate::state::Entry) -> RepoPath {
