@@ -21,19 +21,6 @@ pub struct EffectiveStack {
 }
 
 impl EffectiveStack {
-    /// Over what bears on the stack's resources: its cluster and what is not compared. `None` if no rule says anything.
-    pub fn digest(&self) -> Option<Digest> {
-        let said = self.cluster.is_some() || !self.ignore.is_empty();
-        said.then(|| {
-            let mut builder = DigestBuilder::new("stack-rules");
-            builder.part(self.cluster.as_ref().map_or("", ClusterName::as_str).as_bytes());
-            for path in &self.ignore {
-                builder.part(path.as_bytes());
-            }
-            builder.finish()
-        })
-    }
-
     /// Whether another stack, by its identity and folder, comes before this one.
     pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
         self.after
@@ -69,12 +56,18 @@ impl Config {
     /// The rules with their globs compiled, for asking about many stacks.
     pub fn rules(&self) -> Rules<'_> {
         let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
-        Rules(compiled.collect())
+        Rules {
+            config: self,
+            compiled: compiled.collect(),
+        }
     }
 
     /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
-        let named = stack.cluster.clone().or_else(|| self.for_stack(stack).cluster);
+        self.choice(stack.cluster.clone().or_else(|| self.for_stack(stack).cluster))
+    }
+
+    fn choice(&self, named: Option<ClusterName>) -> ClusterChoice {
         match named {
             Some(name) if self.clusters.contains_key(&name) => ClusterChoice::Named(name),
             Some(name) => ClusterChoice::Unknown(name),
@@ -93,7 +86,10 @@ impl Config {
 }
 
 /// The rules for stacks, their globs compiled.
-pub struct Rules<'a>(Vec<(Option<GlobMatcher>, &'a StackRule)>);
+pub struct Rules<'a> {
+    config: &'a Config,
+    compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
+}
 
 impl Rules<'_> {
     /// The rules in force for a stack: of several that match, the last one that sets a key wins.
@@ -101,10 +97,35 @@ impl Rules<'_> {
         self.for_place(&stack.id, &stack.folder)
     }
 
+    /// Over what bears on a stack's resources from here: the cluster that they go to, by a rule or because it is the only
+    /// one, and what is not compared. `None` if there is neither. What its `stack.yaml` names counts with that file.
+    pub fn digest(&self, stack: &Stack) -> Option<Digest> {
+        let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
+        let named = stack.cluster.clone().or_else(|| cluster.clone());
+        // No name has a blank.
+        let goes_to = match self.config.choice(named) {
+            ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
+            ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
+                cluster.map_or_else(String::new, |name| name.to_string())
+            }
+            ClusterChoice::Unknown(name) => format!("no cluster {name}"),
+            ClusterChoice::Ambiguous => "one of several".to_owned(),
+        };
+        let said = !goes_to.is_empty() || !ignore.is_empty();
+        said.then(|| {
+            let mut builder = DigestBuilder::new("stack-rules");
+            builder.part(goes_to.as_bytes());
+            for path in &ignore {
+                builder.part(path.as_bytes());
+            }
+            builder.finish()
+        })
+    }
+
     fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         let mut effective = EffectiveStack::default();
         let matching = self
-            .0
+            .compiled
             .iter()
             .filter(|(glob, _)| matches(glob.as_ref(), id, folder));
         for (_, rule) in matching {
@@ -166,6 +187,30 @@ mod tests {
         assert_eq!(effective.after, ["infra/**"]);
         let other = config.cluster_of(&stack("elsewhere/x/dev", "x/dev"));
         assert_eq!(other, ClusterChoice::Ambiguous);
+    }
+
+    #[test]
+    fn the_digest_follows_the_cluster_that_a_stack_goes_to() {
+        let digest = |text: &str, named: Option<&str>| {
+            let mut stack = stack("appops/shop/prod", "shop/prod");
+            stack.cluster = named.map(|name| name.parse().unwrap());
+            Config::parse(text).unwrap().rules().digest(&stack)
+        };
+        // Where no cluster is defined, and where stack.yaml names one that is, there is nothing to follow.
+        assert_eq!(digest("{}", None), None);
+        assert_eq!(digest("clusters: {a: {}}", Some("a")), None);
+        assert_eq!(digest("clusters: {a: {}, b: {}}", Some("a")), None);
+        let all = [
+            digest("clusters: {a: {}}", None),
+            digest("clusters: {b: {}}", None),
+            digest("clusters: {a: {}, b: {}}", None),
+            digest("clusters: {b: {}}", Some("a")),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert!(all.iter().all(Option::is_some) && different.len() == all.len());
+        // The only one, or the one of a rule: the same cluster.
+        let ruled = "clusters: {a: {}, b: {}}\nstacks:\n- {match: '**', cluster: a}";
+        assert_eq!(digest(ruled, None), all[0]);
     }
 
     #[test]

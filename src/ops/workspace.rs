@@ -240,7 +240,7 @@ impl Workspace {
             }
         };
         let rules = config.rules();
-        let analysis = Arc::new(analysis.with_config(|stack| rules.for_stack(stack).digest()));
+        let analysis = Arc::new(analysis.with_config(|stack| rules.digest(stack)));
         known.remember(order, &analysis);
         Ok(Self {
             layout: Arc::clone(analysis.layout()),

@@ -335,8 +335,7 @@ fn every_other_input_is_told_by_its_kind() {
         ),
         (
             "konverge.yaml",
-            format!("{configuration}  - match: appops/orders/dev\n    cluster: west\n")
-                .replace("# clusters:", "clusters: {west: {context: west}}\n# clusters:"),
+            format!("{configuration}  - match: appops/orders/dev\n    ignore: [/spec/replicas]\n"),
             "config",
             Some(one),
         ),

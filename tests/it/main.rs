@@ -41,6 +41,7 @@ mod health_rollouts;
 mod health_rules;
 mod health_watch;
 mod hostile;
+mod inputs;
 mod kcl;
 mod kubernetes;
 mod kubernetes_api;
