@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{SpecError, read, secrets};
+use super::{SpecError, marks, read, secrets};
 use crate::{
     model::{RepoPath, spec::Spec},
     yaml,
@@ -58,7 +58,8 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
             read::add(resource, place, spec, &mut places)?;
         }
     }
-    secrets::refuse(spec)
+    secrets::refuse(spec)?;
+    marks::refuse(spec)
 }
 
 #[cfg(test)]

@@ -46,6 +46,14 @@ pub enum SpecError {
         /// The reference itself, which is no secret.
         reference: String,
     },
+    /// A value that would be shown as one that is not shown.
+    #[error("{path}: `{mark}` is how Konverge marks a value that it does not show; no Spec may hold that")]
+    Mark {
+        /// Where it stands.
+        path: String,
+        /// The value.
+        mark: String,
+    },
 }
 
 fn at(path: &str) -> String {
@@ -70,6 +78,8 @@ impl From<SpecError> for Failure {
             SpecError::Duplicate { id, .. } => {
                 failure.hint(format!("give one of the two another name, or print `{id}` once"))
             }
+            SpecError::Mark { .. } => failure
+                .hint("give the value itself, or give that mapping another key beside it: reviewers must see what is applied"),
             SpecError::Secret { .. } => Failure {
                 kind: ErrorKind::Secret,
                 ..failure

@@ -3,6 +3,7 @@
 mod crds;
 mod error;
 pub mod graph;
+mod marks;
 mod needs;
 mod read;
 pub mod references;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{SpecError, secrets};
+use super::{SpecError, marks, secrets};
 use crate::{
     model::{
         ResourceId,
@@ -41,6 +41,7 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
         read_document(document, &path, &mut spec, &mut places)?;
     }
     secrets::refuse(&spec)?;
+    marks::refuse(&spec)?;
     Ok(spec)
 }
 

@@ -152,3 +152,27 @@ fn no_command_prints_a_workflow_command_or_what_can_not_be_seen() {
         }
     }
 }
+
+#[test]
+fn a_value_that_reads_as_one_that_is_not_shown_is_refused() {
+    let monorepo = tiny::monorepo();
+    for (name, mark) in [
+        ("unknown", r#"{"$unknown" = True}"#),
+        ("secret", r#"{"$secret" = "deadbeefcafe"}"#),
+    ] {
+        let id = format!("web/{name}");
+        let program = format!(
+            "resources = [{{\n    apiVersion = \"v1\"\n    kind = \"ConfigMap\"\n    metadata = {{name = \"a\"}}\n    data = {{level = {mark}}}\n}}]\n"
+        );
+        tiny::write_program(&monorepo, &id, &program);
+        monorepo.commit(name);
+        let built = Konverge::new(["build", &id])
+            .with_kcl()
+            .dir(monorepo.path())
+            .run();
+        assert_ne!(built.code, Some(0), "{}", built.stdout);
+        for words in ["v1:ConfigMap:a", "attributes.data.level", "hint:"] {
+            assert!(built.stderr.contains(words), "{words}: {}", built.stderr);
+        }
+    }
+}
