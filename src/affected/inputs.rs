@@ -51,14 +51,17 @@ impl StackInputs {
             &stack.project_folder.child("project.yaml"),
         );
         inputs.add(tree, InputKind::Stack, &stack.folder.child("stack.yaml"));
-        for (path, entry) in tree.below(&stack.project_folder.child("crd")) {
-            if [".yaml", ".yml", ".json"]
+        let read = |path: &RepoPath| {
+            [".yaml", ".yml", ".json"]
                 .iter()
-                .any(|suffix| path.as_str().ends_with(suffix))
-            {
-                inputs.files.push((InputKind::Crd, path.clone(), entry.blob));
-            }
-        }
+                .any(|end| path.as_str().ends_with(end))
+        };
+        let crds = tree.shown(&stack.project_folder.child("crd"), read);
+        let files = crds.files.into_iter().map(|file| (file.real, file.blob));
+        let all = files.chain(crds.links);
+        inputs
+            .files
+            .extend(all.map(|(path, blob)| (InputKind::Crd, path, blob)));
         match &stack.compile {
             Ok(setup) => inputs.add_setup(tree, graph, setup),
             Err(error) => {

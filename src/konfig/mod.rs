@@ -12,6 +12,7 @@ mod module;
 mod reader;
 mod settings;
 mod setup;
+mod shown;
 mod tree;
 
 pub use changes::Changes;
@@ -19,4 +20,5 @@ pub use error::LayoutError;
 pub use layout::{Layout, Project};
 pub use reader::Reader;
 pub use settings::{Settings, SettingsOrder};
+pub use shown::{Shown, ShownFile};
 pub use tree::{Resolved, Tree};

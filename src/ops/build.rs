@@ -402,15 +402,20 @@ fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>
 
 /// The files below a project's `crd/` that a Spec of it is completed by.
 pub(super) fn crds(workspace: &Workspace, project: &RepoPath) -> Result<Files, Failure> {
-    let folder = project.child("crd");
+    let shown = workspace
+        .analysis
+        .tree()
+        .shown(&project.child("crd"), spec::is_crd_file);
+    if let Some(link) = shown.nowhere.first() {
+        let what = format!("`{link}` leads to no file or folder of this revision");
+        return Err(Failure::new(ErrorKind::Layout, what)
+            .at(link.to_string(), None, None)
+            .hint("CustomResourceDefinitions are read from git: let the link lead to a file in this repository, or put the file there itself"));
+    }
     let source = workspace.source.as_ref();
-    source
-        .files()
-        .iter()
-        .filter(|(path, entry)| {
-            entry.kind == FileKind::File && path.is_within(&folder) && spec::is_crd_file(path)
-        })
-        .map(|(path, entry)| Ok((path.clone(), read(source, entry.blob)?)))
+    let files = shown.files.into_iter();
+    files
+        .map(|file| Ok((file.path, read(source, file.blob)?)))
         .collect()
 }
 

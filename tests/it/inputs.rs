@@ -1,4 +1,4 @@
-//! What a stack is made of beside its code: the cluster that it goes to.
+//! What a stack is made of beside its code: the cluster that it goes to, CustomResourceDefinitions behind links.
 
 use serde_json::Value;
 
@@ -43,4 +43,63 @@ fn another_cluster_for_a_stack_affects_it() {
     assert!(by_config(), "a rule picks one");
     clusters("clusters: {prod: {}}\n");
     assert_eq!(affected(&monorepo), [] as [Value; 0], "it goes where it went");
+}
+
+fn definition(name: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {name}}}\n"
+    )
+}
+
+#[test]
+fn definitions_behind_links_are_read_and_their_changes_seen() {
+    let monorepo = monorepo();
+    let crd = monorepo.path().join("appops/web/crd");
+    let link = |target: &str, name: &str| {
+        std::fs::create_dir_all(&crd).unwrap();
+        std::os::unix::fs::symlink(target, crd.join(name)).unwrap();
+    };
+    monorepo
+        .write("shared/one.yaml", definition("one.x"))
+        .write("shared/v1/two.yaml", definition("two.x"))
+        .write("appops/web/crd/v2/three.yaml", definition("three.x"));
+    link("../../../shared/one.yaml", "one.yaml");
+    link("../../../shared/v1", "v1");
+    link("v2", "latest");
+    link(".", "circle");
+    monorepo.commit("Links");
+    let build = || {
+        Konverge::new(["build", "web/dev"])
+            .with_kcl()
+            .dir(monorepo.path())
+            .run()
+    };
+    let built = build().expect(0).stdout;
+    for name in ["one.x", "two.x", "three.x"] {
+        assert!(
+            built.contains(&format!("CustomResourceDefinition:{name}")),
+            "{name}: {built}"
+        );
+    }
+
+    for file in ["shared/one.yaml", "shared/v1/two.yaml"] {
+        monorepo.write(file, monorepo.read(file) + "spec: {group: x}\n");
+        monorepo.commit(file);
+        let stacks = affected(&monorepo);
+        assert_eq!(stacks.len(), 1, "{file}");
+        assert_eq!(stacks[0]["why"][0]["kind"], "crd", "{stacks:?}");
+        assert_eq!(stacks[0]["why"][0]["path"], file, "{stacks:?}");
+    }
+
+    for target in ["nothing.yaml", "../../../../outside.yaml"] {
+        link(target, "lost.yaml");
+        let refused = build();
+        assert_ne!(refused.code, Some(0), "{target}: {}", refused.stdout);
+        assert!(
+            refused.stderr.contains("appops/web/crd/lost.yaml"),
+            "{}",
+            refused.stderr
+        );
+        std::fs::remove_file(crd.join("lost.yaml")).unwrap();
+    }
 }
