@@ -38,7 +38,7 @@ pub async fn consent(
         return Ok(Some(Arc::new(Agreed)));
     }
     let plan = ops::preview::run(planning, targets).await?.plan;
-    context.complain(&report::terminal::plan(
+    context.show(&report::terminal::plan(
         &plan,
         Style {
             color: context.colour_stderr(),

@@ -111,17 +111,27 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
         }
         resource
     };
-    let resources = |spec: &Spec| -> Vec<Resource> { spec.resources.iter().map(shown).collect() };
+    // What is secret is known when all were looked at.
+    let mut specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
+        .iter()
+        .map(|(stack, spec)| (*stack, spec.resources.iter().map(shown).collect()))
+        .collect();
+    let copies = specs.iter_mut().flat_map(|(_, resources)| resources);
+    for resource in copies.filter(|_| !args.show_secrets) {
+        for value in resource.attributes.values_mut() {
+            *value = context.secrets.mask_value(value);
+        }
+    }
     match args.output {
         Output::Json => {
-            let document = match built {
-                [(_, spec)] => json!({"version": 1, "resources": resources(spec)}),
+            let document = match specs.as_slice() {
+                [(_, resources)] => json!({"version": 1, "resources": resources}),
                 many => {
                     let stacks: Vec<Value> = many
                         .iter()
-                        .filter_map(|(stack, spec)| {
+                        .filter_map(|(stack, resources)| {
                             let stack = stack.as_ref()?;
-                            Some(json!({"stack": stack.folder, "id": stack.id, "resources": resources(spec)}))
+                            Some(json!({"stack": stack.folder, "id": stack.id, "resources": resources}))
                         })
                         .collect();
                     json!({"version": 1, "stacks": stacks})
@@ -130,15 +140,15 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
             context.print(&format!("{document}\n"));
         }
         Output::Yaml => {
-            for (index, (stack, spec)) in built.iter().enumerate() {
-                head(context, built.len(), index, *stack);
-                context.print(&yaml::to_string(&json!({"resources": resources(spec)})));
+            for (index, (stack, resources)) in specs.iter().enumerate() {
+                head(context, specs.len(), index, *stack);
+                context.print(&yaml::to_string(&json!({"resources": resources})));
             }
         }
         Output::Manifests => {
             let mut first = true;
-            for (stack, spec) in built {
-                let (objects, others): (Vec<_>, Vec<_>) = resources(spec)
+            for (stack, resources) in specs {
+                let (objects, others): (Vec<_>, Vec<_>) = resources
                     .into_iter()
                     .partition(|resource| resource.runtime == RuntimeKind::Kubernetes);
                 for object in objects {

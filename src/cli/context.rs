@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
-use crate::{error::Failure, report::escape::log_lines, secrets::Secrets};
+use crate::{error::Failure, ops::masked, report::escape::log_lines, secrets::Secrets};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -71,9 +71,16 @@ impl Context {
         std::io::stderr().is_terminal() && !self.env.contains_key("GITHUB_ACTIONS") && !self.global.quiet
     }
 
-    /// Prints a result to stdout, masked. A reader that went away is no error.
+    /// Prints a result to stdout, whose values were masked when it was made. A reader that went away is no error.
     pub fn print(&self, text: &str) {
-        self.undisturbed(|| write_all(&mut std::io::stdout().lock(), &self.secrets.mask(text)));
+        let text = self.secrets.mask_finished(text);
+        self.undisturbed(|| write_all(&mut std::io::stdout().lock(), &text));
+    }
+
+    /// Prints a result to stderr, where stdout is not its place.
+    pub fn show(&self, text: &str) {
+        let text = self.secrets.mask_finished(&ended(text));
+        self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &text));
     }
 
     fn undisturbed(&self, print: impl FnOnce()) {
@@ -113,6 +120,7 @@ impl Context {
 
     /// Prints an error for people: message, place, what to do next.
     pub fn print_failure(&self, failure: &Failure) {
+        let failure = masked::failure(failure, &self.secrets);
         let (red, cyan, off) = if self.colour_stderr() {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
         } else {

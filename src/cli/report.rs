@@ -35,7 +35,7 @@ pub struct Args {
 /// A file is no plan, two jobs report one stack, or a stack of the shares is missing. A stack that a job could not plan
 /// is shown, and gives exit code 1.
 pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let gathered = gather::run(&args.gather, args.shard_file.as_deref())?;
+    let gathered = gather::run(&args.gather, args.shard_file.as_deref(), &context.secrets)?;
     let style = Style {
         color: context.colour(),
     };

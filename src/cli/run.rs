@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Cli, Command, Context};
 use crate::{
     error::{ErrorDocument, ErrorKind, Failure},
+    ops::masked,
     secrets::{HashKey, Secrets},
 };
 
@@ -80,6 +81,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
+            let failure = masked::failure(&failure, &context.secrets);
             if json {
                 let document = ErrorDocument {
                     error: failure.body(),

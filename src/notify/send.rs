@@ -135,7 +135,7 @@ impl Sender {
                 });
             }
         };
-        let body = self.secrets.mask_value(&document).to_string();
+        let body = self.secrets.mask_finished(&document.to_string());
         let delivery = uuid::Uuid::new_v4().to_string();
         let repeatable = key.is_some();
         let classify = |error: &NotifyError| match error {

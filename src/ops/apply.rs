@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, order::Order, waiting::Waiting};
+use super::{Planned, Planning, Target, masked, order::Order, waiting::Waiting};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
     error::{ErrorKind, Failure},
@@ -132,10 +132,12 @@ pub async fn run(
         ));
     }
     outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    Ok(ApplyReport {
+    let mut report = ApplyReport {
         version: 1,
         stacks: outcomes,
-    })
+    };
+    masked::report(&mut report, planning.secrets());
+    Ok(report)
 }
 
 fn held_back(target: &Target, by: &[StackId]) -> StackOutcome {
@@ -164,21 +166,17 @@ pub(super) fn stopped(target: &Target, result: StackResult, failure: &Failure) -
 async fn one(planning: &Planning, target: &Target, options: &ApplyOptions) -> StackOutcome {
     match attempt(planning, target, options).await {
         Ok(outcome) => outcome,
-        Err(failure) => untouched(planning, target, &failure),
+        Err(failure) => untouched(target, &failure),
     }
 }
 
 /// Nothing of the stack was touched, because of this.
-fn untouched(planning: &Planning, target: &Target, failure: &Failure) -> StackOutcome {
+fn untouched(target: &Target, failure: &Failure) -> StackOutcome {
     let result = match failure.kind {
         ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
         _ => StackResult::Failed,
     };
-    let mut outcome = stopped(target, result, failure);
-    if let Some(error) = &mut outcome.error {
-        error.message = planning.secrets().mask(&error.message);
-    }
-    outcome
+    stopped(target, result, failure)
 }
 
 async fn attempt(
@@ -255,7 +253,7 @@ async fn under_lease(
             return Ok(StackOutcome {
                 // What somebody may agree to.
                 digest: public.digest,
-                ..untouched(planning, target, &refusal)
+                ..untouched(target, &refusal)
             });
         }
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use serde_json::Value;
 
-use super::{Planned, Planning, Target, last_applied::LastApplied};
+use super::{Planned, Planning, Target, last_applied::LastApplied, masked};
 use crate::{
     error::Failure,
     model::{
@@ -40,7 +40,9 @@ pub async fn run(planning: &Planning, targets: &[Target], budget: Option<Duratio
         .await;
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    Ok(Plan { version: 1, stacks })
+    let mut plan = Plan { version: 1, stacks };
+    masked::plan(&mut plan, planning.secrets());
+    Ok(plan)
 }
 
 /// The digest of a difference: over what was found as well as over what it should be.
@@ -57,11 +59,12 @@ pub fn digest(plan: &StackPlan) -> Digest {
 async fn one(planning: &Planning, last_applied: &LastApplied<'_>, target: &Target) -> StackPlan {
     match looked(planning, last_applied, target).await {
         Ok(plan) => plan,
-        Err(failure) => {
-            let mut body = failure.body();
-            body.message = planning.secrets().mask(&body.message);
-            StackPlan::failed(target.folder.clone(), target.id.clone(), Basis::Live, body)
-        }
+        Err(failure) => StackPlan::failed(
+            target.folder.clone(),
+            target.id.clone(),
+            Basis::Live,
+            failure.body(),
+        ),
     }
 }
 

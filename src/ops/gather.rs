@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::shards;
+use super::{masked, shards};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -13,6 +13,7 @@ use crate::{
         affected::Affected,
         plan::{Plan, StackPlan},
     },
+    secrets::Secrets,
 };
 
 /// What was gathered.
@@ -27,7 +28,7 @@ pub struct Gathered {
 ///
 /// # Errors
 /// A file is no plan, two report the same stack, or one is missing.
-pub fn run(folder: &Path, shares: Option<&Path>) -> Result<Gathered, Failure> {
+pub fn run(folder: &Path, shares: Option<&Path>, secrets: &Secrets) -> Result<Gathered, Failure> {
     let mut stacks: BTreeMap<StackId, (StackPlan, PathBuf)> = BTreeMap::new();
     for file in json_files(folder)? {
         for stack in plan_of(&file)?.stacks {
@@ -55,8 +56,10 @@ pub fn run(folder: &Path, shares: Option<&Path>) -> Result<Gathered, Failure> {
     }
     let mut stacks: Vec<StackPlan> = stacks.into_values().map(|(stack, _)| stack).collect();
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    let mut plan = Plan { version: 1, stacks };
+    masked::plan(&mut plan, secrets);
     Ok(Gathered {
-        plan: Plan { version: 1, stacks },
+        plan,
         affected: Affected {
             version: 1,
             base: None,

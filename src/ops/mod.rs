@@ -20,6 +20,7 @@ mod health_rules;
 mod infrastructure;
 pub mod init;
 mod last_applied;
+pub mod masked;
 mod neighbours;
 pub mod order;
 mod planning;

@@ -2,7 +2,10 @@
 
 use futures::{StreamExt, stream};
 
-use super::{Planning, Target, Wanted};
+use super::{
+    Planning, Target, Wanted,
+    masked::{self, Hidden},
+};
 use crate::{
     error::Failure,
     model::{
@@ -19,8 +22,10 @@ const AT_ONCE: usize = 8;
 pub struct Preview {
     /// What is shown; secrets are masked.
     pub plan: Plan,
-    /// What a review record holds of it: what could be planned.
+    /// What a review record holds of it: what could be planned, and was shown.
     pub reviewed: Vec<ReviewedStack>,
+    /// What is wanted and was not shown.
+    pub hidden: Vec<Hidden>,
 }
 
 /// Previews the targets; a stack that fails takes no other down.
@@ -39,17 +44,24 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
     }
     done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
     let (stacks, reviewed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let mut reviewed: Vec<_> = reviewed.into_iter().flatten().collect();
+    let mut plan = Plan { version: 1, stacks };
+    // Only when all stacks were planned is it known what is secret.
+    let secrets = planning.secrets();
+    for stack in &mut reviewed {
+        stack.units.retain(|unit| masked::is_seen(unit, secrets));
+    }
+    let hidden = masked::plan(&mut plan, secrets);
     Ok(Preview {
-        plan: Plan { version: 1, stacks },
-        reviewed: reviewed.into_iter().flatten().collect(),
+        plan,
+        reviewed,
+        hidden,
     })
 }
 
 async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>) {
     let failed = |basis, failure: Failure| {
-        let mut body = failure.body();
-        body.message = planning.secrets().mask(&body.message);
-        StackPlan::failed(target.folder.clone(), target.id.clone(), basis, body)
+        StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
     // Without a Spec nothing was looked at.
     let wanted = match planning.spec(target).await {

@@ -11,6 +11,12 @@ use crate::model::value;
 /// Shorter values are not masked in running text: masking `true` or `80` would wreck every output and hide nothing.
 const SHORTEST: usize = 6;
 
+/// A line of a longer text says nothing by itself if it is shorter: `apiVersion: v1` stands in many files.
+const SHORTEST_LINE: usize = 16;
+
+/// A user, a database, a region, an address: what is no longer and reads like a word is no secret by itself.
+const LONGEST_WORD: usize = 12;
+
 /// What stands for a secret in running text.
 const MASK: &str = "***";
 
@@ -47,10 +53,63 @@ impl HashKey {
 }
 
 /// The registry of one run; cheap to clone, shared by all rooms that print, store or post.
+///
+/// It knows two kinds of text. The *run's own* credentials (tokens, keys) nobody can choose who writes a pull request:
+/// they are masked in everything, however it was made. *Values* of Secrets and of Terraform's sensitive attributes may
+/// be anybody's words, so they are masked in values and messages before these are laid out, and never in a finished
+/// text: a Secret that holds an alert's words, or a stack's name, must not blot them out.
 #[derive(Clone)]
 pub struct Secrets {
     key: HashKey,
-    known: Arc<RwLock<Vec<Zeroizing<String>>>>,
+    known: Arc<RwLock<Known>>,
+}
+
+/// Each list from its longest text to its shortest, or a part would be masked and the rest of the whole left in clear.
+#[derive(Default)]
+struct Known {
+    own: Vec<Zeroizing<String>>,
+    values: Vec<Zeroizing<String>>,
+}
+
+impl Known {
+    fn add(list: &mut Vec<Zeroizing<String>>, secret: &str) {
+        for form in forms(secret) {
+            let place = list.binary_search_by(|k| form.len().cmp(&k.len()).then_with(|| (**k).cmp(&form)));
+            if let Err(place) = place {
+                list.insert(place, Zeroizing::new(form));
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &str> {
+        // The own ones first: they are masked whatever else is.
+        self.own.iter().chain(&self.values).map(|known| known.as_str())
+    }
+}
+
+/// The forms in which a secret may turn up: as it is, in base64, as it stands inside a JSON string, and line by line.
+fn forms(secret: &str) -> impl Iterator<Item = String> {
+    let quoted = Value::String(secret.to_owned()).to_string();
+    let whole = [
+        secret.to_owned(),
+        base64::engine::general_purpose::STANDARD.encode(secret),
+        quoted[1..quoted.len() - 1].to_owned(),
+    ];
+    let whole = whole.into_iter().filter(|form| form.len() >= SHORTEST);
+    let lines = secret.lines().map(|line| line.trim().to_owned());
+    whole.chain(lines.filter(|line| line.len() >= SHORTEST_LINE))
+}
+
+/// Whether a text is letters and small numbers between signs, such as `postgres`, `us-east-1` or `10.0.0.1`.
+fn is_word(text: &str) -> bool {
+    let part = |part: &str| {
+        let number = part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
+        let rest = part.get(1..).unwrap_or_default();
+        let letters =
+            part.bytes().all(|b| b.is_ascii_alphabetic()) && rest.bytes().all(|b| b.is_ascii_lowercase());
+        number || letters
+    };
+    text.len() <= LONGEST_WORD && text.split(['-', '_', '.', ':', '/', ' ']).all(part)
 }
 
 impl Secrets {
@@ -81,60 +140,80 @@ impl Secrets {
         if value::as_secret(secret).is_some() || value::is_unknown(secret) {
             return secret.clone();
         }
-        match secret {
-            Value::String(text) => {
-                self.learn(text);
-                value::secret(&self.hash(text.as_bytes()))
-            }
-            other => value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
+        if let Value::String(text) = secret {
+            self.learn_value(text);
         }
+        self.marked(secret)
     }
 
-    /// Remembers a secret text, with the forms it may turn up in: base64, and as it stands inside a JSON string.
+    /// Remembers a credential of the run itself: it is masked in everything.
     pub fn learn(&self, secret: &str) {
-        let mut forms = vec![
-            secret.to_owned(),
-            base64::engine::general_purpose::STANDARD.encode(secret),
-        ];
-        let quoted = Value::String(secret.to_owned()).to_string();
-        forms.push(quoted[1..quoted.len() - 1].to_owned());
-        forms.extend(secret.lines().map(|line| line.trim().to_owned()));
         let mut known = self.known.write().expect("no panic while the lock is held");
-        for form in forms.into_iter().filter(|form| form.len() >= SHORTEST) {
-            // The longest first, or a part would be masked and the rest of the whole left in clear.
-            let place = known.binary_search_by(|k| form.len().cmp(&k.len()).then_with(|| (**k).cmp(&form)));
-            if let Err(place) = place {
-                known.insert(place, Zeroizing::new(form));
-            }
+        Known::add(&mut known.own, secret);
+    }
+
+    /// Remembers what stands at a secret place: it is masked in values and messages. A mere word is not.
+    pub fn learn_value(&self, secret: &str) {
+        if !is_word(secret) {
+            let mut known = self.known.write().expect("no panic while the lock is held");
+            Known::add(&mut known.values, secret);
         }
     }
 
-    /// The text with every known secret replaced.
+    /// A message with every known secret replaced.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        let mut masked = text.to_owned();
-        for secret in known.iter() {
-            if masked.contains(secret.as_str()) {
-                masked = masked.replace(secret.as_str(), MASK);
-            }
-        }
-        masked
+        replaced(text, known.all())
     }
 
-    /// The value with every known secret replaced in its strings and keys.
+    /// A finished text, such as a comment or a document, with the run's own credentials replaced. What it is made of was
+    /// masked before: escaped or cut short, a secret would not be known again.
+    pub fn mask_finished(&self, text: &str) -> String {
+        let known = self.known.read().expect("no panic while the lock is held");
+        replaced(text, known.own.iter().map(|known| known.as_str()))
+    }
+
+    /// The value with every known secret in its strings replaced: by the mark that stands for it at its own place where
+    /// there is nothing else, so that both are seen to be the same. Keys are identity, and stay.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.mask(text)),
+            Value::String(text) => {
+                let masked = self.mask(text);
+                match masked == MASK && text != MASK {
+                    true => self.marked(value),
+                    false => Value::String(masked),
+                }
+            }
             Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
+            Value::Object(_) if value::as_secret(value).is_some() => value.clone(),
             Value::Object(map) => Value::Object(
                 map.iter()
-                    .map(|(key, value)| (self.mask(key), self.mask_value(value)))
+                    .map(|(key, value)| (key.clone(), self.mask_value(value)))
                     .collect(),
             ),
             other => other.clone(),
         }
     }
+
+    /// The mark that stands for a value, of which nothing is learned.
+    #[must_use]
+    pub fn marked(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => value::secret(&self.hash(text.as_bytes())),
+            other => value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
+        }
+    }
+}
+
+fn replaced<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let mut masked = text.to_owned();
+    for secret in known {
+        if masked.contains(secret) {
+            masked = masked.replace(secret, MASK);
+        }
+    }
+    masked
 }
 
 impl std::fmt::Debug for Secrets {
@@ -163,6 +242,37 @@ mod tests {
         secrets.learn("secret");
         secrets.learn("secret-and-more");
         assert_eq!(secrets.mask("secret-and-more"), "***");
+    }
+
+    #[test]
+    fn a_value_is_masked_in_messages_and_values_and_a_credential_everywhere() {
+        let secrets = Secrets::new(HashKey::derived("k"));
+        secrets.learn("token-1234");
+        let mark = secrets.mark(&json!("shop:7"));
+        assert_eq!(secrets.mask("shop:7 token-1234"), "*** ***");
+        assert_eq!(secrets.mask_finished("shop:7 token-1234"), "shop:7 ***");
+        let value = json!({"shop:7": ["shop:7", "a shop:7 b", "***", 7, mark]});
+        let masked = json!({"shop:7": [mark, "a *** b", "***", 7, mark]});
+        assert_eq!(secrets.mask_value(&value), masked);
+    }
+
+    #[test]
+    fn words_and_short_lines_are_no_secrets() {
+        let secrets = Secrets::new(HashKey::derived("k"));
+        let file = "apiVersion: v1\nkind: Config\nclusters:\ntoken: a-very-long-one\n";
+        for text in ["postgres", "Production", "us-east-1", "10.0.12.3", file] {
+            secrets.mark(&json!(text));
+            assert!(text == file || secrets.mask(text) == text, "{text}");
+        }
+        for secret in ["hunter22", "paSSword", "correcthorsebattery", "Tr&il'<9x>zQ"] {
+            secrets.mark(&json!(secret));
+            assert_eq!(secrets.mask(secret), "***");
+        }
+        assert_eq!(secrets.mask("kind: Config"), "kind: Config");
+        assert_eq!(secrets.mask("a token: a-very-long-one"), "a ***");
+        // Whoever runs it says what a credential is.
+        secrets.learn("postgres");
+        assert_eq!(secrets.mask_finished("postgres"), "***");
     }
 
     #[test]

@@ -54,6 +54,7 @@ mod kubernetes_since;
 mod kubernetes_traps;
 mod kubernetes_webhooks;
 mod main_job;
+mod masking;
 mod matrix;
 mod migration;
 mod moves;

@@ -80,7 +80,7 @@ fn masked(mut check: Check, secrets: &Secrets) -> Check {
         .into_iter()
         .chain(annotated)
     {
-        *text = secrets.mask(text);
+        *text = secrets.mask_finished(text);
     }
     check
 }

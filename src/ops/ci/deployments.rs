@@ -124,7 +124,7 @@ impl Deployments {
     }
 
     async fn say(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
-        let description = self.run.secrets.mask(description);
+        let description = self.run.secrets.mask_finished(description);
         let url = self.run.url();
         self.client
             .set_deployment_status(id, state, &description, Some(&url))

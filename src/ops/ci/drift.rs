@@ -18,7 +18,7 @@ use crate::{
         outcome::{ApplyReport, StackResult},
         plan::{Plan, StackPlan, Summary},
     },
-    ops::{At, KeyUse, Target, Workspace, drift},
+    ops::{At, KeyUse, Target, Workspace, drift, masked},
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
@@ -31,6 +31,7 @@ use crate::{
 pub(super) async fn run(job: &Job) -> Result<Ended, Failure> {
     let feedback = Feedback::new(job);
     let result = looked(job, &feedback).await;
+    let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     if let Err(failure) = &result {
         feedback.failed(failure);
     }

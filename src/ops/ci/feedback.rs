@@ -45,7 +45,7 @@ impl<'a> Feedback<'a> {
     /// Sets a commit status.
     pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
         let Some(client) = self.client else { return };
-        let description = self.job.run.secrets.mask(description);
+        let description = self.job.run.secrets.mask_finished(description);
         let url = self.job.runner.run_url();
         if let Err(error) = client
             .set_status(commit, context, state, &description, Some(&url))
@@ -58,7 +58,7 @@ impl<'a> Feedback<'a> {
     /// Writes the sticky comment, packed to what GitHub takes.
     pub async fn comment(&self, number: u64, marker: &Marker, render: impl Fn(usize) -> String) {
         let Some(client) = self.client else { return };
-        let masked = |budget| self.job.run.secrets.mask(&render(budget));
+        let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
         match client.upsert_packed(number, marker, masked).await {
             Ok(Upsert::NewerRunWrote { .. }) => {
                 self.job
@@ -125,8 +125,8 @@ impl<'a> Feedback<'a> {
                 break;
             }
             let (title, body) = (
-                self.job.run.secrets.mask(&title),
-                self.job.run.secrets.mask(&body),
+                self.job.run.secrets.mask_finished(&title),
+                self.job.run.secrets.mask_finished(&body),
             );
             match client.keep_issue(&known, label, &marker, &title, &body).await {
                 Ok(IssueChange::Unchanged) => {}
@@ -153,7 +153,11 @@ impl<'a> Feedback<'a> {
 
     /// Adds to the job summary.
     pub fn summary(&self, markdown: &str) {
-        if let Err(error) = self.job.runner.add_summary(&self.job.run.secrets.mask(markdown)) {
+        if let Err(error) = self
+            .job
+            .runner
+            .add_summary(&self.job.run.secrets.mask_finished(markdown))
+        {
             self.warn("the job summary could not be written", error);
         }
     }
@@ -227,7 +231,7 @@ impl<'a> Feedback<'a> {
     pub fn annotate(&self, plan: &Plan) {
         let mut notes = report::checks::annotations(plan);
         for note in &mut notes {
-            note.message = self.job.run.secrets.mask(&note.message);
+            note.message = self.job.run.secrets.mask_finished(&note.message);
         }
         self.commands(&notes);
     }

@@ -31,14 +31,14 @@ impl Feedback<'_> {
         let workspace = self.job.runner.workspace.as_ref();
         let workspace = workspace.filter(|_| run.var("INPUT_COMMAND").is_some());
         let written = match workspace {
-            Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask(text))
+            Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask_finished(text))
                 .map(|()| format!("{FOLDER}/{name}")),
             None => {
                 let folder = run
                     .var("RUNNER_TEMP")
                     .map_or_else(std::env::temp_dir, PathBuf::from);
                 let path = folder.join(&name);
-                fs::write(&path, run.secrets.mask(text)).map(|()| path.display().to_string())
+                fs::write(&path, run.secrets.mask_finished(text)).map(|()| path.display().to_string())
             }
         };
         match written {

@@ -25,10 +25,13 @@ use crate::{
         CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackResult},
+        plan::StackPlan,
+        review::Unit,
     },
     ops::{
         At, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
+        masked,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -142,6 +145,7 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
         ),
         Err(failure) => (None, Err(failure)),
     };
+    let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
         Ok((report, _)) if apply::ended_well(report) => (StatusState::Success, description(report)),
         Ok((report, _)) => (StatusState::Failure, description(report)),
@@ -266,7 +270,11 @@ async fn caught_up(
         cached: counted.cached,
         ..job.info()
     };
-    tell(job, head, &report, &consent, &info, feedback).await;
+    let mut stopped = consent.stopped();
+    for (plan, _) in &mut stopped {
+        masked::stack(plan, planning.secrets());
+    }
+    tell(job, head, &report, &stopped, &info, feedback).await;
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
@@ -332,7 +340,7 @@ async fn tell(
     job: &Job,
     head: &CommitId,
     report: &ApplyReport,
-    consent: &ByReview,
+    stopped: &[(StackPlan, Vec<Unit>)],
     info: &RunInfo,
     feedback: &Feedback<'_>,
 ) {
@@ -341,7 +349,6 @@ async fn tell(
     if report.stacks.is_empty() {
         return;
     }
-    let stopped = consent.stopped();
     let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
     feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
     feedback.merged_outcome(head, report, info).await;

@@ -15,12 +15,13 @@ use crate::{
     error::Failure,
     github::StatusState,
     model::{
-        finding::Finding,
+        finding::{Finding, Verdict},
         marker::{Marker, MarkerKind},
         plan::{Plan, Summary},
         review::ReviewRecord,
     },
     ops::{
+        masked::{self, Hidden},
         order::Order,
         preview::{self, Preview},
     },
@@ -33,6 +34,7 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
     let context = job.options.part.context();
     verdict::opened(feedback, &subject.head, job.options.part).await;
     let result = previewed(job, subject, feedback).await;
+    let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
         Ok((Ended { code: 0, .. }, description)) => (StatusState::Success, description),
         Ok((_, description)) => (StatusState::Failure, description),
@@ -110,7 +112,9 @@ async fn previewed(
             share.map(|share| share.to_string()).unwrap_or_default(),
         )
     };
-    let findings = findings(job, subject, &opened, &preview.plan).await?;
+    let mut findings = findings(job, subject, &opened, &preview.plan).await?;
+    findings.extend(preview.hidden.iter().map(nobody_sees));
+    findings.sort();
     let (links, superseded) = match subject.number {
         Some(number) => (
             feedback.checks(&subject.head, &preview.plan).await,
@@ -186,8 +190,21 @@ async fn findings(
     for stack in &plan.stacks {
         findings.extend(guardrails.findings(stack, &pulls, false).await?);
     }
-    findings.sort();
     Ok(findings)
+}
+
+/// A wanted value that the comment does not show is not in the record either.
+fn nobody_sees(hidden: &Hidden) -> Finding {
+    Finding {
+        verdict: Verdict::Deny,
+        rule: "secrets".to_owned(),
+        stack: Some(hidden.stack.clone()),
+        message: format!(
+            "{} in {} holds a Secret's value in clear: it is not shown, so nobody reviews it",
+            hidden.path, hidden.resource
+        ),
+        hint: Some("let a reference carry it; or look at it in the code, and agree to the plan by its digest after the merge".to_owned()),
+    }
 }
 
 /// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.

@@ -17,7 +17,7 @@ use crate::{
         apply::{self, Agreed, ApplyOptions},
         build::Compiler,
         clusters::{GivenCluster, Live},
-        infrastructure, states,
+        infrastructure, masked, states,
     },
 };
 
@@ -103,10 +103,11 @@ pub async fn rollback(
         )
         .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
-    let plan = match planning.plan(&target, spec).await? {
+    let mut plan = match planning.plan(&target, spec).await? {
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };
+    masked::stack(&mut plan, planning.secrets());
     Ok(Rollback {
         planning,
         target,

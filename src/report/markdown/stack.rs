@@ -153,8 +153,13 @@ fn difference(resource: &ResourcePlan) -> String {
     } else {
         escape::fenced("diff", &lines.join("\n"))
     };
+    let notes: String = resource
+        .notes
+        .iter()
+        .map(|note| format!("- {}\n", escape::code(note)))
+        .collect();
     format!(
-        "#### {} {}\n\n{body}\n",
+        "#### {} {}\n\n{body}{notes}\n",
         label::word(resource.action),
         escape::code(&title.full())
     )

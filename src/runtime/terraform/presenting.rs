@@ -199,9 +199,9 @@ impl Segment<'_> {
     ) -> Vec<Change> {
         let change = &planned.change;
         let nothing = Value::Null;
+        // What stands in clear elsewhere is masked where it is shown, and is no part of what was reviewed.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
-            let marked = masking::shown(object, unknown, sensitive, self.secrets);
-            self.secrets.mask_value(&marked)
+            masking::shown(object, unknown, sensitive, self.secrets)
         };
         let whole = |from: Option<Value>, to: Option<Value>| {
             vec![Change {
