@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    model::{StackId, plan::ResourcePlan, state::Recorded, value},
+    model::{StackId, plan::ResourcePlan, spec::Resource, state::Recorded, value},
     runtime::Planned,
     secrets::Secrets,
 };
@@ -31,10 +31,14 @@ impl Carried {
     /// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What
     /// is sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way
     /// to one.
-    pub fn hide(&self, stack: &StackId, planned: &mut Planned, secrets: &Secrets) {
+    ///
+    /// A text that is `wanted` as it stands was carried by no reference: nobody hides it from reviewers by a Secret that
+    /// holds a part of it.
+    pub fn hide(&self, stack: &StackId, planned: &mut Planned, wanted: Option<&Resource>, secrets: &Secrets) {
         if let Some(recorded) = &mut planned.recorded {
-            self.hide_recorded(recorded, secrets);
+            self.hide_recorded(recorded, wanted, secrets);
         }
+        let literals = literals(wanted);
         let old = &planned.public;
         let mut before = HashSet::new();
         if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
@@ -46,7 +50,9 @@ impl Carried {
         if self.0.is_empty() && before.is_empty() {
             return;
         }
-        let holds = |text: &str| self.is_in(text) || before.contains(&secrets.hash(text.as_bytes()));
+        let holds = |text: &str| {
+            !literals.contains(text) && (self.is_in(text) || before.contains(&secrets.hash(text.as_bytes())))
+        };
         let mut changes = old.changes.clone();
         for change in &mut changes {
             let shown = change.to.clone();
@@ -66,11 +72,12 @@ impl Carried {
     }
 
     /// The same for a record.
-    pub fn hide_recorded(&self, recorded: &mut Recorded, secrets: &Secrets) {
+    pub fn hide_recorded(&self, recorded: &mut Recorded, wanted: Option<&Resource>, secrets: &Secrets) {
         if self.0.is_empty() {
             return;
         }
-        let holds = |text: &str| self.is_in(text);
+        let literals = literals(wanted);
+        let holds = |text: &str| !literals.contains(text) && self.is_in(text);
         for value in Arc::make_mut(&mut recorded.attributes).values_mut() {
             mark(value, &holds, secrets);
         }
@@ -79,6 +86,22 @@ impl Carried {
     fn is_in(&self, text: &str) -> bool {
         self.0.iter().any(|secret| text.contains(secret.as_str()))
     }
+}
+
+/// The texts of a resource as the code has them; one with a reference is no value of any plan.
+fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
+    fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
+        match value {
+            Value::String(text) => drop(found.insert(text)),
+            Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
+            Value::Object(map) => map.values().for_each(|value| gather(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = HashSet::new();
+    let values = wanted.into_iter().flat_map(|wanted| wanted.attributes.values());
+    values.for_each(|value| gather(value, &mut found));
+    found
 }
 
 /// The hashes of the marks in a value.

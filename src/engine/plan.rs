@@ -257,7 +257,8 @@ impl Planner<'_> {
                         true => &nothing,
                         false => &self.carried,
                     };
-                    carried.hide(self.stack, &mut planned, self.secrets);
+                    let wanted = drafts[member].wanted.as_ref();
+                    carried.hide(self.stack, &mut planned, wanted, self.secrets);
                     let mut planned = begun::as_agreed(self.begun, self.stack, planned, self.secrets);
                     self.carried.learn(planned.sensitive.clone());
                     if !self.scope.read.contains(&id) {

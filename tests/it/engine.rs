@@ -233,3 +233,24 @@ async fn a_secret_carried_by_a_reference_stays_hidden() {
             .starts_with("x?p=Y2Fycm")
     );
 }
+
+/// Whoever puts a part of another field's text into a Secret, and lets the same resource read that Secret, hides nothing:
+/// what the code says itself was carried by no reference.
+#[tokio::test]
+async fn what_the_code_says_itself_is_not_hidden_as_carried() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("engine-literal").await;
+    let mut stack = TestStack::new("engine-literal", cluster.kubeconfig());
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": ns}, "data": {"p": "bWluZXI="}});
+    let carried = format!("$kusion_path.{}.data.p", id(&secret));
+    for image in ["evil/bWluZXI=:1", "evil/bWluZXI=:2"] {
+        let reader = config_map(&ns, "reader", json!({"image": image, "user": carried}));
+        let wanted = [secret.clone(), reader.clone()];
+        let plan = stack.plan_well(&wanted).await;
+        let text = serde_json::to_string(planned(&plan, &reader).unwrap()).unwrap();
+        assert!(text.contains(image), "{text}");
+        assert!(!text.contains("\"bWluZXI=\""), "{text}");
+        stack.carry_out(plan).await;
+        assert_eq!(stack.plan_well(&wanted).await.public.summary.unchanged, 2);
+    }
+}

@@ -146,8 +146,8 @@ impl Walk<'_> {
         let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
         let answers: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
-        let planned = answers.into_iter().map(|mut planned| {
-            locked(&self.carried).hide(stack, &mut planned, secrets);
+        let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
+            locked(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
             begun::as_agreed(&self.plan.begun, stack, planned, secrets)
         });
         let planned: Vec<_> = planned.collect();
@@ -235,8 +235,9 @@ struct Sink<'w> {
 impl Sink<'_> {
     async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
         let node = self.unit.get(id).map(|member| member.node);
-        if node.is_some_and(|node| node.refers) {
-            locked(&self.walk.carried).hide_recorded(&mut recorded, &self.walk.plan.secrets);
+        if let Some(node) = node.filter(|node| node.refers) {
+            let (wanted, secrets) = (node.wanted.as_ref(), &self.walk.plan.secrets);
+            locked(&self.walk.carried).hide_recorded(&mut recorded, wanted, secrets);
         }
         let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
