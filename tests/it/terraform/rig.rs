@@ -41,6 +41,8 @@ pub struct Rig {
     pub recorded: BTreeMap<ResourceId, Recorded>,
     /// Where the resources' files go.
     pub outside: TempDir,
+    /// What the runtime learned.
+    pub secrets: Secrets,
     pub scratch: TempDir,
 }
 
@@ -51,7 +53,8 @@ impl Rig {
 
     pub fn with(binary: PathBuf, change: impl FnOnce(&mut TerraformOptions)) -> Self {
         let scratch = TempDir::new().unwrap();
-        let mut options = TerraformOptions::new(Secrets::new(HashKey::derived("test")));
+        let secrets = Secrets::new(HashKey::derived("test"));
+        let mut options = TerraformOptions::new(secrets.clone());
         options.binary = Some(binary);
         options.mirror = Some(terraform::mirror());
         options.scratch = Some(scratch.path().to_owned());
@@ -72,6 +75,7 @@ impl Rig {
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),
+            secrets,
             scratch,
         }
     }

@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use konverge::{
     error::ErrorKind,
-    model::{plan::Action, value},
+    model::{
+        RepoPath,
+        plan::{Action, Basis, StackPlan},
+        value,
+    },
+    ops::masked,
     runtime::{Runtime, terraform::STATE},
 };
 use serde_json::{Value, json};
@@ -65,8 +70,15 @@ pub async fn in_clear_nowhere(binary: PathBuf) {
     let also = data("also", json!({"input": format!("password={SECRET}")}));
     let wanted = [secret_file(&rig, SECRET), copy, also.clone()];
     let plan = rig.plan(&wanted).await;
+    // A copy in clear is masked where it is shown, and told by name.
+    let public = plan.iter().flatten().map(|planned| planned.public.clone());
+    let (id, folder) = ("shop/dev".parse().unwrap(), RepoPath::root());
+    let mut shown = StackPlan::new(folder, id, Basis::Live, public.collect());
+    let hidden = masked::stack(&mut shown, &rig.secrets);
+    assert_clean("a plan", &serde_json::to_string(&shown).unwrap());
+    assert_eq!(hidden.len(), 1, "{hidden:?}");
+    assert_eq!((hidden[0].resource.as_str(), hidden[0].path.as_str()), (also.id.as_str(), "/input"));
     for planned in plan.iter().flatten() {
-        assert_clean("a plan", &serde_json::to_string(&planned.public).unwrap());
         assert_clean("a record", &serde_json::to_string(&planned.recorded).unwrap());
     }
     let to = plan[0][0].public.changes[0].to.clone().unwrap();
