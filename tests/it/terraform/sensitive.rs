@@ -77,7 +77,10 @@ pub async fn in_clear_nowhere(binary: PathBuf) {
     let hidden = masked::stack(&mut shown, &rig.secrets);
     assert_clean("a plan", &serde_json::to_string(&shown).unwrap());
     assert_eq!(hidden.len(), 1, "{hidden:?}");
-    assert_eq!((hidden[0].resource.as_str(), hidden[0].path.as_str()), (also.id.as_str(), "/input"));
+    assert_eq!(
+        (hidden[0].resource.as_str(), hidden[0].path.as_str()),
+        (also.id.as_str(), "/input")
+    );
     for planned in plan.iter().flatten() {
         assert_clean("a record", &serde_json::to_string(&planned.recorded).unwrap());
     }
