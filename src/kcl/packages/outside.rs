@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{locked, oci, requirement::Place};
+use super::{git, locked, oci, requirement::Place};
 use crate::{kcl::KclError, model::stack::RemotePackage};
 
 /// Of our environment git sees what it needs to find a host, and nothing to prove who asks.
@@ -114,17 +114,46 @@ impl Asker {
 
     /// What git's environment is made of.
     pub(super) fn variables(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let kept: &[&str] = match self {
-            Self::Own => &super::git::KEPT,
-            Self::Outside(_) => &NEEDED,
+        let (kept, counted): (&[&str], &[&str]) = match self {
+            Self::Own => (&git::KEPT, &git::COUNTED),
+            Self::Outside(_) => (&NEEDED, &[]),
         };
-        let mut variables: BTreeMap<String, String> = kept
+        let is_kept =
+            |name: &str| kept.contains(&name) || counted.iter().any(|start| name.starts_with(start));
+        let mut variables: BTreeMap<String, String> = own
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), own.get(*name)?.clone())))
+            .filter(|(name, _)| is_kept(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         if let Self::Outside(_) = self {
             variables.extend(NOBODY.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         variables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_gets_all_of_its_configuration_or_none() {
+        let own: BTreeMap<String, String> = [
+            ("GIT_CONFIG_COUNT", "2"),
+            ("GIT_CONFIG_KEY_1", "http.proxy"),
+            ("GIT_CONFIG_VALUE_1", "http://proxy"),
+            ("AWS_SECRET_ACCESS_KEY", "s3cret"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let names = |asker: &Asker| asker.variables(&own).into_keys().collect::<Vec<_>>();
+        assert_eq!(
+            names(&Asker::Own),
+            ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_1", "GIT_CONFIG_VALUE_1"]
+        );
+        assert_eq!(
+            names(&Asker::Outside(KnownPackages::default())),
+            ["GIT_ALLOW_PROTOCOL", "GIT_CONFIG_GLOBAL", "HOME"]
+        );
     }
 }
