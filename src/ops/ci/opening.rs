@@ -74,7 +74,12 @@ impl Job {
                     ),
                     error,
                 );
-                (Config::default(), Trust::None)
+                let trust = if trust.is_outside() {
+                    Trust::None
+                } else {
+                    Trust::Own
+                };
+                (Config::default(), trust)
             }
         };
         let mut config = proposed.with_power_from(&protected);
