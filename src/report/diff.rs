@@ -7,8 +7,14 @@ use similar::{ChangeTag, TextDiff};
 use super::{escape, lines};
 use crate::model::plan::{Action, Change, Origin, ResourcePlan};
 
-/// Longer texts are not compared line by line: the time would grow with their product.
+/// Longer parts of texts that differ are not compared line by line: the time would grow with their product.
 const LONGEST_TEXT: usize = 2_000;
+
+/// In a longer line, what both sides have alike before and after the difference gives way.
+const WIDEST: usize = 400;
+
+/// So many characters of it stay.
+const AROUND: usize = 40;
 
 /// How much stands around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +146,15 @@ fn value(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &
         text(key, from, to, depth, around, out);
         return;
     }
+    if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
+        && from.chars().count().max(to.chars().count()) > WIDEST
+    {
+        let head = key.map_or(String::new(), |key| format!("{}: ", lines::name(key)));
+        let [from, to] = narrowed(from, to);
+        let pad = "  ".repeat(depth);
+        out.extend([format!("-{pad}{head}{from}"), format!("+{pad}{head}{to}")]);
+        return;
+    }
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
         if let Some(side) = side {
             let mut shown = Vec::new();
@@ -149,17 +164,39 @@ fn value(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &
     }
 }
 
+/// Two long lines without most of what they have alike. What was left out is told outside of the quotes, where no text
+/// can imitate it.
+fn narrowed(from: &str, to: &str) -> [String; 2] {
+    let sides = [from, to].map(|side| side.chars().collect::<Vec<_>>());
+    let alike = |a: &[char], b: &[char]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let before = alike(&sides[0], &sides[1]);
+    let reversed = [0, 1].map(|side| sides[side][before..].iter().rev().copied().collect::<Vec<_>>());
+    let after = alike(&reversed[0], &reversed[1]);
+    let cut = [before, after].map(|alike| alike.saturating_sub(AROUND));
+    sides.map(|side| {
+        let shown: String = side[cut[0]..side.len() - cut[1]].iter().collect();
+        let left_out = |cut: usize| match cut {
+            0 => String::new(),
+            cut => format!("({cut} characters alike)"),
+        };
+        let parts = [
+            left_out(cut[0]),
+            lines::scalar(&Value::String(shown)),
+            left_out(cut[1]),
+        ];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(" ")
+    })
+}
+
 fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, out: &mut Vec<String>) {
     let pad = "  ".repeat(depth);
     out.push(match key {
         Some(key) => format!(" {pad}{}: |", lines::name(key)),
         None => format!(" {pad}|"),
     });
-    let (before, after) = (from.lines().count(), to.lines().count());
-    if before > LONGEST_TEXT || after > LONGEST_TEXT {
-        out.push(format!("-{pad}  (a text of {before} lines)"));
-        out.push(format!("+{pad}  (a text of {after} lines)"));
-        return;
+    if from.lines().count().max(to.lines().count()) > LONGEST_TEXT {
+        return long_text(from, to, &pad, around, out);
     }
     let diff = TextDiff::from_lines(from, to);
     for (index, hunk) in diff.grouped_ops(around).iter().enumerate() {
@@ -176,6 +213,27 @@ fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, ou
             out.push(format!("{sign}{pad}  {line}"));
         }
     }
+}
+
+/// What differs of texts that are too long to be compared, as a whole: all lines between the first and the last that
+/// do.
+fn long_text(from: &str, to: &str, pad: &str, around: usize, out: &mut Vec<String>) {
+    let (from, to): (Vec<_>, Vec<_>) = (from.split('\n').collect(), to.split('\n').collect());
+    let before = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let rest = from[before..].iter().rev().zip(to[before..].iter().rev());
+    let after = rest.take_while(|(a, b)| a == b).count();
+    let mut lines = |sign: char, lines: &[&str]| {
+        out.extend(
+            lines
+                .iter()
+                .map(|line| format!("{sign}{pad}  {}", escape::line(line))),
+        );
+    };
+    lines(' ', &from[before.saturating_sub(around)..before]);
+    lines('-', &from[before..from.len() - after]);
+    lines('+', &to[before..to.len() - after]);
+    let end = from.len() - after;
+    lines(' ', &from[end..from.len().min(end + around)]);
 }
 
 #[cfg(test)]
@@ -243,6 +301,52 @@ mod tests {
         assert_eq!(
             resource(&plan, Context::Tree(1)).join("\n"),
             " data:\n   conf: |\n     line 9\n-    line 10\n+    line ten\n     line 11"
+        );
+    }
+
+    #[test]
+    fn whatever_changes_is_shown() {
+        let long = "x".repeat(1000);
+        let (from, to) = (
+            format!("{long}; echo hi{long}"),
+            format!("{long}; curl evil{long}"),
+        );
+        let one = plan(
+            Action::Update,
+            vec![change("/data/args", Some(json!(from)), Some(json!(to)))],
+        );
+        let shown = resource(&one, Context::Tree(3));
+        assert_eq!(
+            shown[1..].join("\n"),
+            format!(
+                "-  args: (962 characters alike) \"{0}; echo hi{1}\" (960 characters alike)\n+  args: (962 characters alike) \"{0}; curl evil{1}\" (960 characters alike)",
+                "x".repeat(38),
+                "x".repeat(40)
+            )
+        );
+        let text = "line\n".repeat(3000);
+        let (from, to) = (format!("{text}old\n{text}"), format!("{text}new\n{text}"));
+        let many = plan(
+            Action::Update,
+            vec![change("/data/conf", Some(json!(from)), Some(json!(to)))],
+        );
+        assert_eq!(
+            resource(&many, Context::Tree(1)).join("\n"),
+            " data:\n   conf: |\n     line\n-    old\n+    new\n     line"
+        );
+        // A last line's end is a difference, too.
+        let cut = plan(
+            Action::Update,
+            vec![change(
+                "/data/conf",
+                Some(json!(text)),
+                Some(json!(text.trim_end())),
+            )],
+        );
+        assert!(
+            resource(&cut, Context::Tree(1))
+                .iter()
+                .any(|line| line.starts_with('-'))
         );
     }
 
