@@ -105,7 +105,8 @@ impl Neighbours for Planning {
         let Some(prior) = memory.states.load(owner).await? else {
             return Ok(Released::nothing());
         };
-        if !head.layout.identities_certain() {
+        // One that is not there may be hidden.
+        if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
             return Ok(Released::nothing());
         }
         let now = self.wants(head, owner).await?;
