@@ -22,6 +22,8 @@ pub enum Event {
         head: CommitId,
         /// The branch it would go to.
         base_branch: String,
+        /// The repository's default branch.
+        default_branch: String,
         /// The pull request at the group's end, as its ref names it.
         pull_request: Option<u64>,
     },
@@ -85,6 +87,11 @@ impl PullRequestEvent {
     /// Whether its runs may write as little as a stranger's.
     pub fn is_from_outside(&self) -> bool {
         self.from_fork || self.dependabot
+    }
+
+    /// The branch it goes to, where that is not the default one.
+    pub fn elsewhere(&self) -> Option<&str> {
+        other_branch(&self.base_branch, &self.default_branch)
     }
 
     /// Why there is nothing to preview, if there is not.
@@ -196,6 +203,7 @@ impl Event {
                     base: p.commit("/merge_group/base_sha")?,
                     head: p.commit("/merge_group/head_sha")?,
                     base_branch: branch(&p.text("/merge_group/base_ref")?),
+                    default_branch: p.text("/repository/default_branch")?,
                     pull_request: queued_pull_request(&head_ref),
                 })
             }
@@ -275,6 +283,11 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
         action,
         head,
     })
+}
+
+/// The first branch, if it is not the default one.
+pub fn other_branch<'a>(branch: &'a str, default: &str) -> Option<&'a str> {
+    (branch != default).then_some(branch)
 }
 
 fn branch(name: &str) -> String {

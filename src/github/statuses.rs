@@ -17,15 +17,16 @@ const READ: Need = Need("statuses: read");
 /// GitHub refuses more characters (422).
 const DESCRIPTION: usize = 140;
 
-/// The status of a preview: the one to require.
-pub const PREVIEW: &str = "konverge/preview";
-
 /// The status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
-/// The status of one share of a preview.
-pub fn preview_of(share: Share) -> String {
-    format!("{PREVIEW} {share}")
+/// The status of a preview, or of one share of it: `konverge/preview` is the one to require. `into` is the branch that
+/// it goes to where that is not the default one: one commit may be the head of both, and what is compared there without
+/// a cluster says nothing of the other.
+pub fn preview_of(share: Option<Share>, into: Option<&str>) -> String {
+    let share = share.map(|share| format!(" {share}")).unwrap_or_default();
+    let into = into.map(|branch| format!(" into {branch}")).unwrap_or_default();
+    format!("konverge/preview{share}{into}")
 }
 
 /// How a status stands.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{
     github::{Act, FakeGithub, World},
-    hook,
+    hook, payloads,
     stage::{Ran, Stage, storefront},
     tiny,
 };
@@ -216,4 +216,57 @@ fn files(folder: &Path) -> usize {
     paths
         .map(|path| if path.is_dir() { files(&path) } else { 1 })
         .sum()
+}
+
+/// One commit may be the head of two pull requests. What is required speaks of the default branch: of another one's
+/// preview, which asks neither store nor cluster, it says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_into_another_branch_has_a_status_of_its_own() {
+    let mut stage = Stage::small("").await;
+    let main = stage.monorepo.rev("main");
+    stage.monorepo.git(["branch", "release"]);
+    stage.monorepo.branch("both");
+    stage.stack("elsewhere/dev", &[("No_Name_For_The_Server", "one")]);
+    let head = stage.monorepo.commit("What a server refuses");
+    stage.pull_request(7, "both", "opened").outcome.check(1);
+    let required = |stage: &Stage| stage.status(&head, "konverge/preview");
+    assert_eq!(required(&stage).as_deref(), Some("failure"));
+    let told = stage.github.world(|world| world.statuses.len());
+
+    // By the event, dealt out, as a fork's, and in the other branch's queue.
+    let (mut payload, trial) = stage.opened(8, "both", "opened", "acme/konfig");
+    payload["pull_request"]["base"]["ref"] = json!("release");
+    stage.preview(8, &payload, &trial).outcome.check(0);
+    let elsewhere = "konverge/preview into release";
+    assert_eq!(stage.status(&head, elsewhere).as_deref(), Some("success"));
+    for shard in ["1/2", "2/2", "all/2"] {
+        stage.env = vec![
+            ("KONVERGE_SHARD", shard.to_owned()),
+            ("GITHUB_RUN_ID", "99".to_owned()),
+        ];
+        stage.preview(8, &payload, &trial).outcome.check(0);
+    }
+    stage.env.clear();
+    stage.opened(9, "both", "opened", "mallory/konfig");
+    let into_release = |world: &mut World| world.pulls.last_mut().unwrap().base = "release".into();
+    stage.github.world(into_release);
+    let outside = payloads::workflow_run(("both", &head), "mallory/konfig", "mallory");
+    let posted = stage.ci("workflow_run", &outside, &main, "refs/heads/main");
+    posted.outcome.check(0);
+    let mut queued = payloads::merge_group(8, &main, &head);
+    queued["merge_group"]["base_ref"] = json!("refs/heads/release");
+    let queue = format!("refs/heads/gh-readonly-queue/release/pr-8-{main}");
+    stage.ci("merge_group", &queued, &head, &queue).outcome.check(0);
+
+    assert_eq!(required(&stage).as_deref(), Some("failure"));
+    let contexts = stage.github.world(|world| {
+        let new = world.statuses[told..].iter();
+        new.map(|(_, status)| status["context"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert!(contexts.len() >= 10, "{contexts:?}");
+    assert!(
+        contexts.iter().all(|context| context.ends_with(" into release")),
+        "{contexts:?}"
+    );
 }

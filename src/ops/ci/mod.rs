@@ -39,7 +39,7 @@ use super::{Run, clusters::Live};
 use crate::{
     error::{ErrorKind, Failure},
     git::{Credentials, GitError, Repository},
-    github::{Client, Event, Runner},
+    github::{Client, Event, Runner, other_branch},
     report::RunInfo,
 };
 
@@ -122,7 +122,16 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     }
     match event {
         Event::PullRequest(event) => preview::pull_request(&job, &event).await,
-        Event::MergeGroup { base, head, .. } => preview::merge_group(&job, &base, &head).await,
+        Event::MergeGroup {
+            base,
+            head,
+            base_branch,
+            default_branch,
+            ..
+        } => {
+            let into = other_branch(&base_branch, &default_branch);
+            preview::merge_group(&job, &base, &head, into).await
+        }
         Event::WorkflowRun(event) => preview::outside(&job, &event).await,
         Event::Push(event) => merge::push(&job, &event, &job.options.approve).await,
         Event::WorkflowDispatch {

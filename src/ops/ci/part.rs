@@ -9,7 +9,7 @@ use std::{num::NonZeroU32, str::FromStr};
 use super::opening::Opened;
 use crate::{
     error::{ErrorKind, Failure},
-    github::{Event, PREVIEW, preview_of},
+    github::{Event, preview_of},
     model::{InvalidId, Share},
 };
 
@@ -34,9 +34,9 @@ impl Part {
         }
     }
 
-    /// The status under which the job says how its part went.
-    pub(super) fn context(self) -> String {
-        self.share().map_or_else(|| PREVIEW.to_owned(), preview_of)
+    /// The status under which the job says how its part went; `into` as in [`preview_of`].
+    pub(super) fn context(self, into: Option<&str>) -> String {
+        preview_of(self.share(), into)
     }
 }
 
@@ -94,7 +94,11 @@ mod tests {
         for wrong in ["", "all", "all/0", "all/257", "all/1/8", "9/8"] {
             assert!(wrong.parse::<Part>().is_err(), "{wrong}");
         }
-        assert_eq!(Part::Share(share).context(), "konverge/preview 2/8");
-        assert_eq!(Part::Whole.context(), "konverge/preview");
+        assert_eq!(Part::Share(share).context(None), "konverge/preview 2/8");
+        assert_eq!(Part::Whole.context(None), "konverge/preview");
+        assert_eq!(
+            Part::Share(share).context(Some("release")),
+            "konverge/preview 2/8 into release"
+        );
     }
 }

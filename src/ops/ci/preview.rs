@@ -4,7 +4,7 @@ use super::{Ended, Job, feedback::Feedback, opening::Trust, showing::show};
 use crate::{
     error::{ErrorKind, Failure},
     git::GitError,
-    github::{Client, PullRequest, PullRequestEvent, WorkflowRunEvent},
+    github::{Client, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
     model::CommitId,
     report::Merging,
 };
@@ -25,6 +25,8 @@ pub(super) struct Subject {
     pub trust: Trust,
     /// What merging it does.
     pub merging: Merging,
+    /// The branch it goes to, where that is not the default one.
+    pub into: Option<String>,
 }
 
 /// Previews a pull request.
@@ -35,7 +37,8 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     }
     let (base, content) = sides(job, event).await?;
     let stranger = event.is_from_outside();
-    let protected = event.base_branch == event.default_branch && !stranger;
+    let into = event.elsewhere();
+    let protected = into.is_none() && !stranger;
     if !protected && !stranger {
         job.run.notes.note(&format!(
             "note: this pull request goes to `{}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
@@ -64,6 +67,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
             (false, true) => Merging::Applies,
             (false, false) => Merging::OtherBranch,
         },
+        into: into.map(str::to_owned),
     };
     if stranger {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
@@ -108,7 +112,12 @@ fn shallow(error: GitError) -> Failure {
 }
 
 /// Renders a merge group for real, Spec against Spec; nothing is commented or recorded.
-pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<Ended, Failure> {
+pub(super) async fn merge_group(
+    job: &Job,
+    base: &CommitId,
+    head: &CommitId,
+    into: Option<&str>,
+) -> Result<Ended, Failure> {
     let subject = Subject {
         number: None,
         head: head.clone(),
@@ -117,6 +126,7 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
         content: head.clone(),
         trust: Trust::Own,
         merging: Merging::Queued,
+        into: into.map(str::to_owned),
     };
     show(job, &subject, &Feedback::new(job)).await
 }
@@ -160,6 +170,7 @@ pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended
         content: event.head.clone(),
         trust: Trust::Recorded,
         merging: Merging::Outside,
+        into: other_branch(&pull.base_branch, &event.default_branch).map(str::to_owned),
     };
     show(job, &subject, &Feedback::new(job)).await
 }

@@ -31,8 +31,9 @@ use crate::{
 
 /// Previews a subject and tells of it.
 pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
-    let context = job.options.part.context();
-    verdict::opened(feedback, &subject.head, job.options.part).await;
+    let into = subject.into.as_deref();
+    let context = job.options.part.context(into);
+    verdict::opened(feedback, &subject.head, job.options.part, into).await;
     let result = previewed(job, subject, feedback).await;
     let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
@@ -44,7 +45,7 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
         }
     };
     // What a share says is of its run alone: the verdict reads it so.
-    if job.options.part.share().is_some() || !verdict::is_overtaken(feedback, &subject.head).await {
+    if job.options.part.share().is_some() || !verdict::is_overtaken(feedback, &subject.head, into).await {
         feedback.status(&subject.head, &context, state, description).await;
     }
     result.map(|(ended, _)| ended)

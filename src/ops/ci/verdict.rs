@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use super::{Ended, feedback::Feedback, part::Part};
 use crate::{
     error::{ErrorKind, Failure},
-    github::{Client, Event, PREVIEW, Runner, Status, StatusState, preview_of},
+    github::{Client, Event, Runner, Status, StatusState, other_branch, preview_of},
     model::{CommitId, Share},
     ops::Run,
 };
@@ -19,7 +19,7 @@ use crate::{
 /// is not said again. In a run's first try only the job after all shares says anything else in its name, so an answer
 /// that is out of date does no harm. And then no share has spoken in this run's name yet, whose word the verdict could
 /// take for this try's: only one that is started again takes its own word back.
-pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part) {
+pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part, into: Option<&str>) {
     let pending = async |context: &str| {
         let looking = "looking at what would change";
         feedback
@@ -27,26 +27,27 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part)
             .await;
     };
     let again = feedback.job.runner.run_attempt > 1;
-    if part.share().is_none() || again || !is_open(feedback, head).await {
-        pending(PREVIEW).await;
+    let whole = preview_of(None, into);
+    if part.share().is_none() || again || !is_open(feedback, head, &whole).await {
+        pending(&whole).await;
     }
     if part.share().is_some() && again {
-        pending(&part.context()).await;
+        pending(&part.context(into)).await;
     }
 }
 
 /// Whether this run's `pending` is the newest word on the whole.
-async fn is_open(feedback: &Feedback<'_>, head: &CommitId) -> bool {
+async fn is_open(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> bool {
     let page = feedback.job.runner.run_url();
-    newest_word(feedback, head).await.is_some_and(|status| {
+    newest_word(feedback, head, whole).await.is_some_and(|status| {
         status.state == StatusState::Pending && status.target_url.as_deref() == Some(&page)
     })
 }
 
 /// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
-/// changed: then this one must not have the last word.
-pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId) -> bool {
-    let word = newest_word(feedback, head).await;
+/// changed: then this one must not have the last word. `into` as in [`preview_of`].
+pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, into: Option<&str>) -> bool {
+    let word = newest_word(feedback, head, &preview_of(None, into)).await;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
     if overtaken {
         feedback.job.run.notes.note(OVERTAKEN);
@@ -63,12 +64,12 @@ fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
 }
 
 /// The newest word on the whole, if it is among the newest on the commit and can be asked for.
-async fn newest_word(feedback: &Feedback<'_>, head: &CommitId) -> Option<Status> {
+async fn newest_word(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> Option<Status> {
     let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
-    newest.into_iter().find(|status| status.context == PREVIEW)
+    newest.into_iter().find(|status| status.context == whole)
 }
 
-/// Sets `konverge/preview` of the event's head. It needs no checkout, and fails where it can not tell.
+/// Sets the status of the whole on the event's head. It needs no checkout, and fails where it can not tell.
 pub(super) async fn run(
     run: &Run,
     runner: &Runner,
@@ -76,7 +77,7 @@ pub(super) async fn run(
     client: Option<&Client>,
     of: NonZeroU32,
 ) -> Result<Ended, Failure> {
-    let Some(head) = judged(run, event) else {
+    let Some((head, into)) = judged(run, event) else {
         return Ok(Ended::WELL);
     };
     let client = client.ok_or_else(|| {
@@ -86,13 +87,14 @@ pub(super) async fn run(
     let shares = Share::all(of).map_err(|error| Failure::new(ErrorKind::Usage, error.to_string()))?;
     let page = runner.run_url();
     let statuses = client.statuses(head).await?;
-    let (state, description) = verdict(shares, &statuses, &page);
-    let word = statuses.iter().find(|status| status.context == PREVIEW);
+    let (state, description) = verdict(shares, into, &statuses, &page);
+    let whole = preview_of(None, into);
+    let word = statuses.iter().find(|status| status.context == whole);
     if word.is_some_and(|word| is_of_later_run(word, runner)) {
         run.notes.note(OVERTAKEN);
     } else {
         client
-            .set_status(head, PREVIEW, state, &description, Some(&page))
+            .set_status(head, &whole, state, &description, Some(&page))
             .await?;
     }
     Ok(Ended {
@@ -101,8 +103,9 @@ pub(super) async fn run(
     })
 }
 
-/// The head whose shares were previewed, if they were and may be told of.
-fn judged<'a>(run: &Run, event: &'a Event) -> Option<&'a CommitId> {
+/// The head whose shares were previewed, if they were and may be told of, and the branch it goes to, if that is not the
+/// default one.
+fn judged<'a>(run: &Run, event: &'a Event) -> Option<(&'a CommitId, Option<&'a str>)> {
     match event {
         Event::PullRequest(event) => {
             if let Some(why) = event.nothing_to_preview() {
@@ -114,18 +117,28 @@ fn judged<'a>(run: &Run, event: &'a Event) -> Option<&'a CommitId> {
                     .note("note: this job may not write: the workflow on `workflow_run` sets the status");
                 return None;
             }
-            Some(&event.head)
+            Some((&event.head, event.elsewhere()))
         }
-        Event::MergeGroup { head, .. } => Some(head),
+        Event::MergeGroup {
+            head,
+            base_branch,
+            default_branch,
+            ..
+        } => Some((head, other_branch(base_branch, default_branch))),
         _ => None,
     }
 }
 
 /// Success if every share had it in the run with this page, by its newest word.
-fn verdict(shares: impl Iterator<Item = Share>, statuses: &[Status], page: &str) -> (StatusState, String) {
+fn verdict(
+    shares: impl Iterator<Item = Share>,
+    into: Option<&str>,
+    statuses: &[Status],
+    page: &str,
+) -> (StatusState, String) {
     let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
     for share in shares {
-        let context = preview_of(share);
+        let context = preview_of(Some(share), into);
         let of_this =
             |status: &&Status| status.context == context && status.target_url.as_deref() == Some(page);
         let said = statuses.iter().find(of_this);
@@ -166,7 +179,7 @@ mod tests {
 
     fn of_two(statuses: &[Status]) -> (StatusState, String) {
         let shares = Share::all(NonZeroU32::new(2).unwrap()).unwrap();
-        verdict(shares, statuses, PAGE)
+        verdict(shares, None, statuses, PAGE)
     }
 
     #[test]
