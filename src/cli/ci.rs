@@ -8,7 +8,8 @@ use crate::{
     ops::ci::{self, CiOptions, Part},
 };
 
-/// Arguments of `konverge ci`. KONVERGE_APPROVE holds digests that whoever let the job go on agrees to.
+/// Arguments of `konverge ci`. KONVERGE_APPROVE holds digests that whoever let the job go on agrees to, and
+/// KONVERGE_ENVIRONMENT names the environment in which they did.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Whether the real infrastructure is asked; default: KONVERGE_LIVE, else required, and never for a fork's pull
@@ -47,10 +48,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         })?,
         None => Part::Whole,
     };
+    let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
     let options = CiOptions {
         live: live.map(Into::into),
         part,
-        approve: context.env.get("KONVERGE_APPROVE").cloned().unwrap_or_default(),
+        approve: text("KONVERGE_APPROVE").unwrap_or_default(),
+        environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
     };
     let ended = ci::run(&context.run(), &options).await?;
     context.print(&ended.text);

@@ -156,11 +156,12 @@ impl Command {
 
 /// The action's inputs and the variables that say the same outside of it. The runner hands inputs on as `INPUT_…`,
 /// hyphens kept; an input that is not given is empty.
-const INPUTS: [(&str, &str); 6] = [
+const INPUTS: [(&str, &str); 7] = [
     ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
     ("INPUT_LIVE", "KONVERGE_LIVE"),
     ("INPUT_SHARD", "KONVERGE_SHARD"),
     ("INPUT_APPROVE", "KONVERGE_APPROVE"),
+    ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
     ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
     ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
 ];

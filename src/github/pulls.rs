@@ -224,19 +224,29 @@ impl Client {
         Ok(approvals)
     }
 
-    /// Who let a run go on when its job's environment asked for it, each once.
+    /// Who let a run go on when this environment asked for it, each once. Other jobs of the run may have environments of
+    /// their own, and GitHub lists them all.
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn run_approvers(&self, run: u64) -> Result<Vec<String>, GithubError> {
+    pub async fn run_approvers(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
         #[derive(Deserialize)]
         struct Review {
             user: Option<User>,
             state: String,
+            environments: Vec<Environment>,
+        }
+        #[derive(Deserialize)]
+        struct Environment {
+            name: String,
         }
         let path = self.path(&format!("/actions/runs/{run}/approvals"));
         let reviews: Vec<Review> = self.get(&path, Need("actions: read")).await?;
-        let approved = reviews.into_iter().filter(|review| review.state == "approved");
+        // GitHub's names of environments do not tell cases apart.
+        let here = |of: &Environment| of.name.to_lowercase() == environment.to_lowercase();
+        let approved = reviews
+            .into_iter()
+            .filter(|review| review.state == "approved" && review.environments.iter().any(here));
         let mut logins: Vec<_> = approved.filter_map(|review| Some(review.user?.login)).collect();
         logins.sort();
         logins.dedup();

@@ -45,6 +45,7 @@ fn inputs_of_the_action_are_obeyed() {
             "live",
             "shard",
             "approve",
+            "environment",
             "review-key",
             "age-identity"
         ]

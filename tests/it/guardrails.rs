@@ -1,12 +1,17 @@
 //! The guardrails end to end: rules in konverge.yaml, people on GitHub, a real API server behind. Each time nothing is
 //! touched before the rule is satisfied, and the refusal says what is missing.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     payloads,
     stage::{Ran, Stage},
 };
+
+/// What somebody said of a run that waited for an environment.
+fn let_go_on(login: &str, state: &str, environment: &str) -> Value {
+    json!({"state": state, "comment": "", "environments": [{"id": 1, "name": environment}], "user": {"login": login}})
+}
 
 /// Stopped by a rule, and the cluster is as it was.
 async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
@@ -221,6 +226,7 @@ async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_r
     let digest = pushed.digest();
 
     // One person is not two, and a job that may not ask who else there is says so.
+    stage.env = vec![("KONVERGE_ENVIRONMENT", "production".to_owned())];
     let alone = stage.approve(&digest);
     stopped(&stage, &alone, "hurry-web", &["policy.approvals: 1 of 2"]).await;
     let stderr = &alone.outcome.stderr;
@@ -228,14 +234,22 @@ async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_r
     stage.github.world(|world| {
         let token = world.tokens.get_mut("ghs_token").unwrap();
         token.permissions.insert("actions", "read");
-        let review = |login: &str, state: &str| json!({"state": state, "comment": "", "environments": [], "user": {"login": login}});
-        world.run_approvals = vec![review("dev", "approved"), review("eve", "rejected")];
+        world.run_approvals = vec![
+            let_go_on("dev", "approved", "Production"),
+            let_go_on("eve", "rejected", "production"),
+            let_go_on("grace", "approved", "staging"),
+        ];
     });
     let alone = stage.approve(&digest);
     stopped(&stage, &alone, "hurry-web", &["policy.approvals: 1 of 2"]).await;
     stage
         .github
         .world(|world| world.run_approvals[1]["state"] = json!("approved"));
+    // Without the name of this job's environment nobody can be told from those who let another job go on.
+    stage.env.clear();
+    let unnamed = stage.approve(&digest);
+    stopped(&stage, &unnamed, "hurry-web", &["policy.approvals: 1 of 2"]).await;
+    stage.env = vec![("KONVERGE_ENVIRONMENT", "production".to_owned())];
     stage.approve(&digest).outcome.check(0);
     assert_eq!(stage.value("hurry-web").await.as_deref(), Some("one"));
     assert_eq!(stage.receipt("hurry/dev")["agreedBy"], json!(["dev", "eve"]));
@@ -244,7 +258,7 @@ async fn a_digest_is_agreed_to_by_whoever_starts_the_run_and_its_environment_s_r
     stage.env = vec![("GITHUB_TRIGGERING_ACTOR", "ada".to_owned())];
     stage.github.world(|world| {
         world.collaborators.insert("ada".into(), "admin");
-        world.run_approvals.pop();
+        world.run_approvals.truncate(1);
     });
     let (head, _) = stage.reviewed(7, "own", |stage| {
         stage.stack("hurry/dev", &[("hurry-web", "two")])
@@ -303,17 +317,36 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     assert_eq!(result["stacks"][0]["digest"], *digests);
 
     // An environment that asks nobody lets everything through.
-    let second = |digests: &str| vec![("KONVERGE_APPROVE", digests.to_owned())];
+    let second = |digests: &str| {
+        vec![
+            ("KONVERGE_APPROVE", digests.to_owned()),
+            ("KONVERGE_ENVIRONMENT", "unreviewed".to_owned()),
+        ]
+    };
     stage.env = second(&digests);
     let nobody = stage.again();
     stopped(&stage, &nobody, "gate-web", &[]).await;
     let stderr = &nobody.outcome.stderr;
     assert!(stderr.contains("nobody let this run go on"), "{stderr}");
 
-    let review = |login: &str| json!({"state": "approved", "comment": "", "environments": [], "user": {"login": login}});
-    stage
-        .github
-        .world(|world| world.run_approvals = vec![review("eve")]);
+    // Nor does who let the run go on before there was a plan, in the environment of another of its jobs.
+    let early = let_go_on("ada", "approved", "production");
+    stage.github.world(|world| world.run_approvals = vec![early]);
+    let early = stage.again();
+    stopped(&stage, &early, "gate-web", &[]).await;
+    let stderr = &early.outcome.stderr;
+    assert!(
+        stderr.contains("nobody let this run go on in `unreviewed`"),
+        "{stderr}"
+    );
+
+    let agreed = let_go_on("eve", "approved", "unreviewed");
+    stage.github.world(|world| world.run_approvals.push(agreed));
+    stage.env = vec![("KONVERGE_APPROVE", digests.clone())];
+    let unnamed = stage.again();
+    stopped(&stage, &unnamed, "gate-web", &[]).await;
+    let stderr = &unnamed.outcome.stderr;
+    assert!(stderr.contains("set the input `environment`"), "{stderr}");
     // They agreed to these digests and to no others, in this attempt and in no other.
     stage.env = second(&"0".repeat(64));
     let other = stage.again();

@@ -47,6 +47,7 @@ pub(super) struct Guardrails {
     actor: String,
     run: Run,
     run_id: u64,
+    environment: Option<String>,
     branch: String,
     people: People,
     authors: BTreeMap<u64, String>,
@@ -64,6 +65,7 @@ impl Guardrails {
             actor: job.runner.actor.clone(),
             run: job.run.clone(),
             run_id: job.runner.run_id,
+            environment: job.options.environment.clone(),
             branch: branch.to_owned(),
             people: People::new(job.client.clone()),
             authors: BTreeMap::new(),
@@ -218,8 +220,9 @@ impl Guardrails {
             ),
             Agreeing::Environment => (Vec::new(), true),
         };
-        if asked {
-            match self.people.let_run_go_on(self.run_id).await {
+        // Without its name they can not be told from those who let another job of the run go on.
+        if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
+            match self.people.let_run_go_on(self.run_id, environment).await {
                 Ok(approvers) => logins.extend(approvers),
                 Err(error) => self
                     .run

@@ -80,16 +80,29 @@ async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
         .hint("start it by a push, so that they are asked anew")
         .hint(BY_HAND));
     }
+    let Some(environment) = &job.options.environment else {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            "it is not known in which environment this job waited, so nobody agrees to these digests",
+        )
+        .hint(
+            "set the input `environment` to the name of the job's `environment:`, which GitHub tells no job",
+        )
+        .hint(BY_HAND));
+    };
     let approvers = match &job.client {
-        Some(client) => client.run_approvers(job.runner.run_id).await?,
+        Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
         None => Vec::new(),
     };
     if approvers.is_empty() {
         return Err(Failure::new(
             ErrorKind::Policy,
-            "nobody let this run go on in an environment, so nobody agrees to these digests",
+            format!(
+                "nobody let this run go on in `{}`, so nobody agrees to these digests",
+                environment.escape_debug()
+            ),
         )
-        .hint("give the job an `environment:` that has required reviewers")
+        .hint("give the job that `environment:`, with required reviewers")
         .hint(BY_HAND));
     }
     Ok(())

@@ -52,6 +52,8 @@ pub struct CiOptions {
     pub part: Part,
     /// Digests that whoever let this job go on in its environment agrees to; empty if there are none.
     pub approve: String,
+    /// The job's environment, which GitHub tells no job: only whoever let the run go on in it agrees to digests.
+    pub environment: Option<String>,
 }
 
 /// How a run of `ci` ended.

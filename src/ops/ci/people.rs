@@ -39,7 +39,7 @@ pub(super) struct People {
     protected: Once<String, bool>,
     approvals: Once<u64, Vec<Approval>>,
     members: Once<(String, String), Option<bool>>,
-    runs: Once<u64, Vec<String>>,
+    runs: Once<(u64, String), Vec<String>>,
 }
 
 impl People {
@@ -79,12 +79,13 @@ impl People {
         self.approvals.ask(pull, client.approvals(pull)).await
     }
 
-    /// Who let a run go on in the environment of its job.
-    pub async fn let_run_go_on(&self, run: u64) -> Result<Vec<String>, GithubError> {
+    /// Who let a run go on in an environment.
+    pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
         };
-        self.runs.ask(run, client.run_approvers(run)).await
+        let answer = client.run_approvers(run, environment);
+        self.runs.ask((run, environment.to_owned()), answer).await
     }
 
     /// Which of these people are in these teams (`org/team`). A team that may not be looked into is left out.
