@@ -82,7 +82,6 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
     let asked: Vec<_> = stage.github.requests().split_off(before);
     for question in [
         "/reviews",
-        "/dev/permission",
         "/grace/permission",
         "/bob/permission",
         "/memberships/grace",
@@ -138,7 +137,10 @@ async fn only_those_who_may_apply_by_github_s_word() {
     stopped(&stage, &merged, "actors-web", &words).await;
 
     // The right name, but GitHub says that they may only look; whoever starts a run again is who acts.
-    stage.env = vec![("GITHUB_TRIGGERING_ACTOR", "grace".to_owned())];
+    stage.env = vec![
+        ("GITHUB_TRIGGERING_ACTOR", "grace".to_owned()),
+        ("GITHUB_RUN_ATTEMPT", "2".to_owned()),
+    ];
     let again = stage.again();
     stopped(&stage, &again, "actors-web", &["grace may not push"]).await;
     stage.github.world(|world| {
@@ -156,6 +158,38 @@ async fn only_those_who_may_apply_by_github_s_word() {
     stage.github.world(|world| world.protected.push("main".into()));
     stage.again().outcome.check(0);
     assert_eq!(stage.value("actors-web").await.as_deref(), Some("one"));
+}
+
+/// An App that merges is no user, so GitHub says nothing of what it may; that it could push says enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_bot_merges_is_applied() {
+    let rules =
+        "policy: {approvals: 1}\nstacks: [{match: 'merged/prod', policy: {actors: ['mergify[bot]']}}]\n";
+    let mut stage = Stage::small(rules).await;
+    stage
+        .github
+        .world(|world| world.collaborators.insert("grace".into(), "write"));
+    let propose = |stage: &mut Stage, number, branch: &str, value: &str| {
+        let (head, _) = stage.reviewed(number, branch, |stage| {
+            stage.stack("merged/dev", &[("merged-web", value)]);
+            stage.stack("merged/prod", &[("merged-web-prod", value)]);
+        });
+        stage.approved_by(number, "grace", &head);
+    };
+    propose(&mut stage, 7, "first", "one");
+    stage.env = vec![("GITHUB_ACTOR", "mergify[bot]".to_owned())];
+    stage.merge(7, "first").outcome.check(0);
+    assert_eq!(stage.value("merged-web").await.as_deref(), Some("one"));
+    assert_eq!(stage.value("merged-web-prod").await.as_deref(), Some("one"));
+
+    // Whoever starts a run again, or by hand, has pushed nothing.
+    propose(&mut stage, 8, "second", "two");
+    stage.env.push(("GITHUB_RUN_ATTEMPT", "2".to_owned()));
+    let again = stage.merge(8, "second");
+    again.outcome.check(3);
+    let said = &again.outcome.stdout;
+    assert!(said.contains("mergify[bot] may not push"), "{said}");
+    assert_eq!(stage.value("merged-web").await.as_deref(), Some("one"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,6 +45,8 @@ pub(super) enum Agreeing {
 pub(super) struct Guardrails {
     stage: Stage,
     actor: String,
+    /// Whether the actor pushed what is applied, in the run's first try: then GitHub let them.
+    pushed: bool,
     run: Run,
     run_id: u64,
     environment: Option<String>,
@@ -63,6 +65,7 @@ impl Guardrails {
         Self {
             stage,
             actor: job.runner.actor.clone(),
+            pushed: job.runner.event_name == "push" && job.runner.run_attempt == 1,
             run: job.run.clone(),
             run_id: job.runner.run_id,
             environment: job.options.environment.clone(),
@@ -145,7 +148,10 @@ impl Guardrails {
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
-            facts.role = self.role(self.actor.as_str()).await?;
+            // An App is no user, of whom GitHub says nothing: what it merges is applied all the same.
+            if !self.pushed {
+                facts.role = self.role(self.actor.as_str()).await?;
+            }
             facts.protected_branch = self.people.is_protected(&self.branch).await;
         }
         if agreed {

@@ -331,6 +331,8 @@ impl World {
                         .collect(),
                 )
             }
+            // An App is no user: `name[bot] is not a user`.
+            ("GET", ["collaborators", user, "permission"]) if user.ends_with("%5Bbot%5D") => not_found(),
             ("GET", ["collaborators", user, "permission"]) => {
                 let permission = self.collaborators.get(*user).copied().unwrap_or("none");
                 (
