@@ -110,6 +110,26 @@ async fn what_is_merged_later_is_not_used_up_before() {
     assert_eq!(receipt["pullRequests"][0]["number"], 8, "{receipt}");
 }
 
+/// Whoever may start a preview again would else show themselves what nobody agreed to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_after_the_merge_is_no_review() {
+    let mut stage = Stage::small("").await;
+    stage.monorepo.branch("unseen");
+    stage.stack("unseen/dev", &[("unseen-web", "one")]);
+    stage.monorepo.commit("Nobody previews it");
+    let (payload, trial) = stage.opened(7, "unseen", "opened", "acme/konfig");
+    stage.merge(7, "unseen").outcome.check(3);
+    let late = stage.preview(7, &payload, &trial);
+    late.outcome.check(0);
+    assert!(
+        late.outcome.stderr.contains("it is on no record"),
+        "{}",
+        late.outcome.stderr
+    );
+    stage.again().outcome.check(3);
+    assert_eq!(stage.value("unseen-web").await, None);
+}
+
 /// A stack's own rules hold for its end, too, though its code is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removed_stack_keeps_its_rules() {

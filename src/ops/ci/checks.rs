@@ -53,25 +53,45 @@ impl Feedback<'_> {
         links
     }
 
-    /// Whether the pull request has another head by now: then the preview says so, and the newer run's stays.
-    pub async fn is_superseded(&self, number: u64, head: &CommitId) -> bool {
-        let Some(client) = self.client else { return false };
-        match client.pull_request(number).await {
-            Ok(pull) if pull.head == *head => false,
-            Ok(pull) => {
-                self.job.run.notes.note(&format!(
-                    "note: the pull request's head is {} by now; this preview is of {}",
-                    pull.head.short(),
-                    head.short()
-                ));
-                true
-            }
+    /// What became of the pull request while its preview was made.
+    pub async fn meanwhile(&self, number: u64, head: &CommitId) -> Meanwhile {
+        let Some(client) = self.client else {
+            return Meanwhile::default();
+        };
+        let pull = match client.pull_request(number).await {
+            Ok(pull) => pull,
             Err(error) => {
                 self.warn("whether there is a newer head is not known", error);
-                false
+                return Meanwhile::default();
             }
+        };
+        let meanwhile = Meanwhile {
+            superseded: pull.head != *head,
+            merged: pull.is_merged(),
+        };
+        if meanwhile.superseded {
+            self.job.run.notes.note(&format!(
+                "note: the pull request's head is {} by now; this preview is of {}",
+                pull.head.short(),
+                head.short()
+            ));
         }
+        if meanwhile.merged {
+            self.job.run.notes.note(
+                "note: the pull request is merged: nobody can have agreed to what is shown only now, so it is on no record",
+            );
+        }
+        meanwhile
     }
+}
+
+/// What became of a pull request while its preview was made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meanwhile {
+    /// It has another head: the preview says so, and the newer run's stays.
+    pub superseded: bool,
+    /// It was merged, perhaps long ago: the preview is run again.
+    pub merged: bool,
 }
 
 fn masked(mut check: Check, secrets: &Secrets) -> Check {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Ended, Job,
+    checks::Meanwhile,
     feedback::Feedback,
     guardrails::{self, Guardrails},
     opening::{Opened, Trust},
@@ -72,7 +73,13 @@ async fn previewed(
     }
     watch.ends("what is affected");
     let preview = preview::run(&opened.planning, &opened.targets).await?;
-    record(job, subject, &opened, &preview).await?;
+    let meanwhile = match subject.number {
+        Some(number) => feedback.meanwhile(number, &subject.head).await,
+        None => Meanwhile::default(),
+    };
+    if !meanwhile.merged {
+        record(job, subject, &opened, &preview).await?;
+    }
     watch.ends("compile and plan");
     let total = preview
         .plan
@@ -116,12 +123,9 @@ async fn previewed(
     let mut findings = findings(job, subject, &opened, &preview.plan).await?;
     findings.extend(preview.hidden.iter().map(nobody_sees));
     findings.sort();
-    let (links, superseded) = match subject.number {
-        Some(number) => (
-            feedback.checks(&subject.head, &preview.plan).await,
-            feedback.is_superseded(number, &subject.head).await,
-        ),
-        None => (BTreeMap::new(), false),
+    let links = match subject.number {
+        Some(_) => feedback.checks(&subject.head, &preview.plan).await,
+        None => BTreeMap::new(),
     };
     let input = |budget| CommentInput {
         run: &info,
@@ -137,7 +141,7 @@ async fn previewed(
                 Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
                 merging => merging,
             },
-            superseded,
+            superseded: meanwhile.superseded,
         },
         budget,
     };
