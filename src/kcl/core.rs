@@ -156,7 +156,10 @@ pub(super) async fn probe(interpreter: &Path, folder: Option<&Path>) -> Result<P
 }
 
 /// The folder for what Konverge keeps: `$XDG_DATA_HOME/konverge`, else `~/.local/share/konverge`.
-pub(super) fn data_folder() -> Result<PathBuf, KclError> {
+///
+/// # Errors
+/// The environment names neither.
+pub fn data_folder() -> Result<PathBuf, KclError> {
     let absolute = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)

@@ -273,8 +273,28 @@ impl Compiler {
         }
     }
 
+    /// A core runs outside of every wall: none is taken from where a branch could put one, but by name.
+    fn refuse_a_planted_core(&self) -> Result<(), Failure> {
+        let folder = match self.run.var("KONVERGE_KCL") {
+            Some(_) => return Ok(()),
+            None => crate::kcl::data_folder()?,
+        };
+        if !caches::is_checked_out(&folder, &caches::checkout(&self.run)) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            ErrorKind::Config,
+            format!(
+                "the KCL core is looked for in {}, which lies in the repository: a branch could bring one of its own",
+                folder.display()
+            ),
+        )
+        .hint("set XDG_DATA_HOME to a folder outside of the checkout, there and for `konverge kcl install`"))
+    }
+
     async fn start(&self) -> Result<Started, Failure> {
         let kcl = &self.config.kcl;
+        self.refuse_a_planted_core()?;
         let core = Core::find(kcl.core()).await?;
         let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {

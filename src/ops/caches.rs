@@ -29,9 +29,13 @@ pub(super) fn checkout(run: &Run) -> PathBuf {
 /// it there; git's own folder no revision can write.
 pub(super) fn believed(run: &Run, root: &Path) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
-    let (real, root) = (really(&folder), really(root));
-    let checked_out = real.starts_with(&root) && !real.starts_with(root.join(".git"));
-    (!checked_out).then_some(folder)
+    (!is_checked_out(&folder, root)).then_some(folder)
+}
+
+/// Whether a folder lies where a revision can write.
+pub(super) fn is_checked_out(folder: &Path, root: &Path) -> bool {
+    let (real, root) = (really(folder), really(root));
+    real.starts_with(&root) && !real.starts_with(root.join(".git"))
 }
 
 /// A path with its links followed as far as it exists.

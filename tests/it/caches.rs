@@ -64,6 +64,22 @@ fn two_processes_on_one_cache_write_it_whole_and_mend_it() {
     assert_eq!(without_core(), one);
 }
 
+/// It would run outside of every wall.
+#[test]
+fn a_core_in_the_checkout_is_not_started() {
+    let repository = Repository::konfig_example();
+    let cache = tempfile::tempdir().unwrap();
+    let planted = repository.path().join("data/konverge/kcl/0.13.2/bin");
+    std::fs::create_dir_all(&planted).unwrap();
+    let refused = build(&repository, cache.path())
+        .env("XDG_DATA_HOME", repository.path().join("data"))
+        .run()
+        .expect(1);
+    let told = refused.stderr + &refused.stdout;
+    assert!(told.contains("a branch could bring one of its own"), "{told}");
+    assert!(told.contains("set XDG_DATA_HOME to a folder outside"), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
     let mut stage = Stage::set_up("").await;
