@@ -191,7 +191,8 @@ impl Bench {
         figures.ours_used.push(used_here() - ours);
         figures.workers_used.push(used_by_children() - workers);
         assert!(specs.iter().all(Result::is_ok));
-        assert_eq!(compiler.counted().compiled, STACKS + 4);
+        // A stack that is compiled again is counted once.
+        assert_eq!(compiler.counted().compiled, STACKS);
     }
 
     /// All stacks from the cache; a stack's share.
