@@ -48,6 +48,7 @@ mod kubernetes_api;
 mod kubernetes_custom;
 mod kubernetes_faults;
 mod kubernetes_fidelity;
+mod kubernetes_refused;
 mod kubernetes_replacement;
 mod kubernetes_rights;
 mod kubernetes_since;

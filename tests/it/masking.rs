@@ -1,8 +1,6 @@
 //! Secrets that stand where nobody expects them: they leave by no way, whatever is done to a text on it; and nobody can
 //! use them to hide from reviewers what is applied afterwards, or to make names unreadable.
 
-use std::path::Path;
-
 use konverge::{
     error::{ErrorKind, Failure},
     model::{
@@ -19,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     hook, sample,
-    stage::{Ran, Stage},
+    stage::{Ran, Stage, everything_in},
     tiny,
 };
 
@@ -319,27 +317,13 @@ fn nowhere(word: &str, stage: &Stage, ran: &[&Ran]) {
     }
     for ran in ran {
         left += &format!("{}{}{}", ran.outcome.stdout, ran.outcome.stderr, ran.summary);
-        left += &read_all(&ran.folder);
+        left += &everything_in(&ran.folder);
     }
-    left += &read_all(&stage.scratch.path().join("store"));
+    left += &everything_in(&stage.scratch.path().join("store"));
     let at = left.find(word);
     assert!(
         at.is_none(),
         "{:?}",
         at.map(|at| left.get(at.saturating_sub(200)..at + 100))
     );
-}
-
-/// Everything in a folder but the caches of the runner's disk.
-fn read_all(folder: &Path) -> String {
-    let mut text = String::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("caches") {
-            text += &read_all(&path);
-        } else if path.is_file() {
-            text += &String::from_utf8_lossy(&std::fs::read(&path).unwrap());
-        }
-    }
-    text
 }

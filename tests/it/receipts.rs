@@ -1,11 +1,12 @@
 //! What an apply leaves on record: which plan, at which commit, behind which pull request and whose approval, from which
 //! run, and how it ended; and nothing that is secret.
 
-use std::path::Path;
-
 use serde_json::json;
 
-use crate::support::{hook, stage::Stage};
+use crate::support::{
+    hook,
+    stage::{Stage, everything_in},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_names_plan_commit_people_run_and_outcome() {
@@ -131,9 +132,9 @@ async fn nothing_secret_leaves() {
     );
     for ran in &ran {
         left += &format!("{}{}{}", ran.outcome.stdout, ran.outcome.stderr, ran.summary);
-        left += &read_all(&ran.folder);
+        left += &everything_in(&ran.folder);
     }
-    left += &read_all(&stage.scratch.path().join("store"));
+    left += &everything_in(&stage.scratch.path().join("store"));
     let encoded = ["aHVudGVyMi1odW50ZXIy", "aHVudGVyMy1odW50ZXIz"];
     let words = [
         "hunter2-",
@@ -145,18 +146,4 @@ async fn nothing_secret_leaves() {
     for word in words.iter().chain(&encoded) {
         assert!(!left.contains(word), "{word} left the process");
     }
-}
-
-/// Everything in a folder but the runner's own files and the caches of the runner's disk.
-fn read_all(folder: &Path) -> String {
-    let mut text = String::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("caches") {
-            text += &read_all(&path);
-        } else if path.is_file() {
-            text += &String::from_utf8_lossy(&std::fs::read(&path).unwrap());
-        }
-    }
-    text
 }

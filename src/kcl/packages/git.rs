@@ -5,30 +5,6 @@ use std::path::{Path, PathBuf};
 use super::{Packages, checksum, requirement::Revision};
 use crate::process::Program;
 
-/// Of our environment git sees what it needs to find a host and prove who asks.
-pub(super) const KEPT: [&str; 16] = [
-    "PATH",
-    "HOME",
-    "XDG_CONFIG_HOME",
-    "SSH_AUTH_SOCK",
-    "GIT_SSH_COMMAND",
-    "GIT_ASKPASS",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_COUNT",
-    "GIT_SSL_CAINFO",
-    "SSL_CERT_FILE",
-    "http_proxy",
-    "https_proxy",
-    "HTTPS_PROXY",
-    "no_proxy",
-    "NO_PROXY",
-    "LANG",
-];
-
-/// The beginnings of the variables that say what configuration `GIT_CONFIG_COUNT` counts (git-config(1)): git refuses to
-/// start if one of them is missing.
-pub(super) const COUNTED: [&str; 2] = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
-
 /// Fetches one revision and copies the package out of it into `target`.
 pub(super) async fn fetch(
     packages: &Packages,

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{git, locked, oci, requirement::Place};
+use super::{locked, oci, requirement::Place};
 use crate::{kcl::KclError, model::stack::RemotePackage};
 
-/// Of our environment git sees what it needs to find a host, and nothing to prove who asks.
-pub(super) const NEEDED: [&str; 9] = [
+/// What git needs of our environment to find a host.
+const NEEDED: [&str; 9] = [
     "PATH",
     "GIT_SSL_CAINFO",
     "SSL_CERT_FILE",
@@ -20,8 +20,23 @@ pub(super) const NEEDED: [&str; 9] = [
     "LANG",
 ];
 
+/// What it needs besides to prove who asks.
+const PROVING: [&str; 7] = [
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH_COMMAND",
+    "GIT_ASKPASS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_COUNT",
+];
+
+/// The beginnings of the variables that say what configuration `GIT_CONFIG_COUNT` counts (git-config(1)): git refuses to
+/// start if one of them is missing.
+const COUNTED: [&str; 2] = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
+
 /// What keeps git from finding a credential by itself. Without `HOME` it would look up whose process it is.
-pub(super) const NOBODY: [(&str, &str); 3] = [
+const NOBODY: [(&str, &str); 3] = [
     ("HOME", "/nonexistent"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ALLOW_PROTOCOL", "https"),
@@ -114,12 +129,9 @@ impl Asker {
 
     /// What git's environment is made of.
     pub(super) fn variables(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let (kept, counted): (&[&str], &[&str]) = match self {
-            Self::Own => (&git::KEPT, &git::COUNTED),
-            Self::Outside(_) => (&NEEDED, &[]),
-        };
-        let is_kept =
-            |name: &str| kept.contains(&name) || counted.iter().any(|start| name.starts_with(start));
+        let proves =
+            |name: &str| PROVING.contains(&name) || COUNTED.iter().any(|start| name.starts_with(start));
+        let is_kept = |name: &str| NEEDED.contains(&name) || (matches!(self, Self::Own) && proves(name));
         let mut variables: BTreeMap<String, String> = own
             .iter()
             .filter(|(name, _)| is_kept(name))

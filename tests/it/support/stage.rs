@@ -319,3 +319,17 @@ pub fn storefront(monorepo: &Repository) {
         "appops/storefront/prod",
     ]);
 }
+
+/// All that stands in a folder's files, the caches of the runner's disk aside.
+pub fn everything_in(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("caches") {
+            text += &everything_in(&path);
+        } else if path.is_file() {
+            text += &String::from_utf8_lossy(&std::fs::read(&path).unwrap());
+        }
+    }
+    text
+}
