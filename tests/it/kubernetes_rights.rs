@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::{Cluster, User},
+    container::Container,
     faults::{Faults, Proxy},
     objects::Objects,
     stack::{TestStack, spec},
+    tiny,
 };
 
 fn config_map(ns: &str, name: &str) -> Value {
@@ -66,6 +68,98 @@ async fn credentials_come_from_a_plugin() {
             "{failure:?}"
         );
     }
+}
+
+/// A service account that may do everything, and a token of it.
+async fn robot(cluster: &Cluster, ns: &str) -> String {
+    let objects = Objects::of(cluster).await;
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": ns}});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": format!("robot-of-{ns}")},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": ns}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}});
+    objects.create(&account).await;
+    objects.create(&binding).await;
+    let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
+    let path = format!("/api/v1/namespaces/{ns}/serviceaccounts/robot/token");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(wanted.to_string().into_bytes())
+        .unwrap();
+    let answer: Value = cluster.client().await.request(request).await.unwrap();
+    answer["status"]["token"].as_str().unwrap().to_owned()
+}
+
+fn asked_as_robot(cluster: &Cluster, ns: &str, what: &str) -> bool {
+    let name = format!("system:serviceaccount:{ns}:robot");
+    let mut asked = cluster.audit().into_iter();
+    asked.any(|event| event.user.username == name && event.uri.contains(what))
+}
+
+/// A service account's token is an OpenID Connect token as any provider's: this server trusts its own issuer.
+#[tokio::test]
+async fn credentials_come_from_an_oidc_provider() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("oidc").await;
+    let token = robot(cluster, &ns).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let provider = json!({"client-id": "konverge", "idp-issuer-url": "https://kubernetes.default.svc", "id-token": token});
+    config["users"][0]["user"] = json!({"auth-provider": {"name": "oidc", "config": provider}});
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("oidc", kubeconfig);
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+    assert!(asked_as_robot(cluster, &ns, "/configmaps/c"));
+}
+
+/// The kubelet mounts token and authority where a pod's programs look for them, and names the server in variables.
+#[tokio::test]
+async fn credentials_are_the_pods_own_service_account() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("pod").await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let account = folder.path().join("account");
+    std::fs::create_dir_all(&account).unwrap();
+    std::fs::write(account.join("token"), robot(cluster, &ns).await).unwrap();
+    std::fs::write(account.join("namespace"), &ns).unwrap();
+    std::fs::copy(cluster.path("ca.crt"), account.join("ca.crt")).unwrap();
+    let monorepo = tiny::monorepo();
+    tiny::write_stack(&monorepo, "pod/dev", &format!("{ns}-new"), "info");
+    monorepo
+        .write(
+            "konverge.yaml",
+            "version: 1\nclusters: {here: {in_cluster: true}}\n",
+        )
+        .commit("A stack");
+    let preview = ["/usr/local/bin/konverge", "preview", "--all", "--output=json"];
+    let root = folder.path().join("root");
+    std::fs::create_dir_all(&root).unwrap();
+    let mut container = Container::new(&root);
+    container.shared(monorepo.path(), "/work");
+    let run = |container: &Container| {
+        let port = cluster.url().rsplit(':').next().unwrap();
+        container
+            .run(0, "/work", &preview)
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", port)
+            .run()
+    };
+    let outside = run(&container).expect(1);
+    assert!(
+        outside.stdout.contains("this is no pod with a service account"),
+        "{}",
+        outside.stdout
+    );
+    container.read_only(&account, "/var/run/secrets/kubernetes.io/serviceaccount");
+    let inside = run(&container).expect(0);
+    let plan: Value = serde_json::from_str(&inside.stdout).unwrap();
+    assert_eq!(plan["stacks"][0]["basis"], "live", "{plan}");
+    assert_eq!(plan["stacks"][0]["summary"]["create"], 2, "{plan}");
+    assert!(asked_as_robot(cluster, &ns, "dryRun"));
 }
 
 /// Trap 26: what may not be looked at is not taken for an object that is not there, nor for one that is gone.
