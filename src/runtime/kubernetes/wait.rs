@@ -192,6 +192,22 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
     feed.seen.send_modify(|count| *count += 1);
 }
 
+/// Whether one sight of an object is older than another: the watch stood before the write, and what it saw until then
+/// says nothing of what was written. Versions are numbers that grow (KEP-5504; in effect with every etcd before).
+fn is_older(seen: &Value, than: &Value) -> bool {
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()?
+            .parse::<u64>()
+            .ok()
+    };
+    let generation = |object: &Value| object["metadata"]["generation"].as_u64();
+    match (version(seen), version(than)) {
+        (Some(seen), Some(than)) => seen < than,
+        _ => generation(seen) < generation(than),
+    }
+}
+
 /// Where a record says that its object was written, and not seen to be ready.
 const UNREADY: &str = "unready";
 
@@ -305,7 +321,7 @@ pub(super) async fn until_ready(
             .cloned();
         if let Some(Sighting { object: latest, gone }) = latest {
             look |= gone;
-            if latest["metadata"]["uid"] == uid && latest != object {
+            if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
                 object = with_type(latest, of);
                 if !gone {
                     continue;
@@ -355,4 +371,19 @@ fn with_type(mut object: Value, of: &ResourceType) -> Value {
         object["apiVersion"] = Value::String(of.api_version());
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_before_the_write_is_older() {
+        let sight = |version: &str, generation: u64| serde_json::json!({"metadata": {"resourceVersion": version, "generation": generation}});
+        assert!(is_older(&sight("99", 1), &sight("100", 2)));
+        assert!(!is_older(&sight("101", 2), &sight("100", 2)));
+        // Of a server that counts in another way the generation decides.
+        assert!(is_older(&sight("b", 1), &sight("a", 2)));
+        assert!(!is_older(&sight("b", 2), &sight("a", 2)));
+    }
 }
