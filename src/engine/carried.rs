@@ -38,7 +38,6 @@ impl Carried {
         if let Some(recorded) = &mut planned.recorded {
             self.hide_recorded(recorded, wanted, secrets);
         }
-        let literals = literals(wanted);
         let old = &planned.public;
         let mut before = HashSet::new();
         if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
@@ -50,6 +49,7 @@ impl Carried {
         if self.0.is_empty() && before.is_empty() {
             return;
         }
+        let literals = literals(wanted);
         let holds = |text: &str| {
             !literals.contains(text) && (self.is_in(text) || before.contains(&secrets.hash(text.as_bytes())))
         };

@@ -168,16 +168,24 @@ fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'
     logins
 }
 
+/// Those whose approval does not count because they may only look, for the end of a refusal.
+fn idle(facts: &Facts<'_>) -> String {
+    let idle = who(facts, |approval| approval.role < Role::Write);
+    match idle.is_empty() {
+        true => String::new(),
+        false => format!("; {} may not push, so theirs does not count", idle.join(", ")),
+    }
+}
+
 fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
     if rules.approvals == 0 {
         return None;
     }
     let given = approvers(facts).len();
     let enough = given as u64 >= u64::from(rules.approvals);
-    let idle = who(facts, |approval| approval.role < Role::Write);
-    let idle = match idle.is_empty() || enough {
+    let idle = match enough {
         true => String::new(),
-        false => format!("; {} may not push, so theirs does not count", idle.join(", ")),
+        false => idle(facts),
     };
     Some(finding(
         if enough { Verdict::Pass } else { Verdict::Deny },
@@ -246,7 +254,11 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     Some(finding(
         Verdict::Deny,
         "reviewers",
-        format!("one of {} has to approve the last head", wanted.join(", ")),
+        format!(
+            "one of {} has to approve the last head{}",
+            wanted.join(", "),
+            idle(facts)
+        ),
         Some(hint),
     ))
 }
@@ -408,7 +420,13 @@ mod tests {
                     ..Rules::default()
                 },
             ] {
-                assert_eq!(denied(&rules, &plan(1), &facts(&world)).len(), 1, "{role:?}");
+                let findings = evaluate(&rules, &plan(1), &facts(&world));
+                assert_eq!(findings[0].verdict, Verdict::Deny, "{role:?}");
+                assert!(
+                    findings[0]
+                        .message
+                        .ends_with("ada may not push, so theirs does not count")
+                );
             }
         }
     }
