@@ -32,7 +32,7 @@ pub(super) enum Trust {
     Protected,
     /// Spec is compared with Spec, and the review is recorded: a fork's pull request, from a job of this repository.
     Recorded,
-    /// Spec is compared with Spec; no store, no cluster: what merging applies to nothing, by this repository's people.
+    /// Spec is compared with Spec; no store, no cluster: this repository's own people, where merging applies nothing.
     Own,
     /// The same for a stranger, without any credential.
     None,
