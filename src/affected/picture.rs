@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{Analysis, data, graph::NodeId, resolve::Place};
-use crate::model::{RepoPath, affected::InputKind};
+use crate::model::{RepoPath, affected::InputKind, text::is_hidden};
 
 /// The graph; `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -262,13 +262,13 @@ fn node(path: &RepoPath, kind: NodeKind) -> PictureNode {
     }
 }
 
-/// A DOT string: quotes and backslashes escaped, control characters shown.
+/// A DOT string: quotes and backslashes escaped, hidden characters shown, and the runner's `##[` broken.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
-    for c in text.chars() {
+    for c in text.replace("##[", "#\u{2009}#[").chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.extend(
+            c if is_hidden(c) => out.extend(
                 c.escape_unicode()
                     .flat_map(|c| if c == '\\' { vec!['\\', '\\'] } else { vec![c] }),
             ),
@@ -281,7 +281,7 @@ fn quoted(text: &str) -> String {
 
 /// Mermaid reads entities inside quoted labels; whatever could end or style a label is written as one.
 fn mermaid_char(c: char) -> String {
-    if c.is_alphanumeric() || "/._- ".contains(c) {
+    if c.is_alphanumeric() && !is_hidden(c) || "/._- ".contains(c) {
         c.to_string()
     } else {
         format!("#{};", u32::from(c))

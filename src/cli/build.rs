@@ -19,9 +19,11 @@ use crate::{
         build::{self, Compiler},
         selected::{self, Selected},
     },
-    report::escape::log,
+    report::{
+        escape::{self, log},
+        json,
+    },
     secrets::mask_object,
-    yaml,
 };
 
 /// Arguments of `konverge build`.
@@ -137,12 +139,12 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
                     json!({"version": 1, "stacks": stacks})
                 }
             };
-            context.print(&format!("{document}\n"));
+            context.print(&json::document(&document));
         }
         Output::Yaml => {
             for (index, (stack, resources)) in specs.iter().enumerate() {
                 head(context, specs.len(), index, *stack);
-                context.print(&yaml::to_string(&json!({"resources": resources})));
+                context.print(&escape::yaml(&json!({"resources": resources})));
             }
         }
         Output::Manifests => {
@@ -155,7 +157,7 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
                     if !std::mem::take(&mut first) {
                         context.print("---\n");
                     }
-                    context.print(&yaml::to_string(&object.attributes));
+                    context.print(&escape::yaml(&object.attributes));
                 }
                 if !others.is_empty() {
                     let of = stack.map(|stack| format!(" of {}", stack.id)).unwrap_or_default();

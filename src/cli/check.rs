@@ -7,14 +7,14 @@ use super::{
     which::{Revisions, Stacks},
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::Failure,
     model::inspection::Rule,
     ops::{
         Request,
-        check::{self, Scope},
+        check::{self, Scope, workflow_commands},
         repository_root, selected,
     },
-    report::inspection as report,
+    report::{inspection as report, json},
 };
 
 /// Arguments of `konverge check`.
@@ -79,14 +79,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let root = repository_root(&run.dir)?;
     let inspection = check::run(&run, &selected, &root, scope).await?;
-    let json = |value: Result<String, serde_json::Error>| {
-        value.map_err(|error| Failure::new(ErrorKind::Internal, error.to_string()))
-    };
     let text = match args.output {
         Output::Text => report::text(&inspection),
-        Output::Json => json(serde_json::to_string(&inspection))? + "\n",
-        Output::Sarif => report::sarif(&inspection).to_string() + "\n",
-        Output::Annotations => report::annotations(&inspection),
+        Output::Json => json::document(&inspection),
+        Output::Sarif => json::document(&report::sarif(&inspection)),
+        Output::Annotations => workflow_commands(&report::annotations(&inspection)),
     };
     context.print(&text);
     Ok(u8::from(inspection.failed()))

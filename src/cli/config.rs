@@ -9,6 +9,7 @@ use super::Context;
 use crate::{
     config::{Config, FILE_NAME, json_schema},
     error::{ErrorKind, Failure},
+    report::escape,
 };
 
 /// Arguments of `konverge config`.
@@ -57,7 +58,7 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                 )
             })?;
             let read = serde_json::to_value(Config::parse(&text)?).expect("plain data");
-            context.print(&crate::yaml::to_string(&without_nulls(read)));
+            context.print(&escape::yaml(&without_nulls(read)));
         }
     }
     Ok(0)

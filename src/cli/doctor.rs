@@ -4,7 +4,7 @@ use super::Context;
 use crate::{
     error::Failure,
     ops::doctor::{self, Verdict},
-    report::escape::log,
+    report::escape::{json, log},
 };
 
 /// Arguments of `konverge doctor`.
@@ -33,7 +33,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let missing = findings.iter().any(|finding| finding.verdict == Verdict::Missing);
     if args.output == Output::Json {
         let document = serde_json::json!({"version": 1, "findings": findings});
-        context.print(&format!("{document:#}\n"));
+        context.print(&(json(&format!("{document:#}")) + "\n"));
         return Ok(u8::from(missing));
     }
     for finding in &findings {

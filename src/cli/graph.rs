@@ -4,7 +4,7 @@ use super::Context;
 use crate::{
     error::Failure,
     ops::graph::{NodeKind, Picture, View, run as draw},
-    report::json,
+    report::{escape::log, json},
 };
 
 /// Arguments of `konverge graph`.
@@ -71,7 +71,7 @@ fn text(picture: &Picture) -> String {
             NodeKind::File => "file",
             NodeKind::Data => "data",
         };
-        format!("{word:<8} {}\n", path.to_string().escape_debug())
+        format!("{word:<8} {}\n", log(path.as_str()))
     };
     let mut nodes: Vec<_> = picture.nodes.iter().map(|node| (node.kind, &node.path)).collect();
     nodes.sort();

@@ -6,7 +6,7 @@ use super::Context;
 use crate::{
     error::{ErrorKind, Failure},
     ops::health::{Health, Row, health},
-    report::escape::log,
+    report::{escape::log, json},
 };
 
 /// Arguments of `konverge health`.
@@ -59,8 +59,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let rows = health(&context.run(), &manifests, rules.as_deref()).await?;
     match args.output {
         Output::Json => {
-            let text = serde_json::to_string(&rows).expect("plain data");
-            context.print(&format!("{text}\n"));
+            context.print(&json::document(&rows));
         }
         Output::Text => context.print(&table(&rows, context.colour())),
     }

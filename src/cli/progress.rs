@@ -95,8 +95,8 @@ impl EventSink for Screen {
 impl Notes for Screen {
     fn note(&self, text: &str) {
         // What is remarked on may hold a pull request's words.
-        let lines: Vec<_> = text.lines().map(escape::log).collect();
-        self.context.note(&lines.join("\n"));
+        self.context
+            .note(&escape::log_each(&self.context.secrets.mask(text)).join("\n"));
     }
 
     fn command(&self, line: &str) {

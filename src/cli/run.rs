@@ -9,6 +9,7 @@ use super::{Cli, Command, Context};
 use crate::{
     error::{ErrorDocument, ErrorKind, Failure},
     ops::masked,
+    report::{escape::log_each, json},
     secrets::{HashKey, Secrets},
 };
 
@@ -55,7 +56,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let document = ErrorDocument {
                     error: failure.body(),
                 };
-                super::context::write_all(&mut std::io::stdout().lock(), &in_json(&document));
+                super::context::write_all(&mut std::io::stdout().lock(), &json::document(&document));
             }
             // Printing can only fail when nobody reads.
             let _ = error.print();
@@ -71,7 +72,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let context = context(&cli);
     start_logging(&context);
-    let json = cli.command.wants_json();
+    let wants_json = cli.command.wants_json();
     let result = runtime.block_on(async {
         watch_signals(context.cancel.clone());
         dispatch(cli.command, &context).await
@@ -82,20 +83,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let failure = masked::failure(&failure, &context.secrets);
-            if json {
-                let document = ErrorDocument {
-                    error: failure.body(),
-                };
-                context.print(&in_json(&document));
+            if wants_json {
+                context.print(&json::failure(&failure));
             }
             context.print_failure(&failure);
             ExitCode::from(failure.kind.exit_code())
         }
     }
-}
-
-fn in_json(document: &ErrorDocument) -> String {
-    format!("{}\n", serde_json::to_string(document).expect("plain data"))
 }
 
 /// Whether a command line that could not be read asked for JSON, as far as that can be told.
@@ -200,21 +194,32 @@ fn start_logging(context: &Context) {
     };
     let filter = context.env.get("KONVERGE_LOG").map_or(default, String::as_str);
     let secrets = context.secrets.clone();
+    let is_terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_ansi(std::io::stderr().is_terminal() && context.colour_stderr())
-        .with_writer(move || MaskedStderr(secrets.clone()));
+        .with_ansi(is_terminal && context.colour_stderr())
+        .with_writer(move || MaskedStderr {
+            secrets: secrets.clone(),
+            is_terminal,
+        });
     if subscriber.try_init().is_err() {
         tracing::debug!("logging was set up before");
     }
 }
 
-struct MaskedStderr(Secrets);
+struct MaskedStderr {
+    secrets: Secrets,
+    /// Whether events may be coloured: then nobody but a person reads them.
+    is_terminal: bool,
+}
 
 impl std::io::Write for MaskedStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         // tracing-subscriber hands over one whole event at a time.
-        let text = self.0.mask(&String::from_utf8_lossy(bytes));
+        let mut text = self.secrets.mask(&String::from_utf8_lossy(bytes));
+        if !self.is_terminal {
+            text = log_each(&text).join("\n") + "\n";
+        }
         std::io::stderr().lock().write_all(text.as_bytes())?;
         Ok(bytes.len())
     }

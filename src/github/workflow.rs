@@ -4,7 +4,10 @@
 //! The runner obeys `::command::` at the start of a line of stdout and stderr, and `##[command]` anywhere in one. Text
 //! that was written by somebody else therefore goes out only escaped, or between `::stop-commands::` and its token.
 
-use crate::model::check::{Annotation, Level};
+use crate::model::{
+    check::{Annotation, Level},
+    text::is_hidden,
+};
 
 /// Annotations that the runner keeps per step and level.
 const MOST: usize = 10;
@@ -75,15 +78,21 @@ fn annotation(note: &Annotation) -> String {
     )
 }
 
-/// The data of a command. `##[` is broken, since the old form is read anywhere in a line.
+/// The data of a command. `##[` is broken, since the old form is read anywhere in a line; hidden characters are written
+/// out.
 fn data(text: &str) -> String {
-    text.replace('%', "%25")
-        .replace('\r', "%0D")
-        .replace('\n', "%0A")
-        .replace("##[", "#\u{2009}#[")
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.replace("##[", "#\u{2009}#[").chars() {
+        match c {
+            '%' => out.push_str("%25"),
+            '\r' => out.push_str("%0D"),
+            '\n' => out.push_str("%0A"),
+            '\t' => out.push(' '),
+            c if is_hidden(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// A property of a command.
@@ -127,6 +136,16 @@ mod tests {
             title: "x::y".into(),
             message: message.into(),
         }
+    }
+
+    #[test]
+    fn an_annotation_hides_nothing() {
+        let lines = annotations(&[note(Level::Warning, "a\u{202e}b\u{200b}\u{1b}[31m\tc")]);
+        assert!(
+            lines[0].ends_with("::a\\u{202e}b\\u{200b}\\u{1b}[31m c"),
+            "{}",
+            lines[0]
+        );
     }
 
     #[test]

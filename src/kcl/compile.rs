@@ -9,7 +9,7 @@ use super::{
     KclError, diagnostic,
     protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, Status},
 };
-use crate::model::{RepoPath, stack::CompileSetup};
+use crate::model::{RepoPath, stack::CompileSetup, text::cut};
 
 /// What to compile.
 #[derive(Debug, Clone, Default)]
@@ -74,14 +74,18 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
     }
 }
 
+/// The most that is read of what the code says, in bytes: an error, or what it prints.
+const LONGEST: usize = 256 << 10;
+
 /// Reads the core's answer.
 pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> Result<Compiled, KclError> {
-    let refused = |text: &str| KclError::Code(diagnostic::read(text, root));
+    let refused = |text: &str| KclError::Code(diagnostic::read(&cut(text, LONGEST), root));
     match status {
         Status::Done => {}
         Status::Refused => return Err(refused(&String::from_utf8_lossy(body))),
         Status::Panicked => {
             let text = String::from_utf8_lossy(body);
+            let text = cut(&text, LONGEST);
             let all = diagnostic::read(&text, root);
             // Cores before 0.10 answer an error of the code with a panic that holds the usual text.
             if all.iter().any(|diagnostic| diagnostic.place.is_some()) {
@@ -101,7 +105,7 @@ pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> R
         .into_iter::<Value>()
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| KclError::Answer(format!("its JSON: {error}")))?;
-    let warnings = diagnostic::plain(&result.log_message, root)
+    let warnings = diagnostic::plain(&cut(&result.log_message, LONGEST), root)
         .lines()
         .map(str::to_owned)
         .collect();

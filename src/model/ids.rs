@@ -4,13 +4,15 @@ use std::{borrow::Borrow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use super::text::{is_hidden, visible};
+
 /// A name that breaks the rules of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: {why}")]
 pub struct InvalidId {
     /// What it should have been.
     pub what: &'static str,
-    /// What was given, with control characters escaped.
+    /// What was given, with hidden characters written out.
     pub text: String,
     /// The rule it breaks.
     pub why: &'static str,
@@ -19,7 +21,7 @@ pub struct InvalidId {
 fn invalid(what: &'static str, text: &str, why: &'static str) -> InvalidId {
     InvalidId {
         what,
-        text: text.escape_debug().to_string(),
+        text: visible(text),
         why,
     }
 }
@@ -160,12 +162,12 @@ fn check_stack(text: &str) -> Result<(), InvalidId> {
         }
         if part
             .chars()
-            .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+            .any(|c| is_hidden(c) || c.is_whitespace() || c == '\\')
         {
             return Err(invalid(
                 WHAT,
                 text,
-                "no part may hold white space, control characters or a backslash",
+                "no part may hold white space, control or invisible characters, or a backslash",
             ));
         }
         if part.len() > 200 {
@@ -179,11 +181,11 @@ fn check_resource(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() || text.len() > 1024 {
         return Err(invalid("resource id", text, "it must have 1 to 1024 bytes"));
     }
-    if text.chars().any(char::is_control) {
+    if text.chars().any(is_hidden) {
         return Err(invalid(
             "resource id",
             text,
-            "it must not hold control characters",
+            "it must not hold control or invisible characters",
         ));
     }
     Ok(())
@@ -238,10 +240,25 @@ mod tests {
     #[test]
     fn hostile_identities_are_refused() {
         for bad in [
-            "", "a", "a/../b", "/a/b", "a/b/c/d", "a/b\n", "a/ b", "a/b\\c", "a//b",
+            "",
+            "a",
+            "a/../b",
+            "/a/b",
+            "a/b/c/d",
+            "a/b\n",
+            "a/ b",
+            "a/b\\c",
+            "a//b",
+            "shop/pr\u{200b}od",
+            "shop/\u{202e}dorp",
+            "shop/prod\u{3164}",
+            "shop/prod\u{fe0f}",
+            "shop/prod\u{e0041}",
         ] {
-            assert!(bad.parse::<StackId>().is_err(), "{bad:?}");
+            let refused = bad.parse::<StackId>().unwrap_err().to_string();
+            assert!(!refused.contains(is_hidden), "{refused:?}");
         }
+        assert!("v1:ConfigMap:a\u{200b}".parse::<ResourceId>().is_err());
         assert!(StackId::new(None, "a/b", "c").is_err());
     }
 }

@@ -25,6 +25,7 @@ pub mod spec;
 pub mod stack;
 pub mod state;
 pub mod status;
+pub mod text;
 pub mod topic;
 pub mod value;
 

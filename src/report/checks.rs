@@ -106,8 +106,14 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
         line: error.line,
         column: error.column,
         title: format!("{} {}", stack.id, label::failed(stack)),
-        message: error.message.clone(),
+        message: visible_lines(&error.message),
     }
+}
+
+/// The lines of a message for GitHub's interface, which shows them as plain text.
+fn visible_lines(message: &str) -> String {
+    let lines: Vec<_> = escape::lines(message).collect();
+    lines.join("\n")
 }
 
 fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {

@@ -6,23 +6,25 @@
 
 use std::fmt::Write as _;
 
-/// Writes a character that is not what it looks like (controls, bidirectional overrides, zero-width and other
-/// invisible ones) so that it can be seen.
-fn visible(c: char, out: &mut String) {
+use serde::Serialize;
+
+use crate::{
+    model::text::{cut, is_hidden},
+    yaml,
+};
+
+/// The longest line of a log, in bytes.
+const LONGEST_LINE: usize = 8 << 10;
+
+/// The most lines of one message in a log.
+const MOST_LINES: usize = 200;
+
+fn push_visible(c: char, out: &mut String) {
     if is_hidden(c) {
-        let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        out.extend(c.escape_unicode());
     } else {
         out.push(c);
     }
-}
-
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 /// One line of plain text: no line break, no control sequence, nothing invisible.
@@ -34,7 +36,7 @@ pub fn line(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\t' => out.push(' '),
-            other => visible(other, &mut out),
+            other => push_visible(other, &mut out),
         }
     }
     out
@@ -82,7 +84,7 @@ pub fn html(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
-            other => visible(other, &mut out),
+            other => push_visible(other, &mut out),
         }
     }
     out
@@ -145,27 +147,90 @@ pub fn mermaid(text: &str) -> String {
 }
 
 /// A line for a log that GitHub's runner reads: neither `::command::` nor `##[command]` survives, nor does a control
-/// sequence of the terminal.
+/// sequence of the terminal. A very long line is cut.
 pub fn log(text: &str) -> String {
-    let mut text = line(text);
-    if text.contains("##[") {
-        text = text.replace("##[", "#\u{2009}#[");
+    let mut text = line(&cut(text, LONGEST_LINE));
+    if text.contains(OLD_COMMAND) {
+        text = text.replace(OLD_COMMAND, "#\u{2009}#[");
     }
-    let start = text.trim_start();
-    if start.starts_with("::") {
-        let indent = text.len() - start.len();
+    if is_command(&text) {
+        let indent = text.len() - text.trim_start().len();
         text.insert(indent + 1, '\u{2009}');
     }
     text
 }
 
+/// The lines of a message for such a log; those of a very long message are counted and left out.
+pub fn log_each(text: &str) -> Vec<String> {
+    let text = text.trim_end();
+    let mut lines: Vec<_> = text.lines().take(MOST_LINES).map(log).collect();
+    let more = text.lines().skip(MOST_LINES).count();
+    if more > 0 {
+        lines.push(format!("… ({more} more lines)"));
+    }
+    lines
+}
+
 /// Several lines for such a log; all but the first are indented.
 pub fn log_lines(text: &str) -> String {
-    text.trim_end()
-        .lines()
-        .map(log)
-        .collect::<Vec<_>>()
-        .join("\n    ")
+    log_each(text).join("\n    ")
+}
+
+/// The old form of a workflow command, obeyed anywhere in a line.
+const OLD_COMMAND: &str = "##[";
+
+fn is_command(line: &str) -> bool {
+    line.trim_start().starts_with("::")
+}
+
+/// A JSON text of the same meaning without workflow commands and hidden characters: they are written as JSON's escapes.
+/// The text may be on one line or indented.
+pub fn json(text: &str) -> String {
+    escaped(text, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// A value as YAML without workflow commands and hidden characters. Block YAML has no escape for them, so such a value
+/// is written as JSON, which YAML's readers take as well.
+pub fn yaml<T: Serialize>(value: &T) -> String {
+    let text = yaml::to_string(value);
+    let hidden = |c: char| is_hidden(c) && c != '\n';
+    if !text.contains(OLD_COMMAND) && !text.contains(hidden) && !text.lines().any(is_command) {
+        return text;
+    }
+    let text = serde_json::to_string_pretty(value).expect("what has a YAML form has a JSON form");
+    // YAML reads no surrogate pairs: it has a longer escape.
+    escaped(&text, |c, out| {
+        let _ = write!(out, "\\U{:08x}", u32::from(c));
+    }) + "\n"
+}
+
+/// JSON whose strings have their hidden characters and the second sign of `##[` escaped. In JSON both stand in strings
+/// alone, and no line begins with a string's content.
+fn escaped(json: &str, escape: impl Fn(char, &mut String)) -> String {
+    let is_plain = |c: char| !is_hidden(c) || c == '\n';
+    if !json.contains(OLD_COMMAND) && json.chars().all(is_plain) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(c) = rest.chars().next() {
+        if rest.starts_with(OLD_COMMAND) {
+            out.push('#');
+            escape('#', &mut out);
+            rest = &rest[2..];
+            continue;
+        }
+        match is_plain(c) {
+            true => out.push(c),
+            false => escape(c, &mut out),
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out
 }
 
 #[cfg(test)]
@@ -204,6 +269,48 @@ mod tests {
         }
         assert_eq!(log("fe80::1"), "fe80::1");
         assert_eq!(log_lines("a\n::error::b\n"), "a\n    :\u{2009}:error::b");
+    }
+
+    #[test]
+    fn a_huge_message_is_cut() {
+        let line = log(&"x".repeat(50 << 20));
+        assert!(
+            line.len() < 9_000 && line.ends_with("more bytes)"),
+            "{}",
+            line.len()
+        );
+        let lines = log_lines(&"x\n".repeat(1 << 20));
+        assert!(
+            lines.len() < 2_000 && lines.ends_with("more lines)"),
+            "{}",
+            lines.len()
+        );
+    }
+
+    #[test]
+    fn documents_carry_no_commands_and_mean_the_same() {
+        let value = serde_json::json!({
+            "plain": "a\n::error::x\n  ::add-mask::y",
+            "old": "a ##[group]b ###[x",
+            "##[key]": "\u{202e}x\u{e0041}\u{200b}\u{7f}\u{85}",
+        });
+        let one_line = json(&value.to_string());
+        let indented = json(&format!("{value:#}"));
+        for text in [&one_line, &indented] {
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(text).expect("JSON"),
+                value
+            );
+        }
+        let block = yaml(&value);
+        assert_eq!(yaml::from_str::<serde_json::Value>(&block).expect("YAML"), value);
+        for text in [one_line, indented, block] {
+            assert!(!text.contains("##["), "{text}");
+            assert!(!text.lines().any(is_command), "{text}");
+            assert!(!text.contains(|c| is_hidden(c) && c != '\n'), "{text:?}");
+        }
+        let harmless = serde_json::json!({"a": "x\ny\n", "b": "::inside"});
+        assert_eq!(yaml(&harmless), yaml::to_string(&harmless));
     }
 
     #[test]

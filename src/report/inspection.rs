@@ -1,9 +1,12 @@
-//! What `konverge check` found: for a terminal, as JSON, as SARIF, as annotations of a GitHub job.
+//! What `konverge check` found: for a terminal, as SARIF, as annotations of a GitHub job.
 
 use serde_json::{Value, json};
 
-use super::escape::log_lines;
-use crate::model::inspection::{Inspection, Remark, Severity};
+use super::escape::{log, log_lines};
+use crate::model::{
+    check::{Annotation, Level},
+    inspection::{Inspection, Remark, Severity},
+};
 
 /// For a terminal: one remark a block, a count at the end.
 pub fn text(inspection: &Inspection) -> String {
@@ -15,9 +18,10 @@ pub fn text(inspection: &Inspection) -> String {
         }
         let message = log_lines(&remark.message);
         text.push_str(&format!(
-            "{}[{}] {place}\n    {message}\n",
+            "{}[{}] {}\n    {message}\n",
             word(remark),
-            remark.rule.name()
+            remark.rule.name(),
+            log(&place)
         ));
         if let Some(hint) = &remark.hint {
             text.push_str(&format!("    hint: {}\n", log_lines(hint)));
@@ -73,28 +77,20 @@ fn result(remark: &Remark) -> Value {
     })
 }
 
-/// Workflow commands, which GitHub shows at their lines.
-pub fn annotations(inspection: &Inspection) -> String {
-    let mut text = String::new();
-    for remark in &inspection.remarks {
-        let mut properties = format!("file={}", property(remark.file.as_str()));
-        if let Some(line) = remark.line {
-            properties.push_str(&format!(",line={line}"));
-        }
-        if let Some(column) = remark.column {
-            properties.push_str(&format!(",col={column}"));
-        }
-        properties.push_str(&format!(
-            ",title={}",
-            property(&format!("konverge {}", remark.rule.name()))
-        ));
-        text.push_str(&format!(
-            "::{} {properties}::{}\n",
-            word(remark),
-            data(&remark.message)
-        ));
-    }
-    text
+/// What GitHub shows at the lines of the files.
+pub fn annotations(inspection: &Inspection) -> Vec<Annotation> {
+    let note = |remark: &Remark| Annotation {
+        level: match remark.severity {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warning,
+        },
+        file: remark.file.to_string(),
+        line: remark.line,
+        column: remark.column,
+        title: format!("konverge {}", remark.rule.name()),
+        message: remark.message.clone(),
+    };
+    inspection.remarks.iter().map(note).collect()
 }
 
 fn word(remark: &Remark) -> &'static str {
@@ -102,16 +98,6 @@ fn word(remark: &Remark) -> &'static str {
         Severity::Error => "error",
         Severity::Warning => "warning",
     }
-}
-
-/// As actions/toolkit escapes the data of a command.
-fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-/// As actions/toolkit escapes a property of a command.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 /// A path as a URI reference.
@@ -146,15 +132,6 @@ mod tests {
                 hint: None,
             }],
         }
-    }
-
-    #[test]
-    fn a_message_can_not_start_a_command_of_its_own() {
-        let text = annotations(&inspection("one\n::error::evil, 100%"));
-        assert_eq!(
-            text,
-            "::warning file=a b/x%2Cy.k,line=3,col=7,title=konverge lint::one%0A::error::evil, 100%25\n"
-        );
     }
 
     #[test]

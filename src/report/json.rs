@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
+use super::escape;
 use crate::error::{ErrorDocument, Failure};
 
-/// A document of the model (plan, affected, apply report) with a line end. The same input gives the same bytes.
+/// A document of the model (plan, affected, apply report) with a line end, without workflow commands and hidden
+/// characters. The same input gives the same bytes.
 pub fn document<T: Serialize>(document: &T) -> String {
-    let mut text = serde_json::to_string(document).expect("the model's types have string keys only");
-    text.push('\n');
-    text
+    let text = serde_json::to_string(document).expect("the model's types have string keys only");
+    escape::json(&text) + "\n"
 }
 
 /// `{"error":{…}}`.

@@ -153,8 +153,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
 /// What went wrong with a stack: message, place, what to do next.
 fn failure(error: &ErrorBody) -> String {
     let mut text = String::new();
-    for line in error.message.lines() {
-        text.push_str(&format!("    {}\n", escape::log(line)));
+    for line in escape::log_each(&error.message) {
+        text.push_str(&format!("    {line}\n"));
     }
     if let Some(file) = &error.file {
         let numbers = [error.line, error.column].into_iter().map_while(|n| n);
@@ -311,8 +311,12 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
                 escape::log(resource.id.as_str()),
                 style.ink(ink, result)
             ));
-            for line in resource.message.iter().flat_map(|m| m.lines()) {
-                text.push_str(&format!("      {}\n", escape::log(line)));
+            for line in resource
+                .message
+                .iter()
+                .flat_map(|message| escape::log_each(message))
+            {
+                text.push_str(&format!("      {line}\n"));
             }
         }
     }

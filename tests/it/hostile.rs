@@ -176,3 +176,137 @@ fn a_value_that_reads_as_one_that_is_not_shown_is_refused() {
         }
     }
 }
+
+/// What every value of a stack holds: commands of the runner at the start of a line and inside one, marks that turn
+/// text around, and tags that nobody sees.
+const HIDDEN: &str = "a\\n::error::x\\n  ::add-mask::y ##[group]z \\u202e\\u200b\\u2066 \\U000e0041b\\n";
+
+fn is_harmless(printed: &str) -> Result<(), String> {
+    for line in printed.split('\n') {
+        let ours = line.starts_with("::error file=") || line.starts_with("::warning file=");
+        let commands = line.trim_start().starts_with("::") && !ours || line.contains("##[");
+        let hides = line.contains(|c: char| c != '\t' && konverge::model::text::is_hidden(c));
+        if commands || hides {
+            return Err(format!("{line:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn documents_hide_nothing_and_mean_the_same() {
+    let monorepo = tiny::monorepo();
+    tiny::write_stack(&monorepo, "web/dev", "hidden", HIDDEN);
+    monorepo.commit("Hidden");
+    let konverge = |arguments: &[&str]| {
+        Konverge::new(arguments)
+            .with_kcl()
+            .dir(monorepo.path())
+            .env("GITHUB_ACTIONS", "true")
+            .run()
+    };
+    let meant = "a\n::error::x\n  ::add-mask::y ##[group]z \u{202e}\u{200b}\u{2066} \u{e0041}b\n";
+    for output in ["yaml", "json", "manifests"] {
+        let printed = konverge(&["build", "--all", "--output", output]).expect(0).stdout;
+        is_harmless(&printed).unwrap_or_else(|line| panic!("{output}: {line}"));
+        let documents = konverge::yaml::documents(&printed).unwrap();
+        let level = |value: &serde_json::Value| value["data"]["level"].as_str().map(str::to_owned);
+        let found: Vec<_> = match output {
+            "manifests" => documents.iter().filter_map(level).collect(),
+            _ => {
+                let resources = documents[0]["resources"].as_array().unwrap();
+                resources
+                    .iter()
+                    .filter_map(|resource| level(&resource["attributes"]))
+                    .collect()
+            }
+        };
+        assert_eq!(found, [meant], "{output}");
+    }
+    // As a folder's name, and as what an assertion says.
+    let program = format!("import base.app\nassert False, \"{HIDDEN}\"\n");
+    tiny::write_program(&monorepo, "web/dev", &program);
+    let odd = "appops/web/o\u{202e}d##[d";
+    for file in ["stack.yaml", "kcl.yaml", "main.k"] {
+        let text = monorepo.read(&format!("appops/web/dev/{file}"));
+        monorepo.write(&format!("{odd}/{file}"), text.replace("name: dev", "name: odd"));
+    }
+    monorepo.commit("Hidden in names");
+    for arguments in [
+        &["graph"][..],
+        &["graph", "--output", "dot"],
+        &["graph", "--output", "json"],
+        &["graph", "--output", "mermaid"],
+        &["build", "--all"],
+        &["build", "--all", "--output", "json"],
+        &["check", "--all"],
+        &["check", "--all", "--output", "json"],
+        &["check", "--all", "--output", "sarif"],
+        &["check", "--all", "--output", "annotations"],
+        &["preview", "--all", "--live", "never", "--output", "json"],
+        &["affected", "--all", "--output", "json"],
+    ] {
+        let outcome = konverge(arguments);
+        let printed = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(printed.len() > 20, "{arguments:?}: {printed}");
+        is_harmless(&printed).unwrap_or_else(|line| panic!("{arguments:?}: {line}"));
+    }
+}
+
+#[test]
+fn an_identity_with_invisible_characters_is_refused() {
+    let monorepo = tiny::monorepo();
+    tiny::write_stack(&monorepo, "web/dev", "web", "info");
+    for (id, name) in [
+        ("web/a", "pr\u{200b}od"),
+        ("web/b", "\u{202e}dorp"),
+        ("web/c", "prod\u{3164}"),
+    ] {
+        tiny::write_stack(&monorepo, id, "web", "info");
+        monorepo.write(&format!("appops/{id}/stack.yaml"), format!("name: {name}\n"));
+    }
+    monorepo.commit("Names");
+    let outcome = Konverge::new(["check", "--all"])
+        .with_kcl()
+        .dir(monorepo.path())
+        .run()
+        .expect(1);
+    let refused = outcome.stdout.matches("invisible characters").count();
+    assert_eq!(refused, 3, "{}{}", outcome.stdout, outcome.stderr);
+    is_harmless(&outcome.stdout).unwrap();
+}
+
+#[test]
+fn a_huge_message_is_cut_in_the_log() {
+    let monorepo = tiny::monorepo();
+    for (id, text) in [
+        ("web/long", "\"x\" * 50000000"),
+        ("web/lines", "\"y\\n\" * 25000000"),
+    ] {
+        tiny::write_program(&monorepo, id, &format!("assert False, {text}\n"));
+    }
+    tiny::write_program(
+        &monorepo,
+        "web/says",
+        "print(\"z\\n\" * 1000000)\nresources = []\n",
+    );
+    monorepo.commit("Huge");
+    for arguments in [
+        &["build", "--all"][..],
+        &["check", "--all"],
+        &["preview", "--all", "--live", "never"],
+    ] {
+        let outcome = Konverge::new(arguments)
+            .with_kcl()
+            .dir(monorepo.path())
+            .run()
+            .expect(1);
+        let told = outcome.stdout.len() + outcome.stderr.len();
+        assert!(told < 1 << 20, "{arguments:?}: {told} bytes");
+        assert!(
+            format!("{}{}", outcome.stdout, outcome.stderr).contains("more "),
+            "{arguments:?}: {}",
+            outcome.stderr
+        );
+    }
+}

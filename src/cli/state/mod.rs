@@ -168,7 +168,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         Action::History { stack } => print::history(&memory, stack, json, context).await?,
         Action::Diff { stack, from, to } => {
             let stack = ops::named(&memory, stack).await?;
-            context.print(&ops::diff(&memory, &stack, *from, *to).await?);
+            let diff = ops::diff(&memory, &stack, *from, *to).await?;
+            context.print(&diff.lines().map(|line| log(line) + "\n").collect::<String>());
         }
         Action::Rollback {
             stack,

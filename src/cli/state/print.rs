@@ -5,12 +5,12 @@ use crate::{
     error::Failure,
     model::{ResourceId, outcome::StackResult, receipt::Receipt},
     ops::{Memory, state as ops},
-    report::escape::log,
+    report::escape::{self, log},
 };
 
 pub(super) fn json<T: serde::Serialize>(value: &T, context: &Context) {
     let text = serde_json::to_string_pretty(value).expect("plain data");
-    context.print(&format!("{text}\n"));
+    context.print(&(escape::json(&text) + "\n"));
 }
 
 pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ pub(super) async fn show(
             ids.join(", ")
         ));
     }
-    context.print(&ops::readable(&found.state));
+    context.print(&escape::yaml(&ops::readable(&found.state)));
     Ok(())
 }
 

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, Failure},
+    github::workflow,
     model::{
         RepoPath,
+        check::Annotation,
         inspection::{Inspection, Remark, Rule, Severity},
         stack::Stack,
     },
@@ -87,6 +89,12 @@ pub async fn run(
         stacks: stacks.len(),
         remarks,
     })
+}
+
+/// Annotations as the commands that GitHub's runner reads, a line each.
+pub fn workflow_commands(notes: &[Annotation]) -> String {
+    let lines = workflow::annotations(notes).into_iter();
+    lines.map(|line| line + "\n").collect()
 }
 
 /// What the layout knows, and settings that no stack uses.

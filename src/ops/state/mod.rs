@@ -125,7 +125,8 @@ pub async fn diff(memory: &Memory, stack: &StackId, from: u64, to: u64) -> Resul
         show(memory, stack, Some(from)).await?,
         show(memory, stack, Some(to)).await?,
     );
-    let (old, new) = (readable(&old.state), readable(&new.state));
+    let text = |state| crate::yaml::to_string(&readable(state));
+    let (old, new) = (text(&old.state), text(&new.state));
     let diff = similar::TextDiff::from_lines(&old, &new);
     let names = (format!("{stack} serial {from}"), format!("{stack} serial {to}"));
     Ok(diff
@@ -135,8 +136,8 @@ pub async fn diff(memory: &Memory, stack: &StackId, from: u64, to: u64) -> Resul
         .to_string())
 }
 
-/// A state as YAML, without what only runtimes read.
-pub fn readable(state: &StackState) -> String {
+/// A state without what only runtimes read.
+pub fn readable(state: &StackState) -> Value {
     let mut value = serde_json::to_value(state).unwrap_or(Value::Null);
     if let Some(runtime) = value.get_mut("runtime").and_then(Value::as_object_mut) {
         for value in runtime.values_mut() {
@@ -145,5 +146,5 @@ pub fn readable(state: &StackState) -> String {
             }
         }
     }
-    crate::yaml::to_string(&value)
+    value
 }

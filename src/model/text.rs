@@ -1,0 +1,71 @@
+//! Text as people see it: characters that show nothing, or that make other text look different, are written out.
+
+/// Returns true for a character that is invisible or changes how its neighbours are shown: controls, bidirectional
+/// marks, joiners and fillers of zero width, variation selectors and tags. These are Unicode's control characters and
+/// its `Default_Ignorable_Code_Point`s, with the line separators and the interlinear marks.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// Writes each hidden character of a text as its escape, such as `\u{202e}`.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// The text up to so many bytes, with a note of how much is missing.
+pub fn cut(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
+    if text.len() <= most {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(most);
+    format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out() {
+        assert_eq!(
+            visible("a\u{202e}b\u{3164}\u{e0041}"),
+            "a\\u{202e}b\\u{3164}\\u{e0041}"
+        );
+        for plain in ["Größe", "日本語", "naïve ✓", "a b"] {
+            assert_eq!(visible(plain), plain);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(cut("äöü", 3), "ä… (4 more bytes)");
+        assert_eq!(cut("äöü", 6), "äöü");
+    }
+}
