@@ -16,6 +16,7 @@ use std::{
 
 use konverge::{
     affected::ClosureFile,
+    checkout::Checkout,
     config::Config,
     git::Repository,
     kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
@@ -79,7 +80,11 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let core = runtime.block_on(Core::of_interpreter(&interpreter(), DEFAULT_VERSION));
+    let core = runtime.block_on(Core::of_interpreter(
+        &interpreter(),
+        DEFAULT_VERSION,
+        &Checkout::default(),
+    ));
     let bench = Bench::set_up(core.unwrap());
     let mut figures = Figures::default();
     // By turns, so that a disturbance of the machine meets all.

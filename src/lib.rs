@@ -7,6 +7,7 @@
 //! ```
 
 pub mod affected;
+pub mod checkout;
 pub mod cli;
 pub mod config;
 pub mod engine;

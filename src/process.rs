@@ -7,11 +7,13 @@ use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt, process::Command};
 
+use crate::checkout::Executable;
+
 /// A program to run to its end.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The executable.
-    pub path: PathBuf,
+    executable: Executable,
     /// Its arguments; never passed through a shell.
     pub args: Vec<OsString>,
     /// The whole environment, or `None` to inherit ours.
@@ -63,9 +65,9 @@ pub enum ProcessError {
 
 impl Program {
     /// A program with our environment, no input and ten minutes.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub fn new(executable: Executable) -> Self {
         Self {
-            path: path.into(),
+            executable,
             args: Vec::new(),
             env: None,
             extra_env: Vec::new(),
@@ -87,14 +89,15 @@ impl Program {
     /// # Errors
     /// It can not be started, or does not end in time (then it is killed).
     pub async fn run(&self) -> Result<Ended, ProcessError> {
+        let path = self.executable.path();
         let io = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound => ProcessError::NotFound(self.path.clone()),
+            std::io::ErrorKind::NotFound => ProcessError::NotFound(path.to_owned()),
             _ => ProcessError::Io {
-                path: self.path.clone(),
+                path: path.to_owned(),
                 source,
             },
         };
-        let mut command = Command::new(&self.path);
+        let mut command = Command::new(path);
         command
             .args(&self.args)
             .stdin(Stdio::piped())
@@ -104,6 +107,13 @@ impl Program {
             command.env_clear().envs(env.iter().map(|(k, v)| (k, v)));
         }
         command.envs(self.extra_env.iter().map(|(k, v)| (k, v)));
+        if self
+            .env
+            .as_ref()
+            .is_none_or(|env| env.iter().any(|(name, _)| name == "PATH"))
+        {
+            command.env("PATH", self.executable.search_path());
+        }
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
@@ -126,7 +136,7 @@ impl Program {
                 })
             }
             Err(_) => Err(ProcessError::Deadline {
-                path: self.path.clone(),
+                path: path.to_owned(),
                 deadline: self.deadline,
             }),
         }
@@ -165,11 +175,18 @@ pub fn accept_partial_clones() {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
     use super::*;
+    use crate::checkout::Checkout;
+
+    fn program(path: &str) -> Program {
+        Program::new(Checkout::default().executable("a test", Path::new(path)).unwrap())
+    }
 
     #[tokio::test]
     async fn feeds_input_and_captures_output() {
-        let mut program = Program::new("cat");
+        let mut program = program("cat");
         program.stdin = b"hello".to_vec();
         let ended = program.run().await.unwrap();
         assert_eq!(
@@ -180,9 +197,9 @@ mod tests {
 
     #[tokio::test]
     async fn says_what_is_missing_and_what_hangs() {
-        let missing = Program::new("/nonexistent/tool").run().await.unwrap_err();
+        let missing = program("/nonexistent/tool").run().await.unwrap_err();
         assert!(matches!(missing, ProcessError::NotFound(_)), "{missing}");
-        let mut slow = Program::new("sleep").args(["60"]);
+        let mut slow = program("sleep").args(["60"]);
         slow.deadline = Duration::from_millis(50);
         assert!(matches!(
             slow.run().await.unwrap_err(),
@@ -192,7 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_environment_is_empty() {
-        let mut program = Program::new("/usr/bin/env");
+        let mut program = program("/usr/bin/env");
         program.env = Some(Vec::new());
         assert_eq!(program.run().await.unwrap().stdout, b"");
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Context;
 use crate::{
+    checkout::write_named,
     error::{ErrorKind, Failure},
     model::affected::InputKind,
     ops::{
@@ -87,10 +88,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     say_problems(&answer, context);
     let affected = &answer.affected;
     if args.output == Output::Matrix || args.shard_file.is_some() {
-        let costs = Costs::load(&run, &repository_root(&run.dir)?);
+        let root = repository_root(&run.dir)?;
+        let costs = Costs::load(&run, &root);
         let text = json::document(&shares(affected, args.shards, &costs)?);
         if let Some(file) = &args.shard_file {
-            std::fs::write(file, &text).map_err(|error| {
+            write_named(&root, file, text.as_bytes()).map_err(|error| {
                 Failure::new(
                     ErrorKind::Usage,
                     format!("--shard-file {}: {error}", file.display()),

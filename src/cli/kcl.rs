@@ -46,6 +46,7 @@ enum Action {
 /// # Errors
 /// The version is unknown, can not be fetched, or is not what was pinned.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    let run = context.run();
     match &args.action {
         Action::Install {
             version,
@@ -63,11 +64,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                 InstallStep::Received(..) => {}
                 InstallStep::Verified => context.note("its SHA-256 is the pinned one; trying it"),
             };
-            let core = cores::install(version, interpreter.clone(), index.clone(), &mut progress).await?;
+            let core =
+                cores::install(&run, version, interpreter.clone(), index.clone(), &mut progress).await?;
             context.note(&format!("KCL {version} is ready: {}", core.library.display()));
         }
         Action::List => {
-            for known in cores::list().await {
+            for known in cores::list(&run).await {
                 let version = known.version;
                 let default = version == cores::DEFAULT_VERSION;
                 let remark = match (known.installed, default) {
@@ -80,7 +82,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             }
         }
         Action::Which { version } => {
-            let core = cores::find(version).await?;
+            let core = cores::find(&run, version).await?;
             context.print(&format!(
                 "{}\n  hosted by {}\n",
                 core.library.display(),

@@ -190,11 +190,12 @@ pub enum Sandbox {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Terraform {
-    /// The executable's name or absolute path; default: `terraform`, else `tofu`, on the PATH.
+    /// The executable's name or absolute path, outside of the repository; default: `terraform`, else `tofu`, on the PATH.
     pub binary: Option<String>,
     /// Providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// The absolute path of a folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
+    /// The absolute path of a folder outside of the repository, laid out as Terraform's filesystem mirror; with it
+    /// nothing is downloaded.
     pub mirror: Option<String>,
 }
 

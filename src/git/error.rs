@@ -1,6 +1,7 @@
 //! What can go wrong with the repository, and what to do about it.
 
 use crate::{
+    checkout::Untrusted,
     error::{ErrorKind, Failure},
     process::ProcessError,
 };
@@ -50,6 +51,9 @@ pub enum GitError {
         /// The last lines of git's own message, without credentials.
         why: String,
     },
+    /// There is no `git` program that may be run.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     /// The `git` program.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -112,7 +116,7 @@ impl From<GitError> for Failure {
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
                 .hint(EVERYTHING),
-            GitError::Process(_) => failure
+            GitError::Untrusted(_) | GitError::Process(_) => failure
                 .hint("`git` must be installed and in PATH to fetch missing commits")
                 .hint(EVERYTHING),
             GitError::Library(why) if why.contains("Permission denied") => {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{GitError, origin::without_credentials};
-use crate::process::Program;
+use crate::{checkout::Checkout, process::Program};
 
 /// A token that may read the repository over HTTPS.
 #[derive(Clone)]
@@ -48,7 +48,8 @@ pub(super) async fn fetch(
     want: &Want<'_>,
     credentials: Option<&Credentials>,
 ) -> Result<(), GitError> {
-    let mut program = Program::new("git").args(["-C".into(), work_dir.as_os_str().to_owned()]);
+    let git = Checkout::of_process(Some(work_dir)).find(&["git"])?;
+    let mut program = Program::new(git).args(["-C".into(), work_dir.as_os_str().to_owned()]);
     let safe = format!("safe.directory={}", work_dir.display());
     program = program.args(["-c", &safe, "-c", "gc.auto=0", "fetch"]);
     program = program.args([

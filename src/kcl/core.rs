@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::KclError;
-use crate::process::Program;
+use crate::{
+    checkout::{Checkout, Executable},
+    process::Program,
+};
 
 /// The version of the core that Konverge ships with; a repository may pin another in `konverge.yaml`.
 pub const DEFAULT_VERSION: &str = "0.13.2";
 
 /// The environment variable that names a Python interpreter whose environment holds `kcl_lib`.
 const INTERPRETER: &str = "KONVERGE_KCL";
+
+/// What hosts the core, in errors.
+pub(super) const HOST: &str = "the interpreter of the KCL core";
 
 const PROBE: &str = include_str!("probe.py");
 
@@ -44,16 +50,17 @@ pub(super) struct Probe {
 
 impl Core {
     /// Finds the core of a version: the interpreter that `KONVERGE_KCL` names if it holds that one, else what
-    /// [`install`](super::install()) put under the data folder, where versions lie side by side.
+    /// [`install`](super::install()) put under the data folder, where versions lie side by side. A core runs outside of
+    /// the sandbox, so none is taken from the checkout.
     ///
     /// # Errors
     /// There is none (the hint says how to get it); of a `KONVERGE_KCL` with another version its error says so.
-    pub async fn find(version: &str) -> Result<Self, KclError> {
-        let installed = || async { Self::installed(&data_folder()?, version).await };
+    pub async fn find(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
+        let installed = || async { Self::installed(&data_folder()?, version, checkout).await };
         let Some(interpreter) = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty()) else {
             return installed().await;
         };
-        match Self::of_interpreter(Path::new(&interpreter), version).await {
+        match Self::of_interpreter(Path::new(&interpreter), version, checkout).await {
             Err(other @ KclError::WrongVersion { .. }) => installed().await.map_err(|_| other),
             found => found,
         }
@@ -62,9 +69,14 @@ impl Core {
     /// The core in the environment of a Python interpreter.
     ///
     /// # Errors
-    /// The interpreter does not run, has no `kcl_lib`, or one of another version.
-    pub async fn of_interpreter(interpreter: &Path, version: &str) -> Result<Self, KclError> {
-        let core = probe(interpreter, None).await?.core().ok_or_else(|| {
+    /// The interpreter lies in the checkout, does not run, has no `kcl_lib`, or one of another version.
+    pub async fn of_interpreter(
+        interpreter: &Path,
+        version: &str,
+        checkout: &Checkout,
+    ) -> Result<Self, KclError> {
+        let executable = checkout.executable(INTERPRETER, interpreter)?;
+        let core = probe(executable, None).await?.core().ok_or_else(|| {
             KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
         })?;
         if core.version != version {
@@ -74,28 +86,39 @@ impl Core {
                 wanted: version.to_owned(),
             });
         }
-        Ok(core)
+        core.trusted(checkout)
     }
 
     /// The core that [`install`](super::install()) put below a data folder.
     ///
     /// # Errors
-    /// It is not there, or no longer complete and can not be looked over again.
-    pub async fn installed(data: &Path, version: &str) -> Result<Self, KclError> {
+    /// It is not there, lies in the checkout, or is no longer complete and can not be looked over again.
+    pub async fn installed(data: &Path, version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         let folder = folder_of(data, version)?;
+        checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &folder)?;
         let missing = || KclError::NotInstalled(version.to_owned());
         let text = std::fs::read_to_string(folder.join("core.json")).map_err(|_| missing())?;
         let core: Self = serde_json::from_str(&text).map_err(|_| missing())?;
         // An upgrade of the system renames shared libraries: then the interpreter is asked anew.
         if core.readable.iter().all(|path| path.exists()) {
-            return Ok(core);
+            return core.trusted(checkout);
         }
-        Self::in_folder(&core.interpreter, &folder, version).await
+        let interpreter = checkout.executable(HOST, &core.interpreter)?;
+        Self::in_folder(interpreter, &folder, version)
+            .await?
+            .trusted(checkout)
+    }
+
+    /// The core, if neither its interpreter nor its library lies in the checkout.
+    fn trusted(self, checkout: &Checkout) -> Result<Self, KclError> {
+        checkout.trust(HOST, &self.interpreter)?;
+        checkout.trust("the library of the KCL core", &self.extension)?;
+        Ok(self)
     }
 
     /// The core whose package lies in `folder`, hosted by an interpreter.
     pub(super) async fn in_folder(
-        interpreter: &Path,
+        interpreter: Executable,
         folder: &Path,
         version: &str,
     ) -> Result<Self, KclError> {
@@ -133,8 +156,9 @@ impl Probe {
 }
 
 /// Asks an interpreter about itself and the core it holds (in `folder`, or in its own environment).
-pub(super) async fn probe(interpreter: &Path, folder: Option<&Path>) -> Result<Probe, KclError> {
-    let failed = |why: String| KclError::Interpreter(interpreter.to_owned(), why);
+pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Result<Probe, KclError> {
+    let path = interpreter.path().to_owned();
+    let failed = |why: String| KclError::Interpreter(path.clone(), why);
     let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
     program.args.extend(folder.map(Into::into));
     // PATH and HOME are what a version manager's stand-in for an interpreter needs to find the real one.
@@ -206,14 +230,17 @@ mod tests {
     #[tokio::test]
     async fn a_missing_core_says_how_to_get_it() {
         let empty = tempfile::tempdir().unwrap();
-        let error = Core::installed(empty.path(), "0.13.2").await.unwrap_err();
+        let error = Core::installed(empty.path(), "0.13.2", &Checkout::default())
+            .await
+            .unwrap_err();
         let failure = crate::error::Failure::from(error);
         assert_eq!(failure.hints, ["run `konverge kcl install 0.13.2`"]);
     }
 
     #[tokio::test]
     async fn an_interpreter_without_the_core_is_named() {
-        let error = Core::of_interpreter(Path::new("/nonexistent/python"), "0.13.2")
+        let python = Path::new("/nonexistent/python");
+        let error = Core::of_interpreter(python, "0.13.2", &Checkout::default())
             .await
             .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/python"), "{error}");

@@ -3,7 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::Diagnostic;
-use crate::error::{ErrorKind, Failure};
+use crate::{
+    checkout::Untrusted,
+    error::{ErrorKind, Failure},
+};
 
 /// A compile, or the core behind it, failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -14,6 +17,9 @@ pub enum KclError {
     /// `KONVERGE_KCL` names something that can not host the core.
     #[error("the Python interpreter `{}` can not host the KCL core: {why}", .0.display(), why = .1)]
     Interpreter(PathBuf, String),
+    /// A program or a folder that a branch could bring.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     /// `KONVERGE_KCL` holds another version than the repository wants.
     #[error("`{}` (KONVERGE_KCL) holds the KCL core {found}, the repository wants {wanted}", interpreter.display())]
     WrongVersion {
@@ -129,6 +135,7 @@ impl From<KclError> for Failure {
     fn from(error: KclError) -> Self {
         let failure = Failure::new(ErrorKind::Kcl, error.to_string());
         match error {
+            KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {
                 failure.hint(format!("run `konverge kcl install {version}`"))
             }

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use sha2::Digest as _;
 
 use super::{Core, KclError, core};
-use crate::process::Program;
+use crate::{
+    checkout::{Checkout, Executable},
+    process::Program,
+};
 
 const PINS: &str = include_str!("pins.txt");
 
@@ -50,6 +53,8 @@ pub struct InstallOptions {
     pub index: Option<String>,
     /// Where to put it; else `$XDG_DATA_HOME/konverge`.
     pub data: Option<PathBuf>,
+    /// Whence no interpreter is taken.
+    pub checkout: Checkout,
 }
 
 /// Versions that can be installed, newest first.
@@ -74,7 +79,9 @@ pub async fn install(
         None => core::data_folder()?,
     };
     let target = core::folder_of(&data, version)?;
-    if let Ok(core) = Core::installed(&data, version).await {
+    let checkout = &options.checkout;
+    checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &target)?;
+    if let Ok(core) = Core::installed(&data, version, checkout).await {
         progress(InstallStep::Present);
         return Ok(core);
     }
@@ -83,7 +90,7 @@ pub async fn install(
         why,
     };
     let io = |error: std::io::Error| failed(error.to_string());
-    let (interpreter, pin) = choose(version, options.interpreter.as_deref()).await?;
+    let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
     progress(InstallStep::Fetching(pin.file.to_owned()));
     let index = options
         .index
@@ -101,12 +108,12 @@ pub async fn install(
         .map_err(io)?;
     let archive = fresh.path().join(pin.file);
     std::fs::write(&archive, wheel).map_err(io)?;
-    unpack(&interpreter, &archive, fresh.path())
+    unpack(interpreter.clone(), &archive, fresh.path())
         .await
         .map_err(failed)?;
     std::fs::remove_file(&archive).map_err(io)?;
     // Tried where it is, described where it will be.
-    let mut core = Core::in_folder(&interpreter, fresh.path(), version).await?;
+    let mut core = Core::in_folder(interpreter, fresh.path(), version).await?;
     let real = fresh.path().canonicalize().map_err(io)?;
     let moved = |path: &Path| match path.strip_prefix(&real) {
         Ok(rest) => target.join(rest),
@@ -122,9 +129,11 @@ pub async fn install(
     if let Err(error) = put_in_place(&fresh, &target) {
         let _ = std::fs::remove_dir_all(&fresh);
         // Somebody else was faster: theirs is as good.
-        return Core::installed(&data, version).await.map_err(|_| io(error));
+        return Core::installed(&data, version, checkout)
+            .await
+            .map_err(|_| io(error));
     }
-    Core::installed(&data, version).await
+    Core::installed(&data, version, checkout).await
 }
 
 /// Renames over an incomplete earlier try.
@@ -159,7 +168,11 @@ fn pins() -> impl Iterator<Item = Pin> {
 }
 
 /// The interpreter to host a version, and the wheel for it.
-async fn choose(version: &str, wish: Option<&Path>) -> Result<(PathBuf, Pin), KclError> {
+async fn choose(
+    version: &str,
+    wish: Option<&Path>,
+    checkout: &Checkout,
+) -> Result<(Executable, Pin), KclError> {
     let failed = |why: String| KclError::Install {
         version: version.to_owned(),
         why,
@@ -173,13 +186,18 @@ async fn choose(version: &str, wish: Option<&Path>) -> Result<(PathBuf, Pin), Kc
     };
     let mut seen = Vec::new();
     for candidate in candidates {
-        let Ok(probe) = core::probe(&candidate, None).await else {
+        let executable = match checkout.executable("--interpreter", &candidate) {
+            Ok(executable) => executable,
+            Err(error) if wish.is_some() => return Err(error.into()),
+            Err(_) => continue,
+        };
+        let Ok(probe) = core::probe(executable, None).await else {
             continue;
         };
         let suffix = format!("{}.whl", probe.machine);
         let fits = |pin: &Pin| pin.version == version && pin.tag == probe.tag && pin.file.ends_with(&suffix);
         if let Some(pin) = pins().find(fits) {
-            return Ok((probe.executable, pin));
+            return Ok((checkout.executable(core::HOST, &probe.executable)?, pin));
         }
         seen.push(format!(
             "{} ({} {})",
@@ -274,7 +292,7 @@ fn link_to(html: &str, file: &str) -> Option<String> {
 }
 
 /// A wheel is a zip archive: the interpreter has a reader for it, which stays inside the folder.
-async fn unpack(interpreter: &Path, archive: &Path, folder: &Path) -> Result<(), String> {
+async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), String> {
     let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
     program.args.extend([archive.into(), folder.into()]);
     let ended = program.run().await.map_err(|error| error.to_string())?;

@@ -61,6 +61,9 @@ pub struct Counted {
     pub cached: usize,
 }
 
+/// The most lines that are shown of what a stack prints.
+const MOST_SAID: usize = 100;
+
 /// What is there once something has to be compiled.
 struct Started {
     pool: Pool,
@@ -79,7 +82,7 @@ impl Compiler {
             turns: Semaphore::new(workers(config)),
             took: Mutex::default(),
             seen: Mutex::default(),
-            caches: caches::believed(run, &caches::checkout(run)),
+            caches: caches::believed(run),
             run: run.clone(),
             config: config.clone(),
             executable: None,
@@ -242,8 +245,14 @@ impl Compiler {
                 compiled
             }
         };
-        for line in compiled.warnings.iter().filter(|_| first) {
+        for line in compiled.warnings.iter().take(MOST_SAID).filter(|_| first) {
             self.run.notes.note(&format!("{}: {line}", stack.id));
+        }
+        let more = compiled.warnings.len().saturating_sub(MOST_SAID);
+        if first && more > 0 {
+            self.run
+                .notes
+                .note(&format!("{}: … ({more} more lines)", stack.id));
         }
         Ok(compiled)
     }
@@ -273,29 +282,10 @@ impl Compiler {
         }
     }
 
-    /// A core runs outside of every wall: none is taken from where a branch could put one, but by name.
-    fn refuse_a_planted_core(&self) -> Result<(), Failure> {
-        let folder = match self.run.var("KONVERGE_KCL") {
-            Some(_) => return Ok(()),
-            None => crate::kcl::data_folder()?,
-        };
-        if !caches::is_checked_out(&folder, &caches::checkout(&self.run)) {
-            return Ok(());
-        }
-        Err(Failure::new(
-            ErrorKind::Config,
-            format!(
-                "the KCL core is looked for in {}, which lies in the repository: a branch could bring one of its own",
-                folder.display()
-            ),
-        )
-        .hint("set XDG_DATA_HOME to a folder outside of the checkout, there and for `konverge kcl install`"))
-    }
-
     async fn start(&self) -> Result<Started, Failure> {
         let kcl = &self.config.kcl;
-        self.refuse_a_planted_core()?;
-        let core = Core::find(kcl.core()).await?;
+        let checkout = self.run.checkout();
+        let core = Core::find(kcl.core(), &checkout).await?;
         let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {
             Some(path) => path.clone(),
@@ -310,6 +300,7 @@ impl Compiler {
             environment: self.run.env.clone(),
             whole: Arc::default(),
             asker: self.asker.clone(),
+            checkout,
         };
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);

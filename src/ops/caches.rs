@@ -26,25 +26,11 @@ pub(super) fn checkout(run: &Run) -> PathBuf {
 }
 
 /// Where it keeps that, if what lies there may be believed. In a repository's checkout whoever proposes a change could have put
-/// it there; git's own folder no revision can write.
-pub(super) fn believed(run: &Run, root: &Path) -> Option<PathBuf> {
+/// it there.
+pub(super) fn believed(run: &Run) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
-    (!is_checked_out(&folder, root)).then_some(folder)
-}
-
-/// Whether a folder lies where a revision can write.
-pub(super) fn is_checked_out(folder: &Path, root: &Path) -> bool {
-    let (real, root) = (really(folder), really(root));
-    real.starts_with(&root) && !real.starts_with(root.join(".git"))
-}
-
-/// A path with its links followed as far as it exists.
-fn really(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        Some(real.join(path.strip_prefix(above).ok()?))
-    });
-    found.unwrap_or_else(|| path.to_owned())
+    let trusted = run.checkout().trust("the folder of the caches", &folder);
+    trusted.is_ok().then_some(folder)
 }
 
 /// What one cache holds, or what was deleted of it.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::Run;
 use crate::{
     error::Failure,
     kcl::{self, Core, InstallOptions},
@@ -41,6 +42,7 @@ impl From<Core> for Found {
 /// # Errors
 /// The version is unknown, can not be fetched, or is not what was pinned.
 pub async fn install(
+    run: &Run,
     version: &str,
     interpreter: Option<PathBuf>,
     index: Option<String>,
@@ -50,15 +52,17 @@ pub async fn install(
         interpreter,
         index,
         data: None,
+        checkout: run.checkout(),
     };
     Ok(kcl::install(version, &options, progress).await?.into())
 }
 
 /// Every version, newest first.
-pub async fn list() -> Vec<Known> {
+pub async fn list(run: &Run) -> Vec<Known> {
+    let checkout = run.checkout();
     let mut all = Vec::new();
     for version in kcl::versions() {
-        let installed = Core::find(version).await.is_ok();
+        let installed = Core::find(version, &checkout).await.is_ok();
         all.push(Known { version, installed });
     }
     all
@@ -68,8 +72,8 @@ pub async fn list() -> Vec<Known> {
 ///
 /// # Errors
 /// It is not here.
-pub async fn find(version: &str) -> Result<Found, Failure> {
-    Ok(Core::find(version).await?.into())
+pub async fn find(run: &Run, version: &str) -> Result<Found, Failure> {
+    Ok(Core::find(version, &run.checkout()).await?.into())
 }
 
 /// Becomes a walled-in worker; `walls` is what the pool wrote. Returns only if that fails, with the reason.

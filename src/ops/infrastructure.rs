@@ -61,6 +61,11 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         ..
     } = *setup;
     let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let checkout = run.checkout();
+    let trusted = |what: &str, path: &str| -> Result<PathBuf, Failure> {
+        checkout.trust(what, path.as_ref())?;
+        Ok(PathBuf::from(path))
+    };
     let mut clusters: Vec<_> = config
         .clusters
         .iter()
@@ -99,6 +104,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             .ready_timeout
             .map_or(Options::default().ready_timeout, config::Span::duration),
         wait: setup.wait,
+        checkout: checkout.clone(),
         rules: match setup.files {
             Some(files) => health_rules::load(run, config, files)?,
             None => Rules::default(),
@@ -106,18 +112,21 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
+    terraform.checkout = checkout.clone();
     terraform.binary = config
         .terraform
         .binary
         .as_ref()
         .map(|path| match path.contains('/') {
-            true => outside("terraform.binary", path),
+            true => trusted("`terraform.binary`", path),
             false => Ok(PathBuf::from(path)),
         })
         .transpose()?;
     let mirror = config.terraform.mirror.as_ref();
-    terraform.mirror = mirror.map(|path| outside("terraform.mirror", path)).transpose()?;
-    let caches = caches::believed(run, &caches::checkout(run));
+    terraform.mirror = mirror
+        .map(|path| trusted("`terraform.mirror`", path))
+        .transpose()?;
+    let caches = caches::believed(run);
     terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
     terraform.key = memory
         .and_then(|memory| memory.states.sealer().cloned())
@@ -133,19 +142,6 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         })
         .collect();
     Ok((kubernetes, Terraform::new(terraform)))
-}
-
-/// What is run never comes from the repository: a path starts at the root of the machine.
-fn outside(setting: &str, path: &str) -> Result<PathBuf, Failure> {
-    let absolute = PathBuf::from(path);
-    if absolute.is_absolute() {
-        return Ok(absolute);
-    }
-    Err(Failure::new(
-        ErrorKind::Config,
-        format!("`{setting}` is `{path}`, which is no absolute path"),
-    )
-    .hint("what is run never comes from the repository: put it elsewhere and give the absolute path"))
 }
 
 /// Terraform's part of the state is encrypted with what the state is.
@@ -196,25 +192,4 @@ fn access(
         credentials,
         requests,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn what_is_run_lies_outside_the_repository() {
-        assert_eq!(
-            outside("terraform.mirror", "/opt/m").unwrap(),
-            PathBuf::from("/opt/m")
-        );
-        for inside in ["tools/terraform", "./terraform", "../mirror"] {
-            let refusal = outside("terraform.binary", inside).unwrap_err();
-            assert!(
-                refusal.message.contains(inside) && refusal.message.contains("terraform.binary"),
-                "{refusal}"
-            );
-        }
-    }
 }

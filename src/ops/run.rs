@@ -1,10 +1,12 @@
 //! What every use case is given by the command line.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
+use super::repository_root;
 use crate::{
+    checkout::Checkout,
     error::{ErrorKind, Failure},
     model::event::EventSink,
     secrets::Secrets,
@@ -43,6 +45,12 @@ impl Run {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// The checkout that the run works in: nothing that is run or trusted comes from there.
+    pub fn checkout(&self) -> Checkout {
+        let root = repository_root(&self.dir).ok();
+        Checkout::new(root.as_deref(), self.var("PATH").map(OsStr::new))
     }
 
     /// A folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, else `$HOME/<fallback>/konverge`.

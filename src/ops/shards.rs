@@ -94,8 +94,8 @@ impl Costs {
     /// Loads what earlier runs measured of a repository; empty if nothing or unreadable.
     pub fn load(run: &Run, repository: &std::path::Path) -> Self {
         let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
-        let path = caches::believed(run, repository)
-            .map(|folder| folder.join("affected").join(format!("{key}.costs.json")));
+        let path =
+            caches::believed(run).map(|folder| folder.join("affected").join(format!("{key}.costs.json")));
         let text = path.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         let known = text
             .and_then(|text| serde_json::from_str(&text).ok())

@@ -104,6 +104,7 @@ fn file_url(folder: &Path) -> String {
 fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
     let mut options = StoreOptions {
         environment: run.env.clone(),
+        checkout: run.checkout(),
         ..StoreOptions::default()
     };
     for (name, value) in &config.state.options {

@@ -71,7 +71,7 @@ impl Knowledge {
     /// What earlier runs left of a repository; nothing where there is no place to keep it.
     pub fn of(run: &Run, repository: &Repository) -> Self {
         let root = repository.root();
-        let places = caches::believed(run, root)
+        let places = caches::believed(run)
             .and_then(|caches| Index::location(&caches, root).zip(Kept::location(&caches, root)));
         let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
         let index = places.as_ref().map(|(place, _)| Index::load(place));

@@ -1,11 +1,11 @@
 //! From a URL to a store.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use url::Url;
 
 use super::{Store, StoreError, folder, http, object, oss, sql};
-use crate::retry::Policy;
+use crate::{checkout::Checkout, retry::Policy};
 
 /// What a URL does not say. `Default` takes the process's environment.
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ pub struct StoreOptions {
     pub allow_http: bool,
     /// A file of PEM certificates to trust besides the system's.
     pub ca_file: Option<String>,
+    /// Whence neither states nor certificates are read: a branch could bring its own.
+    pub checkout: Checkout,
     /// Where credentials are looked for.
     pub environment: BTreeMap<String, String>,
     /// How often a request is tried.
@@ -34,6 +36,7 @@ impl Default for StoreOptions {
             path_style: None,
             allow_http: false,
             ca_file: None,
+            checkout: Checkout::default(),
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
@@ -80,12 +83,16 @@ impl StoreOptions {
 /// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that can not be made.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return folder::folder(url.into(), options);
+        return trusted_folder(url.into(), options);
     };
     if scheme == "file" {
-        return folder::folder(file_path(url, rest)?, options);
+        return trusted_folder(file_path(url, rest)?, options);
     }
     let place = Place::parse(url, options)?;
+    if let Some(file) = &place.options.ca_file {
+        let trusted = options.checkout.trust("state.options.ca_file", file.as_ref());
+        trusted.map_err(|error| place.error(error.to_string()))?;
+    }
     match scheme {
         "s3" => object::s3(&place),
         "gs" => object::gs(&place),
@@ -99,7 +106,19 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, S
     }
 }
 
-fn file_path(url: &str, rest: &str) -> Result<std::path::PathBuf, StoreError> {
+/// A store in a folder outside of the checkout.
+fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let config = |why: String| StoreError::Config {
+        url: format!("file://{}", path.display().to_string().escape_debug()),
+        why,
+    };
+    let absolute = std::path::absolute(&path).map_err(|error| config(error.to_string()))?;
+    let trusted = options.checkout.trust("the folder of the states", &absolute);
+    trusted.map_err(|error| config(error.to_string()))?;
+    folder::folder(path, options)
+}
+
+fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
     let config = |why: &str| StoreError::Config {
         url: url.to_owned(),
         why: why.to_owned(),

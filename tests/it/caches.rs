@@ -76,8 +76,11 @@ fn a_core_in_the_checkout_is_not_started() {
         .run()
         .expect(1);
     let told = refused.stderr + &refused.stdout;
-    assert!(told.contains("a branch could bring one of its own"), "{told}");
-    assert!(told.contains("set XDG_DATA_HOME to a folder outside"), "{told}");
+    assert!(
+        told.contains("the folder of the KCL core (XDG_DATA_HOME) is `"),
+        "{told}"
+    );
+    assert!(told.contains("put it outside of the checkout"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ mod build;
 mod caches;
 mod cancelled;
 mod check;
+mod checkout;
 mod clusters;
 mod comment;
 mod container_job;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
+    checkout::Checkout,
     kcl::{Asker, CompileRequest, KclError, KnownPackages, Packages, Pool},
     model::stack::RemotePackage,
 };
@@ -22,6 +23,7 @@ async fn packages(folder: &Path) -> Packages {
         environment: BTreeMap::from([("PATH".to_owned(), path)]),
         whole: Arc::default(),
         asker: Asker::Own,
+        checkout: Checkout::default(),
     }
 }
 

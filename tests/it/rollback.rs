@@ -8,7 +8,10 @@ use crate::support::{
     objects::Objects,
     process::{Konverge, Outcome},
 };
-use konverge::kcl::{Core, DEFAULT_VERSION};
+use konverge::{
+    checkout::Checkout,
+    kcl::{Core, DEFAULT_VERSION},
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -107,7 +110,7 @@ impl Shop {
 
     /// The installed core under another version's name: what is picked, not what it does.
     async fn install_as(&self, version: &str) {
-        let core = Core::of_interpreter(&interpreter(), DEFAULT_VERSION)
+        let core = Core::of_interpreter(&interpreter(), DEFAULT_VERSION, &Checkout::default())
             .await
             .unwrap();
         let named = Core {

@@ -6,10 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const OPEN_TO_ALL: [&str; 6] = ["error", "yaml", "retry", "process", "secrets", "model"];
+const OPEN_TO_ALL: [&str; 7] = [
+    "error", "yaml", "retry", "checkout", "process", "secrets", "model",
+];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 6] = ["error", "yaml", "retry", "process", "model", "secrets"];
+const STRICT: [&str; 7] = [
+    "error", "yaml", "retry", "checkout", "process", "model", "secrets",
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

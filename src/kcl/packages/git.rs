@@ -76,7 +76,13 @@ async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(
         "-c",
         "core.symlinks=false",
     ];
-    let mut program = Program::new("git").args(fixed).args(arguments.iter().copied());
+    let executable = packages
+        .checkout
+        .find(&["git"])
+        .map_err(|error| error.to_string())?;
+    let mut program = Program::new(executable)
+        .args(fixed)
+        .args(arguments.iter().copied());
     let kept = packages.asker.variables(&packages.environment).into_iter();
     let kept = kept.map(|(name, value)| (name.into(), value.into()));
     let own = [

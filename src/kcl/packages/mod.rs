@@ -20,7 +20,10 @@ use std::{
 pub use self::outside::{Asker, KnownPackages};
 use self::requirement::{Place, Revision};
 use super::{CacheUse, KclError};
-use crate::model::{digest::DigestBuilder, stack::RemotePackage};
+use crate::{
+    checkout::Checkout,
+    model::{digest::DigestBuilder, stack::RemotePackage},
+};
 
 /// Fetches packages, and remembers them.
 #[derive(Debug, Clone)]
@@ -37,6 +40,8 @@ pub struct Packages {
     pub whole: Arc<Mutex<HashSet<PathBuf>>>,
     /// Whose code asks.
     pub asker: Asker,
+    /// Whence no program is run.
+    pub checkout: Checkout,
 }
 
 impl Packages {

@@ -56,8 +56,12 @@ pub(super) async fn fetch(
         .await
         .map_err(|_| format!("{registry} did not answer within {} s", DEADLINE.as_secs()))?
         .map_err(|error| format!("{registry}: {error}"))?;
+    let interpreter = packages
+        .checkout
+        .executable("the interpreter of the KCL core", &packages.interpreter)
+        .map_err(|error| error.to_string())?;
     for layer in image.layers {
-        let mut program = Program::new(&packages.interpreter).args(["-I", "-c", UNPACK]);
+        let mut program = Program::new(interpreter.clone()).args(["-I", "-c", UNPACK]);
         program.args.push(target.into());
         program.env = Some(Vec::new());
         program.stdin = layer.data.to_vec();

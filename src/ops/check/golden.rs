@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{super::Workspace, remark};
 use crate::{
+    checkout::{Existing, write},
     error::{ErrorKind, Failure},
     model::{
         inspection::{Remark, Rule},
@@ -47,13 +48,16 @@ pub(super) fn compare(
         },
     };
     if update {
-        let target = root.join(&path);
-        let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);
-        written
-            .and_then(|()| std::fs::write(&target, yaml::to_string(&json!({"resources": printed.resources}))))
-            .map_err(|error| {
-                Failure::new(ErrorKind::Layout, error.to_string()).at(path.to_string(), None, None)
-            })?;
+        let text = yaml::to_string(&json!({"resources": printed.resources}));
+        let written = write(root, path.as_str().as_ref(), text.as_bytes(), Existing::Replace);
+        written.map_err(|error| {
+            Failure::new(
+                ErrorKind::Layout,
+                format!("the golden file is not written: {error}"),
+            )
+            .at(path.to_string(), None, None)
+            .hint("put a plain file there, or remove the link, and run it again")
+        })?;
         return Ok(None);
     }
     let mut remark = remark(

@@ -1,13 +1,12 @@
 //! What a run leaves for later steps: the result as JSON, the preview as a page.
 
 use std::{
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, lchown},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use super::feedback::Feedback;
+use crate::checkout::{Existing, Written, write};
 
 /// In the workspace, for what a docker action leaves.
 const FOLDER: &str = ".konverge";
@@ -55,33 +54,14 @@ impl Feedback<'_> {
     }
 }
 
-/// The folder is no part of the checkout for git, and belongs to whom the workspace does: a runner that is used again
-/// must be able to remove what this process made as root. What lies in the workspace is a pull request's, so no link
-/// of it is followed.
+/// Git ignores the folder. What lies in the workspace is a pull request's, so no link of it is followed.
 fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
-    let folder = workspace.join(FOLDER);
-    match fs::create_dir(&folder) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if !fs::symlink_metadata(&folder)?.is_dir() {
-                return Err(io::Error::other(format!("{} is no folder", folder.display())));
-            }
-        }
-        Err(error) => return Err(error),
+    let folder = Path::new(FOLDER);
+    write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;
+    match write(workspace, &folder.join(name), text.as_bytes(), Existing::Keep)? {
+        Written::Created => Ok(()),
+        Written::Kept => Err(io::Error::other(format!("{FOLDER}/{name} is there already"))),
     }
-    let owner = fs::metadata(workspace)?;
-    let give = |path: &Path| lchown(path, Some(owner.uid()), Some(owner.gid()));
-    give(&folder)?;
-    for (name, text) in [(".gitignore", "*\n"), (name, text)] {
-        let path = folder.join(name);
-        match fs::File::options().write(true).create_new(true).open(&path) {
-            Ok(mut file) => file.write_all(text.as_bytes())?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && name == ".gitignore" => continue,
-            Err(error) => return Err(error),
-        }
-        give(&path)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

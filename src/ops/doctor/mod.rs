@@ -70,12 +70,12 @@ impl Finding {
 /// Looks at everything that a run could need, in the order in which it would. What depends on something that is missing
 /// is left out: mending that comes first.
 pub async fn run(run: &Run) -> Vec<Finding> {
-    let mut findings = vec![Finding::of("git", git().await)];
+    let mut findings = vec![Finding::of("git", git(run).await)];
     let repository = match Repository::discover(&run.dir) {
         Ok(repository) => repository,
         Err(error) => {
             findings.push(Finding::of("repository", Err(error.into())));
-            findings.push(core(&Config::default()).await);
+            findings.push(core(run, &Config::default()).await);
             return findings;
         }
     };
@@ -103,7 +103,7 @@ pub async fn run(run: &Run) -> Vec<Finding> {
     ));
     match config {
         Some(config) => {
-            findings.push(core(&config).await);
+            findings.push(core(run, &config).await);
             findings.extend(infrastructure(run, &config).await);
             findings.push(state(run, &config, &repository).await);
         }
@@ -119,21 +119,24 @@ pub async fn run(run: &Run) -> Vec<Finding> {
     findings
 }
 
-async fn git() -> Result<String, Failure> {
-    let found = Program::new("git").args(["--version"]).run().await;
+async fn git(run: &Run) -> Result<String, Failure> {
     let missing = |why: String| {
         Failure::new(ErrorKind::Git, why).hint("`apt-get install git`, or what your system has for it")
     };
-    match found {
+    let git = run
+        .checkout()
+        .find(&["git"])
+        .map_err(|error| missing(error.to_string()))?;
+    match Program::new(git).args(["--version"]).run().await {
         Ok(ended) if ended.code == Some(0) => Ok(String::from_utf8_lossy(&ended.stdout).trim().to_owned()),
         Ok(ended) => Err(missing(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
         Err(error) => Err(missing(error.to_string())),
     }
 }
 
-async fn core(config: &Config) -> Finding {
+async fn core(run: &Run, config: &Config) -> Finding {
     let version = config.kcl.core();
-    let found = cores::find(version).await;
+    let found = cores::find(run, version).await;
     Finding::of(
         "KCL core",
         found.map(|found| format!("{version}, {}", found.library.display())),

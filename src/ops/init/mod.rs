@@ -1,11 +1,10 @@
 //! `konverge init`: writes `konverge.yaml` and the workflow into a repository, and never overwrites.
 
-use std::{
-    io::{ErrorKind as IoKind, Write},
-    path::Path,
-};
+use std::path::Path;
 
+pub use crate::checkout::Written;
 use crate::{
+    checkout::{self, Existing},
     config::{Config, FILE_NAME},
     error::{ErrorKind, Failure},
     git::Repository,
@@ -24,15 +23,6 @@ const BRANCHES: &str = "branches: [main]";
 /// Where the workflow goes.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
 
-/// What became of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is new.
-    Created,
-    /// It was there and is as it was.
-    Kept,
-}
-
 /// Writes both files into the root of the repository that a folder lies in.
 ///
 /// # Errors
@@ -50,7 +40,7 @@ fn write(root: &Path, branch: &str) -> Result<Vec<(&'static str, Written)>, Fail
     let workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
     [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
         .into_iter()
-        .map(|(path, text)| Ok((path, write_new(&root.join(path), text)?)))
+        .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
         .collect()
 }
 
@@ -67,25 +57,14 @@ fn scalar(branch: &str) -> String {
     }
 }
 
-fn write_new(path: &Path, text: &str) -> Result<Written, Failure> {
-    let failure = |error: std::io::Error| {
+fn write_new(root: &Path, path: &str, text: &str) -> Result<Written, Failure> {
+    checkout::write(root, path.as_ref(), text.as_bytes(), Existing::Keep).map_err(|error| {
         Failure::new(
             ErrorKind::Config,
-            format!("could not write {}: {error}", path.display()),
+            format!("could not write {}: {error}", root.join(path).display()),
         )
         .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
-    };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failure)?;
-    }
-    match std::fs::File::options().write(true).create_new(true).open(path) {
-        Ok(mut file) => file
-            .write_all(text.as_bytes())
-            .map(|()| Written::Created)
-            .map_err(failure),
-        Err(error) if error.kind() == IoKind::AlreadyExists => Ok(Written::Kept),
-        Err(error) => Err(failure(error)),
-    }
+    })
 }
 
 #[cfg(test)]

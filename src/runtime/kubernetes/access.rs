@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use kube::{
-    client::AuthError,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{client::AuthError, config::KubeConfigOptions};
 
+use super::kubeconfig::{self, ReadError};
 use crate::{
+    checkout::Checkout,
     error::{ErrorKind, Failure, chain},
     model::ClusterName,
 };
@@ -38,8 +37,11 @@ pub enum Credentials {
 }
 
 /// Makes the client, and says which server it asks; nothing is sent yet.
-pub(super) async fn client(access: &ClusterAccess) -> Result<(kube::Client, String), Failure> {
-    let mut config = config(access).await?;
+pub(super) async fn client(
+    access: &ClusterAccess,
+    checkout: &Checkout,
+) -> Result<(kube::Client, String), Failure> {
+    let mut config = config(access, checkout).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -76,7 +78,7 @@ pub(super) fn explained(error: &AuthError) -> String {
     }
 }
 
-async fn config(access: &ClusterAccess) -> Result<kube::Config, Failure> {
+async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Config, Failure> {
     let name = &access.name;
     match &access.credentials {
         Credentials::InCluster => kube::Config::incluster().map_err(|error| {
@@ -94,12 +96,12 @@ async fn config(access: &ClusterAccess) -> Result<kube::Config, Failure> {
                 context: context.clone(),
                 ..KubeConfigOptions::default()
             };
-            let config = match path {
-                Some(path) => match Kubeconfig::read_from(path) {
-                    Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
-                    Err(error) => Err(error),
-                },
-                None => kube::Config::from_kubeconfig(&options).await,
+            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout) {
+                Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
+                Err(ReadError::Kubeconfig(error)) => Err(error),
+                Err(ReadError::Untrusted(error)) => {
+                    return Err(Failure::from(error).within(format!("cluster `{name}`")));
+                }
             };
             config.map_err(|error| {
                 let place = path

@@ -13,7 +13,7 @@ use super::{
     error::ApiError,
     wait::Watches,
 };
-use crate::{error::Failure, model::Digest};
+use crate::{checkout::Checkout, error::Failure, model::Digest};
 
 /// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
 const IN_FLIGHT: usize = 16;
@@ -39,8 +39,8 @@ pub(super) struct Environment {
 }
 
 impl Cluster {
-    pub async fn connect(access: &ClusterAccess) -> Result<Self, Failure> {
-        let (client, server) = access::client(access).await?;
+    pub async fn connect(access: &ClusterAccess, checkout: &Checkout) -> Result<Self, Failure> {
+        let (client, server) = access::client(access, checkout).await?;
         let api = Api::new(client, access.name.clone(), access.requests.unwrap_or(IN_FLIGHT));
         Ok(Self {
             server,

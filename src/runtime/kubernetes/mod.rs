@@ -19,6 +19,7 @@ mod fields;
 pub mod health;
 mod identity;
 mod jobs;
+mod kubeconfig;
 mod live;
 mod managers;
 mod node;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{access::ClusterAccess, apply, cluster::Cluster, health::Rules, identity, plan};
 use crate::{
+    checkout::Checkout,
     error::{ErrorKind, Failure},
     model::{
         ClusterName, ResourceId,
@@ -38,6 +39,8 @@ pub struct Options {
     pub wait: bool,
     /// The user's own rules of readiness.
     pub rules: Rules,
+    /// Whence neither a kubeconfig nor what it names is taken.
+    pub checkout: Checkout,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             ready_timeout: Duration::from_secs(600),
             wait: true,
             rules: Rules::default(),
+            checkout: Checkout::default(),
         }
     }
 }
@@ -65,7 +69,10 @@ impl Kubernetes {
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in clusters {
-            connected.insert(access.name.clone(), Cluster::connect(&access).await.map(Arc::new));
+            connected.insert(
+                access.name.clone(),
+                Cluster::connect(&access, &options.checkout).await.map(Arc::new),
+            );
         }
         Self {
             clusters: connected,

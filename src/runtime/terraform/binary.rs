@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::error::TerraformError;
-use crate::process::{ProcessError, Program};
+use crate::{
+    checkout::{Checkout, Untrusted},
+    process::{ProcessError, Program},
+};
 
 /// Which of the two it is. They share state, plan and log formats as far as they are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +38,33 @@ impl Binary {
     /// # Errors
     /// There is none, it can not be run, or it is too old: `import` blocks and `terraform_data` need Terraform 1.5 or
     /// OpenTofu 1.6.
-    pub async fn find(given: Option<&Path>, env: &[(OsString, OsString)]) -> Result<Self, TerraformError> {
-        let path = match given {
-            Some(path) if path.components().count() > 1 => path.to_owned(),
-            Some(name) => on_path(&[name]).ok_or_else(|| TerraformError::NoSuchBinary(name.to_owned()))?,
-            None => on_path(&[Path::new("terraform"), Path::new("tofu")]).ok_or(TerraformError::NoBinary)?,
+    pub async fn find(
+        given: Option<&Path>,
+        env: &[(OsString, OsString)],
+        checkout: &Checkout,
+    ) -> Result<Self, TerraformError> {
+        let executable = match given {
+            Some(given) => checkout.executable("terraform.binary", given),
+            None => checkout.find(&["terraform", "tofu"]),
         };
+        let executable = executable.map_err(|error| match (error, given) {
+            (
+                Untrusted::NotFound {
+                    passed_over: None, ..
+                },
+                Some(name),
+            ) => TerraformError::NoSuchBinary(name.to_owned()),
+            (
+                Untrusted::NotFound {
+                    passed_over: None, ..
+                },
+                None,
+            ) => TerraformError::NoBinary,
+            (other, _) => TerraformError::Untrusted(other),
+        })?;
+        let path = executable.path().to_owned();
         // The JSON form does not say which of the two it is.
-        let mut program = Program::new(&path).args(["version"]);
+        let mut program = Program::new(executable).args(["version"]);
         program.env = Some(env.to_vec());
         program.deadline = Duration::from_secs(60);
         let ended = program.run().await.map_err(|error| match error {
@@ -110,20 +132,6 @@ fn read_version(line: &str) -> Option<(Make, &str)> {
     Some((make, version.trim_end()))
 }
 
-fn on_path(names: &[&Path]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let executable = |file: &Path| {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
-    names.iter().find_map(|name| {
-        std::env::split_paths(&path)
-            .filter(|dir| dir.is_absolute())
-            .map(|dir| dir.join(name))
-            .find(|file| executable(file))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -170,9 +178,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_terraform_is_refused() {
-        let missing = Binary::find(Some(Path::new("/nonexistent/terraform")), &[]).await;
+        let find = async |path| Binary::find(Some(Path::new(path)), &[], &Checkout::default()).await;
+        let missing = find("/nonexistent/terraform").await;
         assert!(matches!(missing, Err(TerraformError::NoSuchBinary(_))));
-        let other = Binary::find(Some(Path::new("/bin/echo")), &[]).await;
+        let other = find("/bin/echo").await;
         assert!(matches!(other, Err(TerraformError::Version { .. })), "{other:?}");
     }
 }

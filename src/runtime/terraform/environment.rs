@@ -1,7 +1,10 @@
 //! Terraform's environment: ours is not inherited. A provider sees credentials for clouds and how to reach the network,
 //! and nothing else of the run (no GitHub token, no key of the state).
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 /// The variables of our environment that Terraform and its providers see. A name that ends in `*` stands for all that
 /// start so.
@@ -56,11 +59,13 @@ fn passes(name: &str) -> bool {
     })
 }
 
-/// The whole environment of a Terraform process: what passes of `ours`, then what is set for it. Logging, input, checks
+/// The whole environment of a Terraform process: what passes of `ours`, then what is set for it, with the `PATH` that
+/// programs may be run from. Logging, input, checks
 /// for news and the user's own configuration are off: `home` is an empty folder.
 pub(super) fn compose(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     given: &[(OsString, OsString)],
+    search_path: &OsStr,
     home: &Path,
 ) -> Vec<(OsString, OsString)> {
     let mut env: Vec<_> = ours
@@ -75,6 +80,7 @@ pub(super) fn compose(
     }
     let home_text = home.as_os_str();
     for (name, value) in [
+        ("PATH", search_path.to_owned()),
         ("HOME", home_text.to_owned()),
         ("TMPDIR", home_text.to_owned()),
         ("TF_CLI_CONFIG_FILE", home.join("terraform.rc").into_os_string()),
@@ -113,7 +119,7 @@ mod tests {
         ]
         .map(pair);
         let given = ["EXTRA", "TF_LOG", "GOGC"].map(pair);
-        let env = compose(ours, &given, Path::new("/scratch"));
+        let env = compose(ours, &given, OsStr::new("/usr/bin"), Path::new("/scratch"));
         let names: Vec<_> = env.iter().filter_map(|(name, _)| name.to_str()).collect();
         for present in ["PATH", "AWS_ACCESS_KEY_ID", "EXTRA", "HOME"] {
             assert!(names.contains(&present), "{present}");

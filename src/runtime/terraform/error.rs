@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
+    checkout::Untrusted,
     error::{ErrorKind, Failure},
     model::ResourceId,
 };
@@ -15,6 +16,8 @@ pub enum TerraformError {
     NoBinary,
     #[error("the Terraform executable `{0}` does not exist")]
     NoSuchBinary(PathBuf),
+    #[error(transparent)]
+    Untrusted(Untrusted),
     #[error("`{path}` is {found}, and {needed} is needed")]
     Version {
         path: PathBuf,
@@ -214,6 +217,7 @@ impl TerraformError {
                 "install Terraform 1.5 or newer, or OpenTofu, or set `terraform.binary` in konverge.yaml to where it is"
                     .to_owned(),
             ],
+            Self::Untrusted(error) => Failure::from(error.clone()).hints,
             Self::Version { .. } => {
                 vec!["install a newer one, or set `terraform.binary` in konverge.yaml to one".to_owned()]
             }

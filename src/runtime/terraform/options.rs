@@ -3,13 +3,15 @@
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use super::encryption::Seal;
-use crate::secrets::Secrets;
+use crate::{checkout::Checkout, secrets::Secrets};
 
 /// How Terraform is run.
 #[derive(Debug, Clone)]
 pub struct TerraformOptions {
     /// The executable; `None` looks for `terraform`, then `tofu`, on the `PATH`.
     pub binary: Option<PathBuf>,
+    /// Whence no executable is taken.
+    pub checkout: Checkout,
     /// The providers that may run; all others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
     /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
@@ -39,6 +41,7 @@ impl TerraformOptions {
     pub fn new(secrets: Secrets) -> Self {
         Self {
             binary: None,
+            checkout: Checkout::default(),
             providers: Vec::new(),
             mirror: None,
             plugin_cache: None,

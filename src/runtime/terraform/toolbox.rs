@@ -74,8 +74,13 @@ impl Toolbox {
         .map_err(|e| files(&e))?;
         std::fs::write(home.path().join("terraform.rc"), packages::BASE_CONFIGURATION)
             .map_err(|e| files(&e))?;
-        let env = environment::compose(std::env::vars_os(), &options.environment, home.path());
-        let binary = Binary::find(options.binary.as_deref(), &env).await?;
+        let env = environment::compose(
+            std::env::vars_os(),
+            &options.environment,
+            options.checkout.search_path(),
+            home.path(),
+        );
+        let binary = Binary::find(options.binary.as_deref(), &env, &options.checkout).await?;
         Ok(Self {
             binary,
             home,

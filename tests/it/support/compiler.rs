@@ -3,13 +3,14 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use konverge::{
+    checkout::Checkout,
     kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
     model::{RepoPath, stack::CompileSetup},
 };
 
 /// The default core, as the parts installed it.
 pub async fn core() -> Core {
-    Core::of_interpreter(&super::kcl::interpreter(), DEFAULT_VERSION)
+    Core::of_interpreter(&super::kcl::interpreter(), DEFAULT_VERSION, &Checkout::default())
         .await
         .unwrap()
 }

@@ -1,0 +1,83 @@
+//! Why a path or a program is not used.
+
+use std::path::PathBuf;
+
+use crate::error::{ErrorKind, Failure};
+
+/// A path that must not be run or trusted, or a program that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// A relative path.
+    #[error("{what} is `{path}`, which is not an absolute path", path = shown(path))]
+    Relative {
+        /// The setting.
+        what: String,
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A path that leads into the checkout.
+    #[error("{what} is `{path}`, which lies in the repository{by}", path = shown(path), by = by(path, place))]
+    Inside {
+        /// The setting.
+        what: String,
+        /// The path as it was given.
+        path: PathBuf,
+        /// Where it enters the checkout.
+        place: PathBuf,
+    },
+    /// A path below `/proc`.
+    #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = shown(path))]
+    Process {
+        /// The setting.
+        what: String,
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A path with too many links.
+    #[error("{what} is `{path}`, which has too many links", path = shown(path))]
+    TooManyLinks {
+        /// The setting.
+        what: String,
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A program that is not on the `PATH`, or only where it must not be run from.
+    #[error("`{}` was not found on the PATH{}", names.join("` or `"), passed_over.as_ref().map_or_else(String::new, |path| {
+        format!(" (`{}` leads into the repository and is not run)", shown(path))
+    }))]
+    NotFound {
+        /// The names that were searched.
+        names: Vec<String>,
+        /// A program of one of the names that may not be run.
+        passed_over: Option<PathBuf>,
+    },
+}
+
+fn shown(path: &std::path::Path) -> String {
+    path.display().to_string().escape_debug().to_string()
+}
+
+/// The way in, where the path does not show it.
+fn by(path: &std::path::Path, place: &std::path::Path) -> String {
+    match path.starts_with(place) {
+        true => String::new(),
+        false => format!(" (it leads to `{}`)", shown(place)),
+    }
+}
+
+impl From<Untrusted> for Failure {
+    fn from(error: Untrusted) -> Self {
+        let failure = Self::new(ErrorKind::Config, error.to_string());
+        match error {
+            Untrusted::NotFound { .. } => {
+                failure.hint("relative folders of the PATH and folders in the repository are not searched")
+            }
+            Untrusted::Relative { .. }
+            | Untrusted::Inside { .. }
+            | Untrusted::Process { .. }
+            | Untrusted::TooManyLinks { .. } => failure.hint(
+                "a branch could bring a file of its own there: put it outside of the checkout and give its absolute path",
+            ),
+        }
+    }
+}

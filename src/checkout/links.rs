@@ -1,0 +1,185 @@
+//! Where a path leads, link by link.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
+
+/// Links that are followed before a path is given up: as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Leads {
+    /// Never into the checkout, and not below `/proc`.
+    Outside,
+    /// To, or over, this place in the checkout.
+    Inside(PathBuf),
+    /// Below `/proc`, where a name means what the process that looks makes of it.
+    Process,
+    /// It is not absolute.
+    Nowhere,
+    /// It has more links than anybody follows.
+    TooFar,
+}
+
+/// Follows a path over each of its links. The checkout's root is given with its links resolved.
+///
+/// A place in the checkout counts wherever it stands on the way: a link there leads where the branch wants. Git's own
+/// folder at the root is no such place, since no revision can hold it.
+pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
+    if !path.is_absolute() {
+        return Leads::Nowhere;
+    }
+    let mut rest = components(path);
+    let mut here = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        let next = here.join(&name);
+        if let Some(root) = root
+            && next.starts_with(root)
+            && next != root
+            && !next.starts_with(root.join(".git"))
+        {
+            return Leads::Inside(next);
+        }
+        if is_of_processes(&next) {
+            return Leads::Process;
+        }
+        let Ok(target) = fs::read_link(&next) else {
+            here = next;
+            continue;
+        };
+        links += 1;
+        if links > MOST_LINKS {
+            return Leads::TooFar;
+        }
+        if target.is_absolute() {
+            here = PathBuf::from("/");
+        }
+        for name in components(&target).into_iter().rev() {
+            rest.push_front(name);
+        }
+    }
+    match root {
+        Some(root) if here == root => Leads::Inside(here),
+        _ => Leads::Outside,
+    }
+}
+
+fn components(path: &Path) -> VecDeque<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
+
+/// Whether a folder is `/proc`, or that file system mounted elsewhere.
+fn is_of_processes(path: &Path) -> bool {
+    let is_folder = || fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    path == Path::new("/proc")
+        || is_folder() && statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Place {
+        _folder: tempfile::TempDir,
+        root: PathBuf,
+        elsewhere: PathBuf,
+    }
+
+    fn place() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let (root, elsewhere) = (real.join("checkout"), real.join("elsewhere"));
+        fs::create_dir_all(root.join("tools")).unwrap();
+        fs::create_dir_all(root.join(".git/cache")).unwrap();
+        fs::create_dir_all(&elsewhere).unwrap();
+        for folder in [&root.join("tools"), &elsewhere] {
+            fs::write(folder.join("tool"), "").unwrap();
+        }
+        Place {
+            _folder: folder,
+            root,
+            elsewhere,
+        }
+    }
+
+    #[test]
+    fn every_way_into_the_checkout_is_seen() {
+        let Place { root, elsewhere, .. } = &place();
+        symlink(root, elsewhere.join("alias")).unwrap();
+        symlink("alias/tools", elsewhere.join("second")).unwrap();
+        symlink("../checkout/tools/tool", elsewhere.join("linked")).unwrap();
+        // A link of the branch that leads out again is still the branch's choice.
+        symlink(elsewhere, root.join("out")).unwrap();
+        let inside = [
+            root.clone(),
+            root.join("tools/tool"),
+            root.join("not/there"),
+            root.join("out/tool"),
+            root.join("tools/../../elsewhere/tool"),
+            elsewhere.join("../checkout/tools/tool"),
+            elsewhere.join("alias/tools/tool"),
+            elsewhere.join("second/tool"),
+            elsewhere.join("linked"),
+            elsewhere.join("missing/../../checkout/tools/tool"),
+            elsewhere.join("alias"),
+        ];
+        for path in inside {
+            let leads = follow(&path, Some(root));
+            assert!(matches!(leads, Leads::Inside(_)), "{path:?}: {leads:?}");
+        }
+        let outside = [
+            elsewhere.join("tool"),
+            elsewhere.join("not/there"),
+            root.join("../elsewhere/tool"),
+            root.join(".git/cache"),
+            // A sibling whose name begins alike.
+            PathBuf::from(format!("{}-tools/tool", root.display())),
+        ];
+        for path in outside {
+            assert_eq!(follow(&path, Some(root)), Leads::Outside, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_decides_is_seen() {
+        let Place { root, elsewhere, .. } = &place();
+        symlink("/proc/self/cwd", elsewhere.join("cwd")).unwrap();
+        for path in [
+            Path::new("/proc/self/cwd/tool"),
+            Path::new("/usr/../proc/1/root/bin/tool"),
+            Path::new("/dev/fd/3"),
+            Path::new("/dev/stdin"),
+            &elsewhere.join("cwd/tool"),
+        ] {
+            assert_eq!(follow(path, Some(root)), Leads::Process, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn relative_and_endless_paths_are_no_paths() {
+        let Place { elsewhere, .. } = &place();
+        symlink("round", elsewhere.join("round")).unwrap();
+        assert_eq!(follow(&elsewhere.join("round/x"), None), Leads::TooFar);
+        for path in ["tool", "./tool", "../tool", ""] {
+            assert_eq!(follow(Path::new(path), None), Leads::Nowhere, "{path:?}");
+        }
+    }
+}

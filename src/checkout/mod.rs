@@ -1,0 +1,82 @@
+//! The checkout that a run works in. Whoever proposes a change chooses the files in it, links included.
+//!
+//! Two rules follow, and each has one place: nothing that is run or trusted may come from there ([`Checkout::trust`],
+//! [`Checkout::find`]), and nothing that is written there may follow a link ([`write()`]).
+
+mod error;
+mod executable;
+mod links;
+mod write;
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use self::links::Leads;
+pub use self::{
+    error::Untrusted,
+    executable::Executable,
+    write::{Existing, Written, write, write_named},
+};
+
+/// The root of the checkout, and the folders of the `PATH` that lie outside of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkout {
+    /// With its links resolved; `None` without a repository.
+    root: Option<PathBuf>,
+    search_path: OsString,
+}
+
+impl Checkout {
+    /// A checkout, with the value of `PATH` that programs are searched in.
+    pub fn new(root: Option<&Path>, search_path: Option<&OsStr>) -> Self {
+        let root = root.map(|root| root.canonicalize().unwrap_or_else(|_| root.to_owned()));
+        let mut checkout = Self {
+            root,
+            search_path: OsString::new(),
+        };
+        let folders = std::env::split_paths(search_path.unwrap_or_default());
+        let trusted = folders.filter(|folder| checkout.leads(folder) == Leads::Outside);
+        // A folder came from splitting a PATH, so it holds no separator.
+        checkout.search_path = std::env::join_paths(trusted).unwrap_or_default();
+        checkout
+    }
+
+    /// A checkout, with the `PATH` of this process.
+    pub fn of_process(root: Option<&Path>) -> Self {
+        Self::new(root, std::env::var_os("PATH").as_deref())
+    }
+
+    /// Refuses a path that leads into the checkout or below `/proc`, over whatever links, or that is not absolute.
+    /// `what` names the setting in the error.
+    ///
+    /// # Errors
+    /// See [`Untrusted`].
+    pub fn trust(&self, what: &str, path: &Path) -> Result<(), Untrusted> {
+        let (what, path) = (what.to_owned(), path.to_owned());
+        Err(match self.leads(&path) {
+            Leads::Outside => return Ok(()),
+            Leads::Nowhere => Untrusted::Relative { what, path },
+            Leads::Inside(place) => Untrusted::Inside { what, path, place },
+            Leads::Process => Untrusted::Process { what, path },
+            Leads::TooFar => Untrusted::TooManyLinks { what, path },
+        })
+    }
+
+    /// The `PATH` without folders that are relative, in the checkout or below `/proc`.
+    pub fn search_path(&self) -> &OsStr {
+        &self.search_path
+    }
+
+    fn leads(&self, path: &Path) -> Leads {
+        links::follow(path, self.root.as_deref())
+    }
+}
+
+impl Default for Checkout {
+    /// Without a repository, with the `PATH` of this process.
+    fn default() -> Self {
+        Self::of_process(None)
+    }
+}
