@@ -1,16 +1,14 @@
 //! `konverge affected`: which stacks a change touches, and why.
 
-use std::path::PathBuf;
+use std::num::NonZeroU32;
 
 use super::Context;
 use crate::{
-    checkout::write_named,
-    error::{ErrorKind, Failure},
+    error::Failure,
     model::affected::InputKind,
     ops::{
         affected::{Answer, Question, run as answer},
-        repository_root,
-        shards::{Costs, shares},
+        shards::Matrix,
     },
     report::{escape::log, json, mermaid, terminal},
 };
@@ -39,12 +37,9 @@ pub struct Args {
     /// How to print it
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Share the stacks out over so many jobs of a GitHub matrix (1 to 256)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    shards: usize,
-    /// Also write the matrix to a file, for the jobs that take it
-    #[arg(long, value_name = "FILE")]
-    shard_file: Option<PathBuf>,
+    /// Split the stacks across at most N jobs of a GitHub matrix (1 to 256)
+    #[arg(long, value_name = "N", default_value = "1")]
+    shards: NonZeroU32,
     /// Exit with 2 if a stack is affected
     #[arg(long)]
     exit_code: bool,
@@ -87,22 +82,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let answer = answer(&run, &question).await?;
     say_problems(&answer, context);
     let affected = &answer.affected;
-    if args.output == Output::Matrix || args.shard_file.is_some() {
-        let root = repository_root(&run.dir)?;
-        let costs = Costs::load(&run, &root);
-        let text = json::document(&shares(affected, args.shards, &costs)?);
-        if let Some(file) = &args.shard_file {
-            write_named(&root, file, text.as_bytes()).map_err(|error| {
-                Failure::new(
-                    ErrorKind::Usage,
-                    format!("--shard-file {}: {error}", file.display()),
-                )
-            })?;
-        }
-        if args.output == Output::Matrix {
-            context.print(&text);
-        }
-    }
     match args.output {
         Output::Text => {
             if let (Some(base), Some(head)) = (&affected.base, &affected.head) {
@@ -114,7 +93,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             context.print(&terminal::affected(affected, style));
         }
         Output::Json => context.print(&json::document(affected)),
-        Output::Matrix => {}
+        Output::Matrix => context.print(&json::document(&Matrix::of_shares(
+            args.shards,
+            affected.stacks.len(),
+        )?)),
         Output::Mermaid => {
             context.print(&mermaid::why(affected, DRAWN).unwrap_or_else(|| "graph LR\n".to_owned()))
         }

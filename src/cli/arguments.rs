@@ -61,8 +61,6 @@ pub enum Command {
     Check(super::check::Args),
     /// Show what would happen to the stacks, against the real infrastructure or Spec against Spec
     Preview(super::preview::Args),
-    /// Join what the jobs of a matrix printed
-    Report(super::report::Args),
     /// Apply stacks, after showing the plan
     Apply(super::apply::Args),
     /// Take down everything that stacks made

@@ -72,7 +72,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     }
     let run = context.run();
     let request = Request {
-        selection: args.stacks.selection()?,
+        selection: args.stacks.selection(),
+        shard: args.stacks.shard,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
         ..Request::default()
@@ -90,7 +91,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             Err(failure) => failures.push(failure),
         }
     }
-    compiler.keep_costs();
     run.check_interrupted()?;
     // In JSON mode stdout is one document: the Specs, or the error.
     if failures.is_empty() || args.output != Output::Json {

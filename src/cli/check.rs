@@ -66,7 +66,8 @@ impl Args {
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let run = context.run();
     let request = Request {
-        selection: args.stacks.selection()?,
+        selection: args.stacks.selection(),
+        shard: args.stacks.shard,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
         ..Request::default()

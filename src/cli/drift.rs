@@ -39,7 +39,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         ));
     }
     let request = Request {
-        selection: match args.stacks.selection()? {
+        shard: args.stacks.shard,
+        selection: match args.stacks.selection() {
             Selection::Affected => Selection::All,
             chosen => chosen,
         },

@@ -21,7 +21,6 @@ mod kcl;
 mod preview;
 mod progress;
 mod reference;
-mod report;
 mod run;
 mod state;
 mod status;

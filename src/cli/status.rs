@@ -51,7 +51,7 @@ pub enum Output {
 /// # Errors
 /// Whatever keeps the stacks from being opened. What can not be found out of a stack is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let selection = match args.stacks.selection()? {
+    let selection = match args.stacks.selection() {
         Selection::Affected => Selection::All,
         chosen => chosen,
     };
@@ -62,7 +62,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         ..Request::default()
     };
     let session = session::open(&context.run(), &request, KeyUse::Look).await?;
-    let targets = status::targets(&session, &selection).await?;
+    let mut targets = status::targets(&session, &selection).await?;
+    if let Some(shard) = args.stacks.shard {
+        shard.keep(&mut targets);
+    }
     let status = match args.watch {
         true => status::watch(&session.planning, &targets).await?,
         false => status::run(&session.planning, &targets).await?,

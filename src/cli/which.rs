@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use crate::{
     error::Failure,
+    model::Share,
     ops::{
         KeyUse, Request, Run, Selection, Session,
         clusters::{GivenCluster, Live},
-        session, shards,
+        session,
     },
 };
 
@@ -31,7 +32,8 @@ impl Opened {
     /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
     pub async fn open(&self, run: &Run, live: Live, key: KeyUse, no_wait: bool) -> Result<Session, Failure> {
         let request = Request {
-            selection: self.stacks.selection()?,
+            selection: self.stacks.selection(),
+            shard: self.stacks.shard,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
             live,
@@ -54,28 +56,19 @@ pub struct Stacks {
     /// Every stack
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
-    /// The stacks of one job of a matrix, which `affected --shard-file` shared out
-    #[arg(long, value_name = "FILE", requires = "shard", conflicts_with_all = ["names", "all"])]
-    pub shard_file: Option<PathBuf>,
-    /// Which job's: its number, as in `3` or `3/8`
-    #[arg(long, value_name = "N", requires = "shard_file")]
-    pub shard: Option<String>,
+    /// Take only this share of the stacks: `2/8` is the second of eight jobs
+    #[arg(long, value_name = "N/M")]
+    pub shard: Option<Share>,
 }
 
 impl Stacks {
     /// As the use cases have it.
-    ///
-    /// # Errors
-    /// The file of shares can not be read, or has no such share.
-    pub fn selection(&self) -> Result<Selection, Failure> {
-        if let (Some(file), Some(shard)) = (&self.shard_file, &self.shard) {
-            return shards::share(file, shard).map(Selection::Share);
-        }
-        Ok(match (self.all, self.names.is_empty()) {
+    pub fn selection(&self) -> Selection {
+        match (self.all, self.names.is_empty()) {
             (true, _) => Selection::All,
             (false, true) => Selection::Affected,
             (false, false) => Selection::Named(self.names.clone()),
-        })
+        }
     }
 }
 
@@ -166,7 +159,7 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard_file", "rev", "base"])]
+    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "base"])]
     pub path: Option<PathBuf>,
     /// The identity under which the state of --spec is kept; default: spec/<file name>
     #[arg(long, value_name = "IDENTITY", requires = "path")]

@@ -1,4 +1,4 @@
-//! A job's share of the affected stacks, where a preview is dealt out over the jobs of a matrix.
+//! A job's share of the stacks: `--shard 2/8` on the command line, and the previews of a matrix in CI.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
@@ -44,6 +44,12 @@ impl Share {
     /// cost about the same.
     pub fn has(self, place: usize) -> bool {
         place % self.of.get() as usize == self.index()
+    }
+
+    /// Keeps the items of this share, by their place in the list.
+    pub fn keep<T>(self, items: &mut Vec<T>) {
+        let mut place = 0..;
+        items.retain(|_| place.next().is_some_and(|place| self.has(place)));
     }
 
     /// Of so many things that all shares may make together, how many this one may.

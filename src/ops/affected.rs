@@ -214,7 +214,6 @@ async fn compare_specs(
     let news = compiler.specs(head, &news).await;
     let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
     run.check_interrupted()?;
-    compiler.keep_costs();
     for (((at, ..), was), is) in pairs.iter().zip(olds).zip(news) {
         affected.stacks[*at].spec = match (was, is) {
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,

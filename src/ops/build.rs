@@ -4,17 +4,16 @@ use std::{
     collections::HashSet,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
 };
 
 use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Memory, Run, Workspace, caches, shards::Costs, shared_cache::StoreCache};
+use super::{Memory, Run, Workspace, caches, shared_cache::StoreCache};
 use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
@@ -23,7 +22,7 @@ use crate::{
         PoolOptions, SandboxMode, SharedCache,
     },
     model::{
-        Digest, RepoPath, StackId,
+        Digest, RepoPath,
         source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
@@ -46,7 +45,6 @@ pub struct Compiler {
     cached: AtomicUsize,
     /// As many as there are workers: whoever holds one is compiled, not queued.
     turns: Semaphore,
-    took: Mutex<Vec<(StackId, u64)>>,
     /// What was asked for so far, by input digest: a Spec that is asked for again is not counted again, and its
     /// warnings are not said again.
     seen: Mutex<HashSet<Digest>>,
@@ -80,7 +78,6 @@ impl Compiler {
     pub fn new(run: &Run, config: &Config) -> Self {
         Self {
             turns: Semaphore::new(workers(config)),
-            took: Mutex::default(),
             seen: Mutex::default(),
             caches: caches::believed(run),
             run: run.clone(),
@@ -101,18 +98,6 @@ impl Compiler {
             compiled: self.compiled.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
-    }
-
-    /// Keeps what each stack took to compile, for sharing them out over jobs ([`super::shards`]).
-    pub fn keep_costs(&self) {
-        let took = std::mem::take(&mut *self.lock_took());
-        if !took.is_empty() && self.access == CacheAccess::ReadWrite {
-            Costs::load(&self.run, &caches::checkout(&self.run)).learn(&took);
-        }
-    }
-
-    fn lock_took(&self) -> MutexGuard<'_, Vec<(StackId, u64)>> {
-        self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts workers with another `konverge` than this process.
@@ -235,11 +220,8 @@ impl Compiler {
                 let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
                 let request = request(workspace, stack, setup, fetched)?;
                 let turn = self.turns.acquire().await.expect("it is never closed");
-                let started = Instant::now();
                 let compiled = pool.compile(&request).await?;
-                let took = started.elapsed().as_millis() as u64;
                 drop(turn);
-                self.lock_took().push((stack.id.clone(), took));
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
                 cache.put(&key, &compiled).await;
                 compiled

@@ -13,7 +13,6 @@ pub mod clusters;
 pub mod cores;
 pub mod doctor;
 pub mod drift;
-pub mod gather;
 pub mod graph;
 pub mod health;
 mod health_rules;

@@ -3,7 +3,7 @@
 use futures::{StreamExt, stream};
 
 use super::{
-    Planning, Target, Wanted,
+    Planning, Target,
     masked::{self, Hidden},
 };
 use crate::{
@@ -39,9 +39,6 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
         .collect()
         .await;
     planning.run.check_interrupted()?;
-    if let Wanted::Compiled { compiler, .. } = &planning.wanted {
-        compiler.keep_costs();
-    }
     done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
     let (stacks, reviewed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     let mut reviewed: Vec<_> = reviewed.into_iter().flatten().collect();

@@ -24,27 +24,23 @@ pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
     let known = Knowledge::of(run, &repository);
     let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
-    let stacks = match &request.selection {
+    let mut stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
         Selection::Named(names) => workspace.named(run, repository.root(), names)?,
-        Selection::Affected | Selection::Share(_) => {
-            match session::base_commit(run, &repository, request, &at).await? {
-                Some(commit) => {
-                    let at = At::Commit(commit);
-                    let base = Workspace::open_knowing(&known, &repository, &at, Some(&workspace.config))?;
-                    known.keep(&base);
-                    let affected = workspace.analysis.compare(&base.analysis);
-                    let targets = match &request.selection {
-                        Selection::Share(ids) => {
-                            session::share_targets(ids, &affected, Some(&base), &workspace)
-                        }
-                        _ => session::affected_targets(&affected, Some(&base), &workspace),
-                    };
-                    targets.into_iter().filter_map(|target| target.head).collect()
-                }
-                None => workspace.layout.stacks.clone(),
+        Selection::Affected => match session::base_commit(run, &repository, request, &at).await? {
+            Some(commit) => {
+                let at = At::Commit(commit);
+                let base = Workspace::open_knowing(&known, &repository, &at, Some(&workspace.config))?;
+                known.keep(&base);
+                let affected = workspace.analysis.compare(&base.analysis);
+                let targets = session::affected_targets(&affected, Some(&base), &workspace);
+                targets.into_iter().filter_map(|target| target.head).collect()
             }
-        }
+            None => workspace.layout.stacks.clone(),
+        },
     };
+    if let Some(shard) = request.shard {
+        shard.keep(&mut stacks);
+    }
     Ok(Selected { workspace, stacks })
 }

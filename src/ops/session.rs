@@ -1,9 +1,6 @@
 //! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     At, KeyUse, Knowledge, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
@@ -20,7 +17,7 @@ use crate::{
     error::{ErrorKind, Failure},
     git::Repository,
     model::{
-        CommitId, RepoPath, StackId,
+        CommitId, RepoPath, Share, StackId,
         affected::{Affected, InputChange},
         source::Source,
         stack::{CompileSetup, Stack},
@@ -32,6 +29,8 @@ use crate::{
 pub struct Request {
     /// Which stacks.
     pub selection: Selection,
+    /// Which share of them this process takes; `None` takes all.
+    pub shard: Option<Share>,
     /// The revision; `None` is the working tree.
     pub rev: Option<String>,
     /// The revision compared with; `None` is the merge base with the default branch.
@@ -134,6 +133,9 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     let memory = states::open(run, &config, Some(&repository), key).await?;
     if let Selection::Named(names) = &request.selection {
         targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
+    }
+    if let Some(shard) = request.shard {
+        shard.keep(&mut targets);
     }
     let removed = base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
@@ -242,7 +244,7 @@ pub(super) async fn base_commit(
     if let Some(base) = &request.base {
         return Ok(Some(find(repository, base, credentials).await?));
     }
-    let by_change = matches!(request.selection, Selection::Affected | Selection::Share(_));
+    let by_change = request.selection == Selection::Affected;
     let found = async || -> Result<CommitId, Failure> {
         let branch = repository.default_branch()?;
         let tip = repository.resolve(&branch)?;
@@ -288,26 +290,7 @@ fn targets(
         Selection::Named(_) => Vec::new(),
         Selection::All => there(head.layout.stacks.clone()),
         Selection::Affected => affected_targets(affected, base, head),
-        Selection::Share(ids) => share_targets(ids, affected, base, head),
     }
-}
-
-/// The stacks of a share: as the change affects them; one that it no longer does (the base has moved meanwhile) as it
-/// is at head.
-pub(super) fn share_targets(
-    ids: &[StackId],
-    affected: &Affected,
-    base: Option<&Workspace>,
-    head: &Workspace,
-) -> Vec<Target> {
-    let mut targets = affected_targets(affected, base, head);
-    targets.retain(|target| ids.contains(&target.id));
-    let met: BTreeSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
-    let others = ids.iter().filter(|id| !met.contains(*id));
-    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
-    targets.extend(others.filter_map(|id| Some(Target::of(head.layout.stack(id)?, before(id)))));
-    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
-    targets
 }
 
 /// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.

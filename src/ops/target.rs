@@ -12,8 +12,6 @@ pub enum Selection {
     All,
     /// These, by folder or identity.
     Named(Vec<String>),
-    /// Those of one job of a matrix, by identity; removed ones are among them.
-    Share(Vec<StackId>),
 }
 
 /// One stack of a run.

@@ -1,4 +1,4 @@
-//! One change over the jobs of a matrix: shared out once, planned in shares, gathered to what one job would have said.
+//! One change over the jobs of a matrix: each job takes its share, and together they plan what one job would have planned.
 
 use serde_json::Value;
 
@@ -26,132 +26,89 @@ fn changed() -> Repository {
     repository
 }
 
-#[test]
-fn shares_are_planned_apart_and_gathered_to_the_whole() {
-    let repository = changed();
-    let legs = tempfile::tempdir().unwrap();
-    let file = legs.path().join("shares.txt");
-    let file = file.to_str().unwrap();
-    let base = ["--base", "main"];
-    let made = konverge(
-        &repository,
-        &[
-            "affected",
-            "--base",
-            "main",
-            "--output",
-            "matrix",
-            "--shards",
-            "3",
-            "--shard-file",
-            file,
-        ],
-    )
-    .run()
-    .expect(0)
-    .json();
-    let shards: Vec<String> = made["include"]
+fn stacks_of(plan: &str) -> Vec<Value> {
+    serde_json::from_str::<Value>(plan).unwrap()["stacks"]
         .as_array()
         .unwrap()
+        .clone()
+}
+
+#[test]
+fn shards_together_plan_what_one_job_would() {
+    let repository = changed();
+    let matrix = [
+        "affected", "--base", "main", "--output", "matrix", "--shards", "3",
+    ];
+    let matrix = konverge(&repository, &matrix).run().expect(0).json();
+    let entries = matrix["include"].as_array().unwrap();
+    let shards: Vec<&str> = entries
         .iter()
-        .map(|shard| shard["shard"].as_str().unwrap().to_owned())
+        .map(|entry| entry["shard"].as_str().unwrap())
         .collect();
     assert_eq!(shards, ["1/3", "2/3", "3/3"]);
+
     let preview = |more: &[&str]| {
-        let arguments = ["preview", "--rev", "HEAD", "--live", "never", "--output", "json"];
+        let arguments = [
+            "preview", "--rev", "HEAD", "--base", "main", "--live", "never", "--output", "json",
+        ];
         konverge(&repository, &arguments)
-            .arg_all(base)
             .arg_all(more)
             .run()
             .expect(0)
             .stdout
     };
-    let whole = preview(&[]);
-    for shard in &shards {
-        let number = shard.split('/').next().unwrap();
-        let leg = preview(&["--shard-file", file, "--shard", shard]);
-        let folder = legs.path().join(format!("leg-{number}"));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("plan.json"), &leg).unwrap();
-        assert_eq!(preview(&["--shard-file", file, "--shard", number]), leg);
-    }
-    let gathered = |more: &[&str]| {
-        let gather = legs.path().to_str().unwrap();
-        konverge(&repository, &["report", "--gather", gather, "--shard-file", file])
+    let whole = stacks_of(&preview(&[]));
+    assert_eq!(whole.len(), 5);
+    let mut joined: Vec<Value> = shards
+        .iter()
+        .flat_map(|shard| {
+            let part = stacks_of(&preview(&["--shard", shard]));
+            assert!((1..=2).contains(&part.len()), "{shard}: {}", part.len());
+            part
+        })
+        .collect();
+    joined.sort_by_key(|stack| stack["stack"].as_str().unwrap().to_owned());
+    assert_eq!(joined, whole);
+}
+
+#[test]
+fn every_command_that_reads_stacks_takes_a_shard() {
+    let repository = changed();
+    let all = konverge(&repository, &["affected", "--all", "--output", "folders"])
+        .run()
+        .expect(0);
+    let all = all.stdout.lines().count();
+    let resources = |more: &[&str]| {
+        let built = konverge(&repository, &["build", "--all", "--output", "json"])
             .arg_all(more)
             .run()
+            .expect(0);
+        serde_json::from_str::<Value>(&built.stdout).unwrap()
     };
-    assert_eq!(gathered(&["--output", "json"]).expect(0).stdout, whole);
-    let count = |text: &str| {
-        serde_json::from_str::<Value>(text).unwrap()["stacks"]
-            .as_array()
-            .unwrap()
-            .len()
-    };
-    assert_eq!(count(&whole), 5);
-    // A job that never printed its plan is not passed over.
-    std::fs::remove_file(legs.path().join("leg-2/plan.json")).unwrap();
-    let missing = gathered(&[]).expect(64);
-    assert!(missing.stderr.contains("no job reported"), "{}", missing.stderr);
-    // Nor is one that is there twice.
-    std::fs::copy(
-        legs.path().join("leg-1/plan.json"),
-        legs.path().join("again.json"),
+    let one = resources(&["--shard", &format!("{all}/{all}")]);
+    assert_ne!(one, resources(&[]));
+    let checked = konverge(
+        &repository,
+        &["check", "--all", "--shard", "1/2", "--skip", "schema"],
     )
-    .unwrap();
-    let twice = gathered(&[]).expect(64);
-    assert!(twice.stderr.contains("is reported by"), "{}", twice.stderr);
+    .run();
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
 }
 
 #[test]
-fn a_share_that_is_not_there_is_refused() {
+fn a_shard_that_does_not_exist_is_refused() {
     let repository = changed();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shares.json");
-    let file = file.to_str().unwrap();
-    konverge(
+    for shard in ["3/2", "0/2", "2", "1/257", "x"] {
+        let refused = konverge(&repository, &["build", "--shard", shard])
+            .run()
+            .expect(64);
+        assert!(refused.stderr.contains("<number>/<of>"), "{}", refused.stderr);
+    }
+    let refused = konverge(
         &repository,
-        &[
-            "affected",
-            "--base",
-            "main",
-            "--shards",
-            "2",
-            "--shard-file",
-            file,
-        ],
+        &["affected", "--output", "matrix", "--shards", "257"],
     )
     .run()
-    .expect(0);
-    let said = konverge(&repository, &["build", "--shard-file", file, "--shard", "3"])
-        .run()
-        .expect(64);
-    assert!(said.stderr.contains("1/2, 2/2"), "{}", said.stderr);
-    std::fs::write(file, "no shares").unwrap();
-    let said = konverge(&repository, &["build", "--shard-file", file, "--shard", "1"])
-        .run()
-        .expect(64);
-    assert!(said.stderr.contains("these are no shares"), "{}", said.stderr);
-}
-
-/// What a stack took to compile once decides where it goes the next time.
-#[test]
-fn shares_are_balanced_by_what_was_measured() {
-    let repository = changed();
-    let cache = tempfile::tempdir().unwrap();
-    let at_home = |arguments: &[&str]| {
-        konverge(&repository, arguments)
-            .env("XDG_CACHE_HOME", cache.path())
-            .run()
-            .expect(0)
-    };
-    at_home(&["build", "--all", "--output", "json"]);
-    let costs = crate::support::compiler::folder(cache.path())
-        .into_iter()
-        .find(|(path, _)| path.as_str().ends_with(".costs.json"))
-        .expect("what stacks took is kept");
-    let costs: serde_json::Map<String, Value> = serde_json::from_slice(&costs.1).unwrap();
-    let all = at_home(&["affected", "--all", "--output", "folders"]);
-    assert_eq!(costs.len(), all.stdout.lines().count());
-    assert!(costs.values().all(Value::is_u64), "{costs:?}");
+    .expect(64);
+    assert!(refused.stderr.contains("256"), "{}", refused.stderr);
 }

@@ -129,22 +129,11 @@ fn a_headline_counts_what_was_looked_at() {
     monorepo.replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
     let changed = headline(&[&preview[..], &["markdown"]].concat(), 0);
     assert!(changed.contains("1 of 15 stacks changes"), "{changed}");
-
-    let folder = monorepo.path().join(".git/plans");
-    std::fs::create_dir(&folder).unwrap();
-    let plan = konverge(&monorepo, &[&preview[..], &["json"]].concat()).expect(0);
-    std::fs::write(folder.join("1.json"), plan.stdout).unwrap();
-    let folder = folder.to_str().unwrap();
-    let joined = headline(&["report", "--gather", folder, "-o", "markdown"], 0);
-    assert!(joined.contains("1 of 1 stack changes"), "{joined}");
 }
 
 #[test]
 fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
     let monorepo = Repository::konfig_example();
-    let gather = said(&monorepo, &["report", "--gather", "nowhere"], 64);
-    assert!(gather.contains("the folder can not be read"), "{gather}");
-    assert!(gather.contains("hint:"), "{gather}");
     let spec = said(&monorepo, &["build", "--spec", "nowhere.yaml"], 1);
     assert!(
         spec.contains("the Spec can not be read") && spec.contains("hint:"),

@@ -56,10 +56,7 @@ impl FromStr for Part {
 impl Opened {
     /// Leaves the stacks of a share, as they are listed.
     pub(super) fn deal(&mut self, share: Share) {
-        let mut place = 0..;
-        self.affected
-            .stacks
-            .retain(|_| place.next().is_some_and(|place| share.has(place)));
+        share.keep(&mut self.affected.stacks);
         let own = &self.affected.stacks;
         self.targets
             .retain(|target| own.iter().any(|stack| stack.id == target.id));
