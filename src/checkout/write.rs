@@ -82,21 +82,6 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
     }
 }
 
-/// Writes the file that a command line names: as [`write()`] does where it lies below the root, else as it is named.
-///
-/// # Errors
-/// As [`write()`].
-pub fn write_named(root: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let absolute = std::path::absolute(path)?;
-    let root = root.canonicalize()?;
-    let is_root = |above: &&Path| above.canonicalize().is_ok_and(|real| real == root);
-    let below = absolute.ancestors().skip(1).find(is_root);
-    match below.and_then(|above| absolute.strip_prefix(above).ok()) {
-        Some(inside) => write(&root, inside, content, Existing::Replace).map(drop),
-        None => fs::write(path, content),
-    }
-}
-
 const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
@@ -247,23 +232,5 @@ mod tests {
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&absolute).unwrap(), "before");
         assert_eq!(fs::read_dir(root.join(".git/hooks")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_named_file_is_written_where_it_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let (root, elsewhere) = (folder.path().join("root"), folder.path().join("elsewhere"));
-        fs::create_dir_all(&root).unwrap();
-        fs::create_dir_all(&elsewhere).unwrap();
-        symlink(elsewhere.join("x"), root.join("link")).unwrap();
-        symlink(&root, folder.path().join("alias")).unwrap();
-        write_named(&root, &elsewhere.join("out.json"), b"1").unwrap();
-        write_named(&root, &root.join("out.json"), b"2").unwrap();
-        assert_eq!(fs::read(elsewhere.join("out.json")).unwrap(), b"1");
-        assert_eq!(fs::read(root.join("out.json")).unwrap(), b"2");
-        for link in [root.join("link"), folder.path().join("alias/link")] {
-            assert!(write_named(&root, &link, b"3").is_err(), "{link:?}");
-        }
-        assert!(!elsewhere.join("x").exists());
     }
 }

@@ -20,11 +20,6 @@ pub(super) fn folder(run: &Run) -> Result<PathBuf, Failure> {
     run.xdg_folder("XDG_CACHE_HOME", ".cache")
 }
 
-/// The checkout that a run works on.
-pub(super) fn checkout(run: &Run) -> PathBuf {
-    repository_root(&run.dir).unwrap_or_else(|_| run.dir.clone())
-}
-
 /// Where it keeps that, if what lies there may be believed. In a repository's checkout whoever proposes a change could have put
 /// it there.
 pub(super) fn believed(run: &Run) -> Option<PathBuf> {
