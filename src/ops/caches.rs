@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Run, repository_root};
+use super::Run;
 use crate::{
     affected::{kept_files, prune_kept_files},
     error::{ErrorKind, Failure},
