@@ -69,6 +69,7 @@ fn run(dir: PathBuf, env: BTreeMap<String, String>) -> Run {
         dir,
         env,
         secrets: Secrets::new(HashKey::random()),
+        writes: std::sync::Arc::default(),
         cancel: tokio_util::sync::CancellationToken::new(),
         events: Arc::new(NoEvents),
         notes: Arc::new(Quiet),

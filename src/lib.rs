@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod git;
 pub mod github;
+pub mod interrupt;
 pub mod kcl;
 pub mod konfig;
 pub mod model;

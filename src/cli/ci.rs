@@ -55,7 +55,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
     };
-    let ended = ci::run(&context.run(), &options).await?;
+    let run = context.run();
+    // What becomes of the run has to be said on GitHub.
+    run.begin_writes()?;
+    let ended = ci::run(&run, &options).await?;
     context.print(&ended.text);
     Ok(ended.code)
 }

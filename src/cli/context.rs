@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use indicatif::ProgressBar;
@@ -35,6 +35,8 @@ pub struct Context {
     pub secrets: Secrets,
     /// Set when the run is asked to stop.
     pub cancel: CancellationToken,
+    /// Set when the run begins to change something.
+    pub writes: Arc<AtomicBool>,
     /// Where the run was started.
     pub current_dir: PathBuf,
     /// What is drawn on the terminal just now; out of the way while anything is printed.

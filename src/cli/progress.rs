@@ -50,6 +50,7 @@ impl Context {
             env: self.env.clone(),
             secrets: self.secrets.clone(),
             cancel: self.cancel.clone(),
+            writes: Arc::clone(&self.writes),
             events: screen.clone(),
             notes: screen,
         }

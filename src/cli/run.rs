@@ -1,6 +1,11 @@
 //! From arguments to an exit code: parsing, logging, signals, and how an error ends the process.
 
-use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering},
+};
 
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
@@ -75,7 +80,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let wants_json = cli.command.wants_json();
     let result = runtime.block_on(async {
         watch_signals(context.cancel.clone());
-        dispatch(cli.command, &context).await
+        tokio::select! {
+            biased;
+            result = dispatch(cli.command, &context) => result,
+            () = may_be_dropped(&context) => Err(Failure::new(ErrorKind::Interrupted, "interrupted")),
+        }
     });
     // A blocking call under way (a slow file system) must not hold up the end.
     runtime.shutdown_background();
@@ -177,6 +186,7 @@ fn context(cli: &Cli) -> Context {
         env,
         secrets,
         cancel: CancellationToken::new(),
+        writes: Arc::default(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
         drawn: super::context::Drawn::default(),
     }
@@ -224,6 +234,14 @@ impl std::io::Write for MaskedStderr {
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stderr().lock().flush()
+    }
+}
+
+/// Returns when the run is asked to stop and has changed nothing: whatever it waits for, it need not end by itself.
+async fn may_be_dropped(context: &Context) {
+    context.cancel.cancelled().await;
+    if context.writes.load(Ordering::SeqCst) {
+        std::future::pending().await
     }
 }
 

@@ -220,8 +220,12 @@ pub struct Apply {
     pub stacks: Option<u32>,
     /// Resources of one stack applied at once; default 16.
     pub resources: Option<u32>,
-    /// How long a resource may take to become ready; default 10 minutes.
+    /// How long a resource may take to become ready, or to be gone; default 10 minutes.
     pub ready_timeout: Option<Span>,
+    /// How long a failure that waiting does not remove (an image that does not exist, a pod that the server refuses) must
+    /// last before the wait ends early; default 30 s. Any other trouble, such as a crash loop or a pod without a node, may
+    /// last for the whole `ready_timeout`.
+    pub fail_early_after: Option<Span>,
     /// A folder of the repository with rules of your own for the readiness of Kubernetes objects, laid out as Argo CD's
     /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or `health.k`. `konverge health --rules`
     /// tries them.

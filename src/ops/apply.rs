@@ -187,6 +187,7 @@ async fn attempt(
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
+    planning.run.begin_writes()?;
     let memory = planning.memory.as_ref().ok_or_else(|| {
         Failure::new(ErrorKind::Config, "there is no store to keep the state in")
             .hint("set `state.url` in konverge.yaml")
@@ -303,7 +304,11 @@ async fn under_lease(
     };
     // Of what was never applied nothing is recorded because it was destroyed.
     let never_there = reason == Reason::Destroy && lease.prior().is_none() && state.resources.is_empty();
-    let nothing_new = (state == prior || never_there) && used.is_empty() && (well || told);
+    // That the code has moved on by a commit is no news of a stack that wants the same.
+    let commit = std::mem::replace(&mut state.commit, prior.commit.clone());
+    let is_same = state == prior;
+    state.commit = commit;
+    let nothing_new = (is_same || never_there) && used.is_empty() && (well || told);
     outcome.grounds = grounds;
     outcome.serial = match nothing_new {
         true => lease.prior().map(|prior| prior.serial),

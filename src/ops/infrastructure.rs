@@ -103,12 +103,17 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             .apply
             .ready_timeout
             .map_or(Options::default().ready_timeout, config::Span::duration),
+        fail_early_after: config
+            .apply
+            .fail_early_after
+            .map_or(Options::default().fail_early_after, config::Span::duration),
         wait: setup.wait,
         checkout: checkout.clone(),
         rules: match setup.files {
             Some(files) => health_rules::load(run, config, files)?,
             None => Rules::default(),
         },
+        cancel: run.cancel.clone(),
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());

@@ -1,6 +1,14 @@
 //! What every use case is given by the command line.
 
-use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +40,9 @@ pub struct Run {
     pub secrets: Secrets,
     /// Set when the run is asked to stop.
     pub cancel: CancellationToken,
+    /// Set when the run begins to change something: from then on it ends by itself when it is asked to stop. Before, it
+    /// is just dropped.
+    pub writes: Arc<AtomicBool>,
     /// Hears how planning and applying go.
     pub events: Arc<dyn EventSink>,
     /// Hears remarks.
@@ -124,6 +135,16 @@ impl Run {
             .collect();
         self.notes
             .note(&format!("warning: {what}: {}{hints}", failure.message));
+    }
+
+    /// Says that the run changes something from here on: it is no longer dropped when it is asked to stop.
+    ///
+    /// # Errors
+    /// It has been asked before.
+    pub fn begin_writes(&self) -> Result<(), Failure> {
+        self.check_interrupted()?;
+        self.writes.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// An error if the run has been asked to stop.

@@ -105,6 +105,7 @@ fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
     let mut options = StoreOptions {
         environment: run.env.clone(),
         checkout: run.checkout(),
+        cancel: run.cancel.clone(),
         ..StoreOptions::default()
     };
     for (name, value) in &config.state.options {

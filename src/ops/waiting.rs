@@ -146,4 +146,8 @@ impl LeaseWatch for Waiting {
         }
         WaitVerdict::KeepWaiting
     }
+
+    async fn stopped(&self) {
+        self.run.cancel.cancelled().await;
+    }
 }

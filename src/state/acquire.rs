@@ -36,6 +36,15 @@ impl Default for LeaseOptions {
     }
 }
 
+impl LeaseOptions {
+    pub(super) async fn stopped(&self) {
+        match &self.watch {
+            Some(watch) => watch.stopped().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// What to do about a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitVerdict {
@@ -52,6 +61,11 @@ pub enum WaitVerdict {
 pub trait LeaseWatch: Send + Sync {
     /// Called at every look at the lease.
     async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict;
+
+    /// Returns when whoever waits is asked to stop.
+    async fn stopped(&self) {
+        std::future::pending().await
+    }
 }
 
 /// Who holds a lease, as a watcher sees it.
@@ -286,13 +300,14 @@ impl States {
             return Err(held());
         }
         let look_again = (term / 12).clamp(Duration::from_millis(100), Duration::from_secs(5));
-        self.clock
-            .sleep(
-                look_again
-                    .min(options.wait - waited)
-                    .max(Duration::from_millis(1)),
-            )
-            .await;
+        let pause = look_again
+            .min(options.wait - waited)
+            .max(Duration::from_millis(1));
+        // Asked to stop, the observer gives up at the next look.
+        tokio::select! {
+            () = self.clock.sleep(pause) => {}
+            () = options.stopped() => {}
+        }
         Ok(None)
     }
 }

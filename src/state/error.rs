@@ -58,6 +58,9 @@ pub enum StateError {
         /// Who.
         holder: Box<Holder>,
     },
+    /// The run was asked to stop while it waited for an earlier holder to notice that its lease was taken over.
+    #[error("stack `{0}` was not begun: the run was asked to stop while it took the lease over")]
+    Stopped(StackId),
     /// We held the lease and do not any more.
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
     Lost {
@@ -100,6 +103,8 @@ impl From<StateError> for Failure {
                 .hint(holder.way_out(&stack)),
             StateError::Lost { stack, .. } => Failure::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
+            StateError::Stopped(_) => Failure::new(ErrorKind::Interrupted, text)
+                .hint("run it again: the lease expires by itself"),
             StateError::Missing(_) => Failure::new(ErrorKind::State, text),
         }
     }

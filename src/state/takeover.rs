@@ -92,7 +92,11 @@ impl States {
         if claim != Claim::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
                 // A holder that is alive stops by itself within this time, because it can not renew any more.
-                self.clock.sleep(options.term * 2 / 3).await;
+                tokio::select! {
+                    () = self.clock.sleep(options.term * 2 / 3) => {}
+                    // The lease that was just made expires by itself.
+                    () = options.stopped() => return Err(StateError::Stopped(stack.clone())),
+                }
                 asked = self.clock.monotonic();
                 let letter = self.letter("lease", &held)?;
                 if let Put::Theirs(_) =

@@ -4,6 +4,7 @@
 mod federation;
 mod folder;
 mod http;
+mod interruptible;
 pub mod kusion;
 mod memory;
 mod object;
@@ -21,7 +22,10 @@ pub use memory::Memory;
 pub use open::{StoreOptions, open};
 pub use probe::probe;
 
-use crate::error::{ErrorKind, Failure};
+use crate::{
+    error::{ErrorKind, Failure},
+    interrupt::Stopped,
+};
 
 /// A key: `/`-separated components of `[A-Za-z0-9._=@+-]` and percent escapes, never empty, `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,6 +150,14 @@ pub enum StoreError {
         /// What happened.
         why: String,
     },
+    /// The run was asked to stop, and the store was silent.
+    #[error("store {url}: {why}")]
+    Stopped {
+        /// The URL.
+        url: String,
+        /// What was given up.
+        why: Stopped,
+    },
     /// Two creates of one key both won, or listing does not show what was created.
     #[error("store {url} can not keep a lease: {why}")]
     Unsafe {
@@ -178,6 +190,9 @@ impl From<StoreError> for Failure {
                     failure
                 };
                 failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
+            }
+            StoreError::Stopped { .. } => {
+                Self::new(ErrorKind::Interrupted, failure.message).hint("run it again: it goes on from here")
             }
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{Store, StoreError, folder, http, object, oss, sql};
-use crate::{checkout::Checkout, retry::Policy};
+use super::{Store, StoreError, folder, http, interruptible::Interruptible, object, oss, sql};
+use crate::{checkout::Checkout, interrupt::Interrupt, retry::Policy};
 
 /// What a URL does not say. `Default` takes the process's environment.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct StoreOptions {
     pub environment: BTreeMap<String, String>,
     /// How often a request is tried.
     pub retry: Policy,
+    /// Set when the run is asked to stop: a silent store is not waited for then.
+    pub cancel: CancellationToken,
 }
 
 impl Default for StoreOptions {
@@ -41,6 +44,7 @@ impl Default for StoreOptions {
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
             retry: Policy::default(),
+            cancel: CancellationToken::new(),
         }
     }
 }
@@ -82,6 +86,12 @@ impl StoreOptions {
 /// # Errors
 /// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that can not be made.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let store = open_scheme(url, options).await?;
+    let interrupt = Interrupt::new(options.cancel.clone());
+    Ok(Arc::new(Interruptible { store, interrupt }))
+}
+
+async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return trusted_folder(url.into(), options);
     };

@@ -34,6 +34,7 @@ fn stack(cluster: &Cluster, name: &str) -> TestStack {
     let mut stack = TestStack::new(name, cluster.kubeconfig());
     stack.options.wait = true;
     stack.options.ready_timeout = Duration::from_secs(120);
+    stack.options.fail_early_after = Duration::from_secs(3);
     stack
 }
 

@@ -6,13 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const OPEN_TO_ALL: [&str; 7] = [
-    "error", "yaml", "retry", "checkout", "process", "secrets", "model",
+const OPEN_TO_ALL: [&str; 8] = [
+    "error",
+    "interrupt",
+    "yaml",
+    "retry",
+    "checkout",
+    "process",
+    "secrets",
+    "model",
 ];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 7] = [
-    "error", "yaml", "retry", "checkout", "process", "model", "secrets",
+const STRICT: [&str; 8] = [
+    "error",
+    "interrupt",
+    "yaml",
+    "retry",
+    "checkout",
+    "process",
+    "model",
+    "secrets",
 ];
 
 fn root() -> PathBuf {

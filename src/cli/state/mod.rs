@@ -146,6 +146,22 @@ enum Action {
 }
 
 impl Action {
+    /// Whether what is recorded changes from the start. A rollback says so itself when it applies, an import when it has
+    /// read what it imports.
+    fn writes(&self) -> bool {
+        match self {
+            Self::Push { .. } | Self::Move { .. } | Self::Forget { .. } | Self::Unlock { .. } => true,
+            Self::Doctor { repair } => *repair,
+            Self::List
+            | Self::Show { .. }
+            | Self::History { .. }
+            | Self::Diff { .. }
+            | Self::Pull { .. }
+            | Self::Rollback { .. }
+            | Self::Import { .. } => false,
+        }
+    }
+
     /// Whether the key of the hashes may be made.
     fn key(&self) -> KeyUse {
         match self {
@@ -161,6 +177,9 @@ impl Action {
 /// What the state or the store has to say.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
+    if args.action.writes() {
+        context.run().begin_writes()?;
+    }
     let json = args.output == Output::Json;
     match &args.action {
         Action::List => print::list(&memory, json, context).await?,

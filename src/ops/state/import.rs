@@ -61,6 +61,7 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
         })?,
     };
     let note = note(&kusion, shown);
+    run.begin_writes()?;
     let lease = edit::acquire(memory, &stack).await?;
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
@@ -107,6 +108,7 @@ async fn fetch(run: &Run, import: &Import) -> Result<String, Failure> {
     let from = import.from.as_str();
     let options = StoreOptions {
         environment: run.env.clone(),
+        cancel: run.cancel.clone(),
         ..StoreOptions::default()
     };
     let found = match from.split_once("://") {

@@ -189,7 +189,7 @@ async fn wait_for_kind(
             return Ok(subject);
         }
         sink.progress(&planned.item.id, "waiting for the cluster to know its kind");
-        tokio::time::sleep(wait).await;
+        cluster.api.interrupt.pause(wait).await;
         wait = (wait * 2).min(std::time::Duration::from_secs(2));
     }
     unreachable!("the loop ends by returning")

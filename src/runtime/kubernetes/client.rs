@@ -18,7 +18,7 @@ use super::{
     access,
     error::{ApiError, Status},
 };
-use crate::{model::ClusterName, retry};
+use crate::{interrupt::Interrupt, model::ClusterName, retry};
 
 /// A single request may take this long, the answer's body included.
 const DEADLINE: Duration = Duration::from_secs(45);
@@ -53,6 +53,8 @@ pub(super) struct Api {
     budget: Arc<Semaphore>,
     sent: Arc<AtomicU64>,
     policy: retry::Policy,
+    /// The run's request to stop.
+    pub interrupt: Interrupt,
 }
 
 impl Request {
@@ -107,13 +109,14 @@ impl Request {
 }
 
 impl Api {
-    pub fn new(client: kube::Client, name: ClusterName, in_flight: usize) -> Self {
+    pub fn new(client: kube::Client, name: ClusterName, in_flight: usize, interrupt: Interrupt) -> Self {
         Self {
             client,
             name,
             budget: Arc::new(Semaphore::new(in_flight.max(1))),
             sent: Arc::default(),
             policy: retry::Policy::default(),
+            interrupt,
         }
     }
 
@@ -128,15 +131,17 @@ impl Api {
             true => retry::Verdict::GiveUp,
             false => error.verdict(),
         };
-        let (text, warnings) = self.policy.run(verdict, || self.once(request)).await?;
+        let answer = self.policy.run(verdict, || self.once(request));
+        let (text, warnings) = self.interrupt.unless_silent(answer).await??;
         let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
         Ok(Answer { value, warnings })
     }
 
     /// As [`Api::call`], but the answer is left as it came.
     pub async fn fetch(&self, request: &Request) -> Result<Bytes, ApiError> {
-        let answer = self.policy.run(ApiError::verdict, || self.once(request)).await;
-        answer.map(|(text, _)| text)
+        let answer = self.policy.run(ApiError::verdict, || self.once(request));
+        let (text, _) = self.interrupt.unless_silent(answer).await??;
+        Ok(text)
     }
 
     async fn once(&self, request: &Request) -> Result<(Bytes, Vec<String>), ApiError> {
@@ -157,10 +162,11 @@ impl Api {
 
     /// Opens a stream (a watch); only the head of the answer has a deadline.
     pub async fn open(&self, request: &Request) -> Result<kube::client::Body, ApiError> {
-        let response = tokio::time::timeout(DEADLINE, self.send(request))
-            .await
-            .unwrap_or(Err(ApiError::Deadline(DEADLINE)))?;
-        let (parts, body) = response.into_parts();
+        let response = tokio::time::timeout(DEADLINE, self.send(request));
+        let response = self.interrupt.unless_silent(response).await?;
+        let (parts, body) = response
+            .unwrap_or(Err(ApiError::Deadline(DEADLINE)))?
+            .into_parts();
         if parts.status.is_success() {
             return Ok(body);
         }

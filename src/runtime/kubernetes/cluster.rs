@@ -13,7 +13,7 @@ use super::{
     error::ApiError,
     wait::Watches,
 };
-use crate::{checkout::Checkout, error::Failure, model::Digest};
+use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, model::Digest};
 
 /// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
 const IN_FLIGHT: usize = 16;
@@ -25,7 +25,7 @@ pub(super) struct Cluster {
     server: String,
     discovery: RwLock<Option<Arc<Discovery>>>,
     environment: OnceCell<Environment>,
-    schemas: OnceCell<Value>,
+    schemas: OnceCell<Option<Value>>,
     pub watches: Watches,
 }
 
@@ -39,9 +39,14 @@ pub(super) struct Environment {
 }
 
 impl Cluster {
-    pub async fn connect(access: &ClusterAccess, checkout: &Checkout) -> Result<Self, Failure> {
+    pub async fn connect(
+        access: &ClusterAccess,
+        checkout: &Checkout,
+        interrupt: Interrupt,
+    ) -> Result<Self, Failure> {
         let (client, server) = access::client(access, checkout).await?;
-        let api = Api::new(client, access.name.clone(), access.requests.unwrap_or(IN_FLIGHT));
+        let in_flight = access.requests.unwrap_or(IN_FLIGHT);
+        let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {
             server,
             watches: Watches::new(api.clone()),
@@ -110,38 +115,37 @@ impl Cluster {
     }
 
     /// What an echo of an object of this type holds under: the server's version, its mutating admission, and for kinds
-    /// that are not built in the digest of their schema.
+    /// that are not built in the digest of their schema. Empty where that cannot be told: no echo is kept then.
     pub async fn guard(&self, of: &ResourceType) -> Result<String, Failure> {
         let environment = self.environment().await?;
         if environment.admission.may_change_unseen(&of.group, &of.plural) {
-            // No echo outlives this run.
-            return Ok(uuid::Uuid::new_v4().to_string());
+            return Ok(String::new());
         }
-        let schema = if is_built_in(&of.group) {
-            String::new()
-        } else {
-            self.schema_hash(&of.api_version()).await?
+        let schema = match is_built_in(&of.group) {
+            true => Some(String::new()),
+            false => self.schema_hash(&of.api_version()).await?,
+        };
+        let Some(schema) = schema else {
+            return Ok(String::new());
         };
         let parts = json!([environment.version, environment.admission.digest, schema]);
         Ok(Digest::of_json(&parts).to_string()[..16].to_owned())
     }
 
-    async fn schema_hash(&self, api_version: &str) -> Result<String, Failure> {
+    /// `None` without the right to read schemas.
+    async fn schema_hash(&self, api_version: &str) -> Result<Option<String>, Failure> {
         let index = self.schemas.get_or_try_init(|| async {
             match self.api.call(&Request::get("/openapi/v3")).await {
-                Ok(answer) => Ok(answer.value),
-                // Without the right to read it no echo of a custom resource outlives this run.
-                Err(error) if error.is_code(403) => {
-                    Ok(json!({"unreadable": uuid::Uuid::new_v4().to_string()}))
-                }
+                Ok(answer) => Ok(Some(answer.value)),
+                Err(error) if error.is_code(403) => Ok(None),
                 Err(error) => Err(self.failure(&error, "asking for its schemas")),
             }
         });
-        let index = index.await?;
+        let Some(index) = index.await? else {
+            return Ok(None);
+        };
         let entry = &index["paths"][format!("apis/{api_version}")]["serverRelativeURL"];
-        Ok(entry
-            .as_str()
-            .map_or_else(|| index["unreadable"].to_string(), str::to_owned))
+        Ok(Some(entry.as_str().unwrap_or_default().to_owned()))
     }
 }
 

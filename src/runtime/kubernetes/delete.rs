@@ -70,7 +70,14 @@ pub(super) async fn wait_until_gone(
             return Ok(());
         }
         let holds = held_by(&object);
-        if Instant::now() + pause > deadline || sink.cancelled() {
+        if sink.cancelled() {
+            let message = format!(
+                "{} was still there when the run was asked to stop{holds}",
+                subject.title()
+            );
+            return Err(Failure::new(ErrorKind::Interrupted, message).hint("the next run goes on from here"));
+        }
+        if Instant::now() + pause > deadline {
             let message = format!(
                 "{} is still there after {} s{holds}",
                 subject.title(),
@@ -82,7 +89,7 @@ pub(super) async fn wait_until_gone(
         if pause > Duration::from_millis(500) {
             sink.progress(id, &format!("waiting until it is gone{holds}"));
         }
-        tokio::time::sleep(pause).await;
+        subject.cluster.api.interrupt.pause(pause).await;
         pause = (pause * 2).min(Duration::from_secs(2));
     }
 }

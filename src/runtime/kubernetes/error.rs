@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     error::{ErrorKind, Failure},
+    interrupt::Stopped,
     model::ClusterName,
     retry::Verdict,
 };
@@ -28,6 +29,9 @@ pub(super) enum ApiError {
     /// The credentials could not be had (exec plugin, OIDC, token file).
     #[error("the credentials could not be had: {0}")]
     Credentials(String),
+    /// It was given up.
+    #[error("{0}")]
+    Stopped(#[from] Stopped),
 }
 
 /// `metav1.Status`, as far as it is used.
@@ -123,7 +127,7 @@ impl ApiError {
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Network(_) | Self::Deadline(_) => Verdict::Retry,
-            Self::Protocol(_) | Self::Credentials(_) => Verdict::GiveUp,
+            Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => Verdict::GiveUp,
             Self::Status(status) => match status.code {
                 409 if status.causes.is_empty() && !is_precondition(&status.message) => Verdict::Retry,
                 500 if is_malformed(&status.message) => Verdict::GiveUp,
@@ -140,16 +144,17 @@ impl ApiError {
 
     /// As a person reads it.
     pub fn failure(&self, cluster: &ClusterName, doing: &str) -> Failure {
-        let failure = Failure::new(
-            ErrorKind::Kubernetes,
-            format!("cluster `{cluster}`: {doing}: {self}"),
-        );
+        let kind = match self {
+            Self::Stopped(_) => ErrorKind::Interrupted,
+            _ => ErrorKind::Kubernetes,
+        };
+        let failure = Failure::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
         match self {
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
             }
             Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows who the kubeconfig makes you"),
-            Self::Protocol(_) => failure,
+            Self::Protocol(_) | Self::Stopped(_) => failure,
             Self::Status(status) => match status.code {
                 401 => failure
                     .hint("the credentials are not accepted: `kubectl auth whoami` shows who they make you"),

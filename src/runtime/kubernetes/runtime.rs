@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use super::{access::ClusterAccess, apply, cluster::Cluster, health::Rules, identity, plan};
 use crate::{
     checkout::Checkout,
     error::{ErrorKind, Failure},
+    interrupt::Interrupt,
     model::{
         ClusterName, ResourceId,
         spec::{Resource, RuntimeKind},
@@ -35,12 +37,16 @@ pub struct Options {
     pub conflicts: Conflicts,
     /// How long one resource may take to become ready, or to be gone.
     pub ready_timeout: Duration,
+    /// How long a failure that waiting does not remove must last before the wait ends.
+    pub fail_early_after: Duration,
     /// Whether to wait for readiness at all.
     pub wait: bool,
     /// The user's own rules of readiness.
     pub rules: Rules,
     /// Whence neither a kubeconfig nor what it names is taken.
     pub checkout: Checkout,
+    /// Set when the run is asked to stop: a silent server is not waited for then.
+    pub cancel: CancellationToken,
 }
 
 impl Default for Options {
@@ -48,9 +54,11 @@ impl Default for Options {
         Self {
             conflicts: Conflicts::Stop,
             ready_timeout: Duration::from_secs(600),
+            fail_early_after: Duration::from_secs(30),
             wait: true,
             rules: Rules::default(),
             checkout: Checkout::default(),
+            cancel: CancellationToken::new(),
         }
     }
 }
@@ -69,10 +77,9 @@ impl Kubernetes {
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in clusters {
-            connected.insert(
-                access.name.clone(),
-                Cluster::connect(&access, &options.checkout).await.map(Arc::new),
-            );
+            let interrupt = Interrupt::new(options.cancel.clone());
+            let cluster = Cluster::connect(&access, &options.checkout, interrupt).await;
+            connected.insert(access.name.clone(), cluster.map(Arc::new));
         }
         Self {
             clusters: connected,

@@ -1,6 +1,8 @@
 //! What else a verdict on an object needs to know, asked for only while the object does not get on: its pods, its replica
 //! sets, their events, and at the end the last lines of a log.
 
+use std::time::Duration;
+
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
@@ -8,13 +10,15 @@ use super::{
     client::{Request, escape},
     cluster::Cluster,
     discovery::ResourceType,
-    health::{Culprit, Related, culprit},
+    health::{Culprit, Log, Related, culprit},
 };
 
 /// Pods, replica sets or events that are asked for at once.
 const MOST: &str = "200";
 /// Lines of a log that a failure shows.
 const LINES: &str = "10";
+/// How long a log is read.
+const LOG_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of a log that are read.
 const LOG: usize = 16 * 1024;
 
@@ -104,7 +108,8 @@ async fn list(cluster: &Cluster, request: Request, api_version: &str, kind: &str
     items
 }
 
-/// What a person wants to see of a failure: warnings about the pod at fault, and the end of its container's log.
+/// What a person wants to see of an object that is not ready: warnings about the pod at fault, and the end of its
+/// container's log.
 pub(super) async fn evidence(cluster: &Cluster, object: &Value, related: &Related) -> String {
     let Some(culprit) = culprit(object, related) else {
         return String::new();
@@ -129,50 +134,73 @@ async fn warnings(cluster: &Cluster, culprit: &Culprit) -> Vec<String> {
         "involvedObject.kind=Pod,involvedObject.name={},type=Warning",
         culprit.pod
     );
-    let events = list(
+    let mut events = list(
         cluster,
         Request::get(path).query("fieldSelector", about),
         "v1",
         "Event",
     )
     .await;
+    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    events.sort_by_key(|event| {
+        let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
+        times
+            .iter()
+            .map(|time| text(event, time))
+            .find(|time| !time.is_empty())
+    });
     let words = |event: &Value| {
-        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        format!("{}: {}", text("reason"), text("message"))
+        let about = event["involvedObject"]["fieldPath"].as_str().unwrap_or_default();
+        // `spec.containers{app}`
+        let container = about.split_once('{').and_then(|(_, rest)| rest.strip_suffix('}'));
+        let container = container
+            .map(|name| format!(" (container {name})"))
+            .unwrap_or_default();
+        format!("{}{container}: {}", text(event, "reason"), text(event, "message"))
     };
     let mut all: Vec<_> = events.iter().map(words).collect();
     all.dedup();
     all.split_off(all.len().saturating_sub(3))
 }
 
-/// The end of a log: of the run before, if the program crashed.
+/// The end of a log: of the run before, if the program crashed and is started again.
 async fn log(cluster: &Cluster, culprit: &Culprit) -> String {
-    if !culprit.crashed {
-        return String::new();
-    }
+    let tries: &[&str] = match culprit.log {
+        Log::None => &[],
+        Log::Previous => &["true", "false"],
+        Log::Current => &["false"],
+    };
     let path = format!(
         "/api/v1/namespaces/{}/pods/{}/log",
         escape(&culprit.namespace),
         escape(&culprit.pod)
     );
-    for previous in ["true", "false"] {
+    for previous in tries {
         let request = Request::get(path.as_str())
             .query("container", culprit.container.as_str())
             .query("tailLines", LINES)
-            .query("previous", previous);
+            .query("previous", *previous);
         let Ok(mut body) = cluster.api.open(&request).await else {
             continue;
         };
         let mut bytes = Vec::new();
-        while let Some(Ok(frame)) = body.frame().await {
-            if let Ok(data) = frame.into_data() {
-                bytes.extend_from_slice(&data);
+        let read = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Ok(data) = frame.into_data() {
+                    bytes.extend_from_slice(&data);
+                }
+                if bytes.len() > LOG {
+                    bytes.truncate(LOG);
+                    break;
+                }
             }
-            if bytes.len() > LOG {
-                bytes.truncate(LOG);
-                break;
-            }
-        }
+        };
+        // What was read by then is shown.
+        let read = cluster
+            .api
+            .interrupt
+            .unless_silent(tokio::time::timeout(LOG_DEADLINE, read));
+        drop(read.await);
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         if !text.is_empty() {
             return text;

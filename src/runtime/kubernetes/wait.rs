@@ -13,7 +13,8 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     client::{Api, Request},
     discovery::ResourceType,
-    health::{self, Health, Weight},
+    error::ApiError,
+    health::{self, Health, Related, Weight},
     jobs, live,
     plan::Subject,
     runtime::Kubernetes,
@@ -33,8 +34,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often the surroundings of an object that does not get on are looked at.
 const LOOK_AROUND: Duration = Duration::from_secs(3);
-/// A failure that may still heal counts once it has lasted so long.
-const GRACE: Duration = Duration::from_secs(15);
 
 /// The watches of one cluster, ended with it.
 pub(super) struct Watches {
@@ -138,7 +137,7 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
             }
             Err(error) => {
                 tracing::debug!(%error, path, "the watch could not be opened");
-                if error.is_code(403) || error.is_code(405) {
+                if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
                 if error.is_code(410) {
@@ -267,7 +266,7 @@ pub(super) async fn until_ready(
     let mut looked = Instant::now();
     let mut related = surroundings::known(of);
     let mut looked_around = Instant::now();
-    let mut failing_since = None;
+    let mut blocked_since = None;
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = surroundings::look(&subject.cluster, of, &object).await;
@@ -278,28 +277,39 @@ pub(super) async fn until_ready(
             Health::Ready | Health::Suspended => return Ok(object),
             _ if verdict.weight == Weight::Advisory => return Ok(object),
             Health::Failed => {
-                let since = *failing_since.get_or_insert_with(Instant::now);
-                if verdict.weight == Weight::Final || since.elapsed() >= GRACE {
-                    let around = surroundings::look(&subject.cluster, of, &object).await;
-                    let evidence = surroundings::evidence(&subject.cluster, &object, &around).await;
-                    let what = format!("{} failed: {}{evidence}", subject.title(), verdict.message);
-                    return Err(Failure::new(ErrorKind::Kubernetes, what));
+                let counts = match verdict.weight {
+                    Weight::Final => true,
+                    Weight::Blocked => {
+                        let since = *blocked_since.get_or_insert_with(Instant::now);
+                        since.elapsed() >= runtime.options.fail_early_after
+                    }
+                    // A back-off between two tries does not set the clock back.
+                    Weight::Transient | Weight::Advisory => false,
+                };
+                if counts {
+                    let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
+                    let failure = Failure::new(
+                        ErrorKind::Kubernetes,
+                        format!("{} failed: {why}", subject.title()),
+                    );
+                    return Err(match verdict.weight {
+                        Weight::Final => failure,
+                        _ => failure.hint(
+                            "waiting does not remove this; `apply.fail_early_after` in `konverge.yaml` says how long it may last",
+                        ),
+                    });
                 }
             }
-            Health::Progressing | Health::Unknown => failing_since = None,
+            Health::Progressing | Health::Unknown => blocked_since = None,
         }
         if verdict.message != told {
             sink.progress(id, &verdict.message);
             told = verdict.message;
         }
         if Instant::now() >= deadline {
-            let around = surroundings::look(&subject.cluster, of, &object).await;
-            let evidence = surroundings::evidence(&subject.cluster, &object, &around).await;
+            let why = last_words(runtime, subject, of, &object, &related, told).await;
             let seconds = runtime.options.ready_timeout.as_secs();
-            let what = format!(
-                "{} is not ready after {seconds} s: {told}{evidence}",
-                subject.title()
-            );
+            let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
             return Err(Failure::new(ErrorKind::Kubernetes, what).hint(
                 "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
             ));
@@ -348,11 +358,31 @@ pub(super) async fn until_ready(
             .saturating_sub(looked.elapsed())
             .min(around)
             .min(deadline.saturating_duration_since(Instant::now()));
-        if tokio::time::timeout(pause, events.changed()).await.is_ok() {
-            looked = Instant::now();
+        tokio::select! {
+            _ = events.changed() => looked = Instant::now(),
+            () = subject.cluster.api.interrupt.pause(pause) => {}
         }
         look |= looked.elapsed() >= LOOK_AGAIN;
     }
+}
+
+/// Why an object is given up on: what is known by now, and what a person would look for next.
+async fn last_words(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    object: &Value,
+    earlier: &Related,
+    known: String,
+) -> String {
+    let mut around = surroundings::look(&subject.cluster, of, object).await;
+    around.remember(earlier);
+    let verdict = health::assess(object, &around, &runtime.options.rules).await;
+    let words = match verdict.health {
+        Health::Ready | Health::Suspended => known,
+        _ => verdict.message,
+    };
+    words + &surroundings::evidence(&subject.cluster, object, &around).await
 }
 
 fn deleted(subject: &Subject, object: &Value) -> Failure {

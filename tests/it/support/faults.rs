@@ -109,6 +109,9 @@ struct Shared {
     /// Whether that request still reaches the server.
     forward_last: AtomicBool,
     killed: Notify,
+    /// From that request on nothing is answered any more.
+    silent_then: AtomicBool,
+    silent: AtomicBool,
 }
 
 impl Proxy {
@@ -128,6 +131,8 @@ impl Proxy {
             writes_alone: AtomicBool::new(false),
             forward_last: AtomicBool::new(false),
             killed: Notify::new(),
+            silent_then: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -181,6 +186,12 @@ impl Proxy {
     pub fn kill_at_write(&self, nth: u64) {
         self.shared.writes_alone.store(true, Ordering::SeqCst);
         self.kill_at(nth, true);
+    }
+
+    /// Answers nothing any more from the `nth` write on, which does not reach the server.
+    pub fn silent_at_write(&self, nth: u64) {
+        self.shared.silent_then.store(true, Ordering::SeqCst);
+        self.kill_at_write(nth);
     }
 
     /// Ends when that request came.
@@ -285,9 +296,14 @@ async fn treat(shared: &Shared, request: Request) -> Response {
             if shared.forward_last.load(Ordering::SeqCst) {
                 drop(shared.forward(request.clone()).await);
             }
+            let silent = shared.silent_then.load(Ordering::SeqCst);
+            shared.silent.store(silent, Ordering::SeqCst);
             shared.killed.notify_one();
             std::future::pending::<()>().await;
         }
+    }
+    if shared.silent.load(Ordering::SeqCst) {
+        std::future::pending::<()>().await;
     }
     let is_watch = |query: &str| query.split('&').any(|pair| pair == "watch=true");
     if shared.expired_watches && request.uri().query().is_some_and(is_watch) {

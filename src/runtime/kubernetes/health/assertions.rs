@@ -59,8 +59,8 @@ fn verdict(answer: &Answer) -> Result<Verdict, String> {
             .ok_or_else(|| format!("`status` is `{}`, which is no health", word.escape_debug()))?,
         _ => return Err("`status` should be a text".to_owned()),
     };
-    // As of a script: Degraded is no last word.
-    Ok(Verdict::new(health, message).weighing(Weight::Symptom))
+    // As of a script: Degraded counts once it has lasted.
+    Ok(Verdict::new(health, message).weighing(Weight::Blocked))
 }
 
 #[cfg(test)]

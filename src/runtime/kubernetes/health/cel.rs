@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Verdict,
+    Verdict, Weight,
     generic::{terminating, unobserved},
     view::View,
 };
@@ -117,9 +117,8 @@ impl Expressions {
             return Ok(Verdict::progressing("its rule says that it is in progress"));
         }
         if holds("failed", &self.failed)? {
-            return Ok(Verdict::failed(
-                reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned()),
-            ));
+            let why = reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned());
+            return Ok(Verdict::failed(why).weighing(Weight::Blocked));
         }
         let current = self.current.holds(&context, widest);
         if current.map_err(|why| format!("`current`: {why}"))? {

@@ -1,6 +1,6 @@
 //! The conventions that controllers keep, as kstatus reads them: generation, `Reconciling`, `Stalled`, `Ready`.
 
-use super::{Related, Verdict, view::View};
+use super::{Related, Verdict, Weight, view::View};
 
 /// How long a new object of a kind that has a status may be without one before that is taken as normal, seconds.
 const STATUS_WINDOW: i64 = 15;
@@ -37,7 +37,7 @@ pub(super) fn reconciling(view: &View) -> Option<Verdict> {
         return Some(Verdict::progressing(condition.words()));
     }
     let stalled = view.condition("Stalled").filter(|c| c.is_true())?;
-    Some(Verdict::failed(stalled.words()))
+    Some(Verdict::failed(stalled.words()).weighing(Weight::Blocked))
 }
 
 /// Any object for which there is no other rule.

@@ -19,7 +19,7 @@ mod view;
 mod workloads;
 
 pub use assertions::{Answer, Evaluate};
-pub use causes::{Culprit, culprit};
+pub use causes::{Culprit, Log, culprit};
 pub use objects::{Document, DocumentError, documents};
 pub use related::Related;
 pub use rules::{Rules, RulesError};
@@ -35,8 +35,10 @@ pub use crate::model::health::Health;
 pub enum Weight {
     /// As it says: a failure is the controller's last word.
     Final,
-    /// A failure that may still heal (a back-off, a full node): to be believed once it lasts.
-    Symptom,
+    /// A failure that waiting does not remove (an image that does not exist): it counts once it has lasted.
+    Blocked,
+    /// A failure that may heal by itself (a crash loop, a node that is still to come): it is shown, and waited for.
+    Transient,
     /// Worth a remark, never worth waiting for.
     Advisory,
 }

@@ -1,5 +1,7 @@
 //! Pods: how far one is, and what keeps it from starting.
 
+use serde_json::Value;
+
 use super::{Related, Verdict, Weight, view::View};
 
 /// How long a pod may be unschedulable before that counts as a failure, seconds (kstatus: `ScheduleWindow`).
@@ -11,8 +13,20 @@ pub(super) struct Obstacle {
     pub container: String,
     /// For people, without the pod's name.
     pub words: String,
-    /// Whether it is the program that ends, rather than the pod that can not be started.
+    /// Whether it is the program that ends, rather than the pod that cannot be started.
     pub crashes: bool,
+    /// Whether it may go away without a change to the pod: a crash loop, a node or a Secret that is still to come.
+    pub heals: bool,
+}
+
+impl Obstacle {
+    /// How seriously to take the failure that it is.
+    pub(super) fn weight(&self) -> Weight {
+        match self.heals {
+            true => Weight::Transient,
+            false => Weight::Blocked,
+        }
+    }
 }
 
 /// A Pod by itself.
@@ -23,7 +37,8 @@ pub(super) fn judge(pod: &View, related: &Related) -> Verdict {
         _ => {}
     }
     if let Some(obstacle) = obstacle(pod, related) {
-        return Verdict::failed(obstacle.words).weighing(Weight::Symptom);
+        let weight = obstacle.weight();
+        return Verdict::failed(obstacle.words).weighing(weight);
     }
     match pod.text("/status/phase") {
         "Running" => running(pod),
@@ -44,6 +59,9 @@ fn running(pod: &View) -> Verdict {
 
 /// What a pod that is neither ready nor in trouble waits for.
 fn waiting_for(pod: &View) -> String {
+    if let Some(unready) = unready_container(pod) {
+        return unready.words;
+    }
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
     let first = conditions
         .iter()
@@ -106,14 +124,16 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
             container: String::new(),
             words,
             crashes: false,
+            heals: true,
         });
     }
-    containers(pod).find_map(|container| {
+    let mut found = containers(pod).filter_map(|container| {
         let waiting = View(container.at("/state/waiting")?);
         let reason = waiting.text("/reason");
         if !is_obstacle(reason) {
             return None;
         }
+        let heals = !is_lasting(reason, waiting.text("/message"));
         let crashes = reason == "CrashLoopBackOff";
         let mut words = format!("container {}: {reason}", container.text("/name"));
         let detail = if crashes {
@@ -129,17 +149,130 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
             container: container.text("/name").to_owned(),
             words,
             crashes,
+            heals,
+        })
+    });
+    // Of several containers the one that waiting does not help is the one to know of.
+    let first = found.next()?;
+    match first.heals {
+        true => found.find(|other| !other.heals).or(Some(first)),
+        false => Some(first),
+    }
+}
+
+/// A container that runs and is not ready, and the probe that says so.
+pub(super) struct Unready {
+    /// Its name.
+    pub container: String,
+    /// For people, without the pod's name.
+    pub words: String,
+}
+
+/// The first container that runs and is not ready. Pods under deletion have none.
+pub(super) fn unready_container(pod: &View) -> Option<Unready> {
+    if pod.at("/metadata/deletionTimestamp").is_some() || pod.text("/status/phase") != "Running" {
+        return None;
+    }
+    let status =
+        containers(pod).find(|status| status.at("/state/running").is_some() && !status.flag("/ready"))?;
+    let name = status.text("/name");
+    let specs = pod
+        .list("/spec/initContainers")
+        .chain(pod.list("/spec/containers"));
+    let spec = specs.into_iter().find(|spec| spec.text("/name") == name);
+    let probe = spec.and_then(|spec| {
+        let starting = !status.flag("/started") && spec.at("/startupProbe").is_some();
+        let kind = if starting { "startup" } else { "readiness" };
+        let probe = View(spec.at(&format!("/{kind}Probe"))?);
+        Some(format!(
+            "its {kind} probe ({}) has not succeeded",
+            probe_words(&probe)
+        ))
+    });
+    let reason = probe.unwrap_or_else(|| "it is not ready".to_owned());
+    Some(Unready {
+        container: name.to_owned(),
+        words: format!("container {name}: {reason}"),
+    })
+}
+
+/// What a probe asks: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
+fn probe_words(probe: &View) -> String {
+    let port = |at: &str| match probe.at(at) {
+        Some(Value::String(name)) => name.clone(),
+        Some(number) => number.to_string(),
+        None => String::new(),
+    };
+    if probe.at("/httpGet").is_some() {
+        return format!("GET :{}{}", port("/httpGet/port"), probe.text("/httpGet/path"));
+    }
+    if probe.at("/tcpSocket").is_some() {
+        return format!("TCP :{}", port("/tcpSocket/port"));
+    }
+    if probe.at("/grpc").is_some() {
+        return format!("gRPC :{}", port("/grpc/port"));
+    }
+    let command: Vec<_> = probe
+        .list("/exec/command")
+        .filter_map(|word| word.0.as_str())
+        .collect();
+    // A command may be a whole script.
+    let command: String = command.join(" ").chars().take(80).collect();
+    format!("exec {command}")
+}
+
+/// A container that ended badly, as a failed pod or a Job's pod shows it.
+pub(super) struct Ended {
+    /// Its name, empty if the pod failed as a whole.
+    pub container: String,
+    /// For people, without the pod's name.
+    pub words: String,
+}
+
+/// How a pod failed, or how a container of it ended last.
+pub(super) fn bad_end(pod: &View) -> Option<Ended> {
+    let of = |at: &'static str| {
+        containers(pod).find_map(move |container| {
+            let words = termination(&container, at)?;
+            let container = container.text("/name").to_owned();
+            Some(Ended { container, words })
+        })
+    };
+    let ended = of("/state/terminated").or_else(|| of("/lastState/terminated"));
+    ended.or_else(|| {
+        (pod.text("/status/phase") == "Failed").then(|| Ended {
+            container: String::new(),
+            words: end_of(pod),
         })
     })
 }
 
-/// The kubelet's reasons that waiting alone does not cure: `ErrImagePull`, `ImagePullBackOff`, `CrashLoopBackOff`,
+/// The kubelet's reasons for not starting a container that are more than slowness: `ErrImagePull`, `ImagePullBackOff`, `CrashLoopBackOff`,
 /// `CreateContainerConfigError`, `RunContainerError`, `InvalidImageName`…
 fn is_obstacle(reason: &str) -> bool {
     reason.starts_with("Err")
         || reason.ends_with("Error")
         || reason.ends_with("BackOff")
         || matches!(reason, "InvalidImageName" | "RegistryUnavailable")
+}
+
+/// Whether only a change to the pod, or to a registry, removes an obstacle. A registry that is down or refuses, a Secret
+/// that a controller is still to make and a program that crashes until its database is there all get better by
+/// themselves.
+fn is_lasting(reason: &str, message: &str) -> bool {
+    let image_is_missing = || {
+        let message = message.to_lowercase();
+        ["not found", "notfound", "manifest unknown", "no such tag", "invalid reference"]
+            .iter()
+            .any(|words| message.contains(words))
+            // A name that does not resolve is the network's trouble.
+            && !message.contains("lookup")
+    };
+    match reason {
+        "InvalidImageName" | "ErrImageNeverPull" => true,
+        "ErrImagePull" | "ImagePullBackOff" => image_is_missing(),
+        _ => false,
+    }
 }
 
 fn unschedulable(pod: &View, related: &Related) -> Option<String> {

@@ -29,6 +29,20 @@ impl Related {
         self.now.unwrap_or_else(Timestamp::now)
     }
 
+    /// Adds the pods that were there earlier: a Job that fails deletes those of its pods that still run, and with them how
+    /// they ended.
+    pub fn remember(&mut self, earlier: &Self) {
+        let key = |pod: &Value| {
+            (
+                pod["metadata"]["namespace"].clone(),
+                pod["metadata"]["name"].clone(),
+            )
+        };
+        let mut gone = earlier.pods.clone();
+        gone.retain(|pod| self.pods.iter().all(|now| key(now) != key(pod)));
+        self.pods.extend(gone);
+    }
+
     pub(super) fn reports_status(&self, object: &View) -> bool {
         let key = (object.group().to_owned(), object.text("/kind").to_owned());
         self.reporting.contains(&key)

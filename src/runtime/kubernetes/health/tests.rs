@@ -42,19 +42,67 @@ fn built_in_rules_say_what_the_table_says() {
 }
 
 #[test]
-fn only_symptoms_may_heal() {
+fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
     let weight = |object: Value| judge(&object, &Related::default(), &Rules::default()).weight;
-    let deployment = |reason: &str| {
+    let deployment = |reason: &str, message: &str, deadline: u32, owned: Value| {
+        weight(json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"generation": 1, "managedFields": [{"fieldsV1": {"f:spec": owned}}]},
+            "spec": {"progressDeadlineSeconds": deadline},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "Progressing", "status": "False", "reason": reason, "message": message}]}}))
+    };
+    let late = "ProgressDeadlineExceeded";
+    assert_eq!(deployment(late, "", 60, json!({})), Weight::Final);
+    let chosen = json!({"f:progressDeadlineSeconds": {}});
+    assert_eq!(deployment(late, "", 600, chosen), Weight::Final);
+    assert_eq!(
+        deployment(late, "", 600, json!({})),
+        Weight::Transient,
+        "nobody chose it"
+    );
+    let refused = |message: &str| deployment("ReplicaSetCreateError", message, 600, json!({}));
+    assert_eq!(refused("etcd is slow"), Weight::Transient);
+    assert_eq!(
+        refused("pods is forbidden: violates PodSecurity"),
+        Weight::Blocked
+    );
+    let account = "pods is forbidden: error looking up service account a/b: serviceaccount \"b\" not found";
+    assert_eq!(refused(account), Weight::Transient);
+    let quota = |used: u32| {
+        refused(&format!(
+            "is forbidden: exceeded quota: q, requested: pods=1, used: pods={used}, limited: pods=2"
+        ))
+    };
+    assert_eq!(quota(2), Weight::Transient, "pods that end make room");
+    assert_eq!(quota(0), Weight::Blocked);
+
+    let pod = |reason: &str, message: &str| {
         weight(
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": 1}, "status":
-            {"observedGeneration": 1, "conditions": [{"type": "Progressing", "status": "False", "reason": reason}]}}),
+            json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "containerStatuses":
+            [{"name": "a", "state": {"waiting": {"reason": reason, "message": message}}}]}}),
         )
     };
-    assert_eq!(deployment("ProgressDeadlineExceeded"), Weight::Final);
-    assert_eq!(deployment("ReplicaSetCreateError"), Weight::Symptom);
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "containerStatuses":
-        [{"name": "a", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}});
-    assert_eq!(weight(pod), Weight::Symptom);
+    assert_eq!(pod("InvalidImageName", ""), Weight::Blocked);
+    assert_eq!(
+        pod("ErrImagePull", "code = NotFound desc = x: not found"),
+        Weight::Blocked
+    );
+    assert_eq!(pod("ErrImagePull", "429 Too Many Requests"), Weight::Transient);
+    assert_eq!(
+        pod("ErrImagePull", "dial tcp: lookup r.io: host not found"),
+        Weight::Transient
+    );
+    assert_eq!(
+        pod("ImagePullBackOff", "Back-off pulling image"),
+        Weight::Transient
+    );
+    assert_eq!(
+        pod("CreateContainerConfigError", "secret \"key\" not found"),
+        Weight::Transient
+    );
+    assert_eq!(pod("CrashLoopBackOff", ""), Weight::Transient);
+    let unschedulable = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "conditions":
+        [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    assert_eq!(weight(unschedulable), Weight::Transient);
     assert_eq!(
         weight(json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"})),
         Weight::Advisory

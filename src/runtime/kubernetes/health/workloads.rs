@@ -23,12 +23,16 @@ pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
     let progressing = view.condition("Progressing");
     if let Some(condition) = progressing.filter(|c| DEPLOYMENT_FAILURES.contains(&c.reason) && !c.is_true()) {
         let mut words = condition.words();
-        if let Some(cause) = causes::from_pods(view, related) {
+        let cause = causes::from_pods(view, related).map(|verdict| verdict.message);
+        if let Some(cause) = cause.or_else(|| causes::unready(view, related)) {
             words.push_str(&format!("; {cause}"));
         }
         let weight = match condition.reason {
-            "ProgressDeadlineExceeded" => Weight::Final,
-            _ => Weight::Symptom,
+            "ProgressDeadlineExceeded" if sets_deadline(view) => Weight::Final,
+            // The server's own deadline: it says that the rollout is slow, and the controller goes on.
+            "ProgressDeadlineExceeded" => Weight::Transient,
+            _ if causes::is_refusal(condition.message) => causes::refusal_weight(condition.message),
+            _ => Weight::Transient,
         };
         return Verdict::failed(words).weighing(weight);
     }
@@ -179,7 +183,11 @@ pub(super) fn job(view: &View, related: &Related) -> Verdict {
     }
     for kind in ["Failed", "FailureTarget"] {
         if let Some(condition) = view.condition(kind).filter(|c| c.is_true()) {
-            return Verdict::failed(condition.words());
+            let mut words = condition.words();
+            if let Some(ends) = causes::ends(view, related) {
+                words.push_str(&format!("; {ends}"));
+            }
+            return Verdict::failed(words);
         }
     }
     if view.condition_is_true("Complete") {
@@ -224,6 +232,19 @@ fn unfinished(view: &View, related: &Related, waiting: String) -> Verdict {
             failure.message = format!("{waiting}; {}", failure.message);
             failure
         }
-        None => Verdict::progressing(waiting),
+        None => match causes::unready(view, related) {
+            Some(unready) => Verdict::progressing(format!("{waiting}; {unready}")),
+            None => Verdict::progressing(waiting),
+        },
     }
+}
+
+/// Whether somebody chose the rollout's deadline: the server's default (600 s) has no owner.
+fn sets_deadline(view: &View) -> bool {
+    const SERVER_DEFAULT: i64 = 600;
+    const FIELD: &str = "/fieldsV1/f:spec/f:progressDeadlineSeconds";
+    view.count("/spec/progressDeadlineSeconds") != SERVER_DEFAULT
+        || view
+            .list("/metadata/managedFields")
+            .any(|entry| entry.at(FIELD).is_some())
 }

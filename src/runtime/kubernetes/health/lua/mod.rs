@@ -1,4 +1,6 @@
-//! Argo CD's health scripts, run unchanged: Lua 5.1, the object as `obj`, a table with `status` and `message` back.
+//! Argo CD's health scripts, run unchanged: the object as `obj`, a table with `status` and `message` back. Argo CD's
+//! interpreter speaks Lua 5.1 with `goto`; 5.2 is the version that has it and whose numbers are still all doubles. What
+//! 5.2 took out of 5.1 is put back. `docs/design/001-lua.md` says why.
 //!
 //! A script sees the base, `string`, `table` and `math` libraries and what Argo CD adds (`os.time`, `os.date`, `json`);
 //! no files, no processes, no code loading, no clock but the one it is given. Memory, steps and time are bounded, and a
@@ -162,8 +164,8 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<Verdict>> {
         );
         return Ok(Some(Verdict::unknown(text)));
     };
-    // Degraded is no last word: it is also what a resource is called while it heals.
-    Ok(Some(Verdict::new(health, message).weighing(Weight::Symptom)))
+    // A resource is called Degraded also while it heals: the word counts once it has lasted.
+    Ok(Some(Verdict::new(health, message).weighing(Weight::Blocked)))
 }
 
 /// An error of Lua in one line, without the stack.
