@@ -23,11 +23,29 @@ const REMOVED: [&str; 13] = [
     "setfenv",
 ];
 /// Lua runs a handler where the error was raised, where no bound holds: this one runs it afterwards.
-const XPCALL: &str = "local pcall, unpack = pcall, unpack
+const XPCALL: &str = "local pcall, unpack = pcall, table.unpack
 return function(f, handler)
     local results = {pcall(f)}
     if results[1] then return unpack(results) end
     return false, handler(results[2])
+end";
+/// What Lua 5.2 took away from 5.1, and what it added that no bound holds: a finalizer (`__gc`) of a table runs without
+/// hooks, also when the machine ends.
+const AS_IN_5_1: &str = "
+unpack = table.unpack
+table.getn = function(list) return #list end
+table.maxn = function(list)
+    local most = 0
+    for key in pairs(list) do
+        if type(key) == 'number' and key > most then most = key end
+    end
+    return most
+end
+math.mod, math.pow = math.fmod, function(x, y) return x ^ y end
+local set, get, kind, fail = setmetatable, rawget, type, error
+setmetatable = function(value, meta)
+    if kind(meta) == 'table' and get(meta, '__gc') ~= nil then fail('a finalizer (__gc) is not allowed', 2) end
+    return set(value, meta)
 end";
 /// The longest string that a function of ours makes, bytes.
 const LONGEST: usize = 8 * 1024 * 1024;
@@ -37,6 +55,7 @@ const DEEPEST: usize = 200;
 /// Fits a new machine with what scripts may use.
 pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
     let globals = lua.globals();
+    lua.load(AS_IN_5_1).exec()?;
     for name in REMOVED {
         globals.raw_remove(name)?;
     }

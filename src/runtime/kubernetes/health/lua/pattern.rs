@@ -1,4 +1,4 @@
-//! Lua's patterns (reference manual 5.4.1) with a bound on their work: Lua's own matcher can be made to run for ever, or
+//! Lua's patterns (reference manual 6.4.1) with a bound on their work: Lua's own matcher can be made to run for ever, or
 //! to use up the stack, in one call that no hook interrupts.
 
 /// The work that one search may do: characters compared.
