@@ -8,59 +8,93 @@ use std::{
     time::Duration,
 };
 
-use konverge::model::StackId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    objects,
+    ROUNDS, objects,
     page::Measured,
     support::{cluster::Cluster, process::Konverge, stack::id},
 };
 
-/// `konverge apply` of objects that are not there.
-pub async fn first_apply(cluster: &Cluster, size: usize) -> Measured {
-    let ns = cluster.namespace("command").await;
-    let before = cluster.audit().len();
-    let apply = ["apply", "--yes", "--no-wait", "--stack", "bench/command"];
-    let mut measured = run(cluster, &apply, &objects(&ns, size));
-    measured.requests = (cluster.audit().len() - before) as u64;
-    measured
+/// Where the namespace of the objects comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Namespace {
+    /// It is there.
+    There,
+    /// The Spec makes it.
+    Own,
 }
 
-/// `konverge preview` of objects that are there, and that no state knows.
-pub fn preview(cluster: &Cluster, stack: &StackId, objects: &[Value]) -> Measured {
-    run(cluster, &["preview", "--stack", stack.as_str()], objects)
+impl Namespace {
+    /// The objects of a Spec of that shape, in a namespace of their own.
+    pub async fn objects(self, cluster: &Cluster, size: usize) -> Vec<Value> {
+        let there = cluster.namespace("command").await;
+        match self {
+            Self::There => objects(&there, size),
+            Self::Own => {
+                let name = format!("{there}-own");
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                std::iter::once(namespace).chain(objects(&name, size)).collect()
+            }
+        }
+    }
 }
 
-fn run(cluster: &Cluster, arguments: &[&str], objects: &[Value]) -> Measured {
-    let home = TempDir::new().unwrap();
-    let resource = |object: &Value| json!({"id": id(object), "type": "Kubernetes", "attributes": object});
-    let resources: Vec<_> = objects.iter().map(resource).collect();
-    std::fs::write(
-        home.path().join("spec.json"),
-        json!({"resources": resources}).to_string(),
-    )
-    .unwrap();
-    let running = Konverge::new(arguments)
-        .arg_all([
-            "--quiet",
-            "--output",
-            "json",
-            "--spec",
-            "spec.json",
-            "--kubeconfig",
-        ])
-        .arg(cluster.kubeconfig())
-        .dir(home.path())
-        .limit(Duration::from_secs(900))
-        .start();
-    let peak = watch_memory(running.pid());
-    let outcome = running.wait().expect(0);
-    Measured {
-        took: outcome.elapsed,
-        requests: 0,
-        memory: peak.load(Ordering::Relaxed),
+/// A folder with a Spec, and the state of what was applied of it.
+pub struct Command<'c> {
+    cluster: &'c Cluster,
+    home: TempDir,
+}
+
+impl<'c> Command<'c> {
+    /// For these objects; nothing is recorded yet.
+    pub fn new(cluster: &'c Cluster, objects: &[Value]) -> Self {
+        let home = TempDir::new().unwrap();
+        let resource = |object: &Value| json!({"id": id(object), "type": "Kubernetes", "attributes": object});
+        let resources: Vec<_> = objects.iter().map(resource).collect();
+        let spec = json!({ "resources": resources }).to_string();
+        std::fs::write(home.path().join("spec.json"), spec).unwrap();
+        Self { cluster, home }
+    }
+
+    /// `konverge apply`, without waiting for readiness.
+    pub fn apply(&self) -> Measured {
+        self.run(&["apply", "--yes", "--no-wait", "--stack", "bench/command"])
+    }
+
+    /// `konverge preview`, the best of several runs.
+    pub fn preview(&self) -> Measured {
+        let mut best = Measured::NOTHING;
+        for _ in 0..ROUNDS {
+            best = best.best(self.run(&["preview", "--stack", "bench/command"]));
+        }
+        best
+    }
+
+    fn run(&self, arguments: &[&str]) -> Measured {
+        let before = self.cluster.audit().len();
+        let running = Konverge::new(arguments)
+            .arg_all([
+                "--quiet",
+                "--output",
+                "json",
+                "--spec",
+                "spec.json",
+                "--kubeconfig",
+            ])
+            .arg(self.cluster.kubeconfig())
+            .dir(self.home.path())
+            .env("XDG_STATE_HOME", self.home.path().join("state"))
+            .limit(Duration::from_secs(900))
+            .start();
+        let peak = watch_memory(running.pid());
+        let outcome = running.wait().expect(0);
+        Measured {
+            took: outcome.elapsed,
+            requests: (self.cluster.audit().len() - before) as u64,
+            memory: peak.load(Ordering::Relaxed),
+        }
     }
 }
 

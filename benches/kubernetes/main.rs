@@ -16,6 +16,7 @@ mod scheduler;
 
 use std::{sync::Arc, time::Duration, time::Instant};
 
+use command::{Command, Namespace};
 use konverge::{
     engine::{EnginePlan, Runtimes},
     runtime::kubernetes::Kubernetes,
@@ -29,9 +30,14 @@ use support::{
 
 /// Runs of what takes little time; the best counts.
 const ROUNDS: usize = 7;
-/// What writes is measured by turns, as often as there are widths for the bare client: a server that holds more is a
-/// slower one.
+/// What writes is measured by turns, as often as there are widths for the bare client.
 const WIDTHS: [usize; 3] = [16, 32, 64];
+/// The two shapes of a Spec, and what their first applies are called.
+const SHAPES: [Namespace; 2] = [Namespace::There, Namespace::Own];
+const FIRST_APPLIES: [&str; 2] = [
+    "first apply, the whole command, no waiting",
+    "the same with a Spec that makes its own Namespace",
+];
 /// Up to so many objects `kubectl apply` is waited for.
 const APPLIED_BY_KUBECTL: usize = 1000;
 
@@ -82,49 +88,56 @@ fn lists(count: usize) -> u64 {
 }
 
 async fn measure(size: usize, page: &mut Page) {
-    let cluster = Cluster::start();
-    let (mut bare, mut whole, mut writing) = (Duration::MAX, Measured::NOTHING, Measured::NOTHING);
+    let (mut bare, mut writing) = (Duration::MAX, Measured::NOTHING);
+    let mut whole = [Measured::NOTHING, Measured::NOTHING];
     let mut last = None;
     for width in WIDTHS {
-        bare = bare.min(others::creates(&cluster, size, width).await);
-        whole = whole.best(command::first_apply(&cluster, size).await);
+        // A server that holds more is a slower one: each starts with an empty one.
+        bare = bare.min(others::creates(&Cluster::start(), size, width).await);
+        for (shape, whole) in SHAPES.into_iter().zip(&mut whole) {
+            let cluster = Cluster::start();
+            let wanted = shape.objects(&cluster, size).await;
+            let applied = Command::new(&cluster, &wanted).apply();
+            *whole = std::mem::replace(whole, Measured::NOTHING).best(applied);
+        }
+        let cluster = Cluster::start();
         let ns = cluster.namespace("bench").await;
         let wanted = objects(&ns, size);
         let mut stack = TestStack::new("bench", cluster.kubeconfig());
         let kubernetes = stack.kubernetes().await;
         let runtimes = Runtimes::new().with(kubernetes.clone());
         writing = writing.best(write(&mut stack, &kubernetes, &runtimes, &wanted).await);
-        last = Some((ns, wanted, stack, kubernetes, runtimes));
+        last = Some((cluster, ns, wanted, stack, kubernetes, runtimes));
     }
-    if size <= APPLIED_BY_KUBECTL {
-        let kubectl = others::kubectl_apply(&cluster, size).await;
-        page.faster(
-            "first apply, the whole command, no waiting",
+    for ((shape, whole), what) in SHAPES.into_iter().zip(&whole).zip(FIRST_APPLIES) {
+        if size <= APPLIED_BY_KUBECTL {
+            let cluster = Cluster::start();
+            let wanted = shape.objects(&cluster, size).await;
+            let kubectl = others::kubectl_apply(&cluster, &wanted);
+            page.faster(what, size, whole, "`kubectl apply --server-side`", kubectl);
+            if shape == Namespace::There {
+                page.bound(size, kubectl, bare);
+            }
+        }
+        page.longer(
+            what,
             size,
-            &whole,
-            "`kubectl apply --server-side`",
-            kubectl,
+            whole,
+            "the fastest parallel creates of a bare client",
+            bare,
         );
-        page.bound(size, kubectl, bare);
     }
+    page.memory("peak memory of a first apply", size, whole[0].memory);
     page.longer(
-        "the same",
-        size,
-        &whole,
-        "the fastest parallel creates of a bare client",
-        bare,
-    );
-    page.memory("peak memory of that", size, whole.memory);
-
-    page.longer(
-        "its writing phase",
+        "the writing phase of a first apply",
         size,
         &writing,
         "the fastest parallel creates of a bare client",
         bare,
     );
 
-    let (ns, wanted, stack, kubernetes, runtimes) = last.unwrap();
+    let (cluster, ns, wanted, stack, kubernetes, runtimes) = last.unwrap();
+    nothing_changed(&cluster, size, page).await;
     let all_unchanged = |plan: &EnginePlan| {
         assert_eq!(
             plan.public.summary.unchanged,
@@ -146,30 +159,38 @@ async fn measure(size: usize, page: &mut Page) {
     let ten_updated = |plan: &EnginePlan| assert_eq!(plan.public.summary.update, 10);
     let ten = best(&stack, &kubernetes, &runtimes, &edited, ten_updated).await;
     assert_eq!(ten.requests, unchanged.requests + 10);
-
-    let diff = others::kubectl_diff(&cluster, &stack.id, &wanted);
-    page.faster(
-        "nothing changed",
-        size,
-        &unchanged,
-        "`kubectl diff --server-side`",
-        diff,
-    );
     let bare = others::lists(&cluster, &ns).await;
     page.longer(
-        "the same",
+        "nothing changed, planning alone",
         size,
         &unchanged,
         "the bare LISTs, answers not even parsed",
         bare,
     );
-    page.longer("10 changed", size, &ten, "nothing changed", unchanged.took);
-    let preview = command::preview(&cluster, &stack.id, &wanted);
-    page.memory(
-        "peak memory of a preview that finds everything there",
+    page.longer(
+        "10 changed, planning alone",
         size,
-        preview.memory,
+        &ten,
+        "nothing changed, planning alone",
+        unchanged.took,
     );
+}
+
+/// The whole command against `kubectl`'s whole command, on objects that are as they were applied.
+async fn nothing_changed(cluster: &Cluster, size: usize, page: &mut Page) {
+    let wanted = Namespace::There.objects(cluster, size).await;
+    let command = Command::new(cluster, &wanted);
+    command.apply();
+    let unchanged = command.preview();
+    let diff = others::kubectl_diff(cluster, "bench/command", &wanted);
+    page.faster(
+        "nothing changed, the whole command",
+        size,
+        &unchanged,
+        "`kubectl diff --server-side`",
+        diff,
+    );
+    page.memory("peak memory of that preview", size, unchanged.memory);
 }
 
 /// Plans everything as new and carries it out; what the carrying out takes.

@@ -8,7 +8,6 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use http::Request;
-use konverge::model::StackId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -80,17 +79,16 @@ async fn pages(client: &kube::Client, path: &str) {
     }
 }
 
-pub async fn kubectl_apply(cluster: &Cluster, size: usize) -> Duration {
-    let ns = cluster.namespace("kubectl").await;
+pub fn kubectl_apply(cluster: &Cluster, objects: &[Value]) -> Duration {
     kubectl(
         cluster,
         &["apply", "--server-side", "-f", "objects.json"],
-        &objects(&ns, size),
+        objects,
     )
 }
 
 /// Of objects that are as wanted, under our own name as field manager: there is no difference.
-pub fn kubectl_diff(cluster: &Cluster, stack: &StackId, objects: &[Value]) -> Duration {
+pub fn kubectl_diff(cluster: &Cluster, stack: &str, objects: &[Value]) -> Duration {
     let mut owned = objects.to_vec();
     for object in &mut owned {
         object["metadata"]["annotations"] = json!({"konverge/stack": stack});

@@ -115,8 +115,10 @@ impl Page {
             "## Kubernetes\n\n\
              One real kube-apiserver (v1.34) on etcd, loopback TLS, two cores shared by client and server, {build}; 40 % ConfigMaps\n\
              of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets. Best of several runs, those that write by turns with the bare\n\
-             client's (kubectl ran once); read the ratios, not the seconds. `nothing changed` is from the compiled Spec and the\n\
-             opened state to the plan, discovery cached; its requests are the LISTs alone.\n\
+             client's, each on a server of its own that holds nothing yet (kubectl ran once); read the ratios, not the seconds. *The whole command* is `konverge apply --spec` or `konverge\n\
+             preview --spec` from start to exit, against `kubectl`'s whole command with its discovery cached; its requests are all\n\
+             that the server saw. *Planning alone* is from the compiled Spec and the opened state to the plan, discovery cached; its\n\
+             requests are the LISTs alone.\n\
              `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kubernetes` writes this.\n\n\
              | what | objects | Konverge | requests | against | ratio |\n|---|---|---|---|---|---|\n{}\n{}\
              | memory of the executable | objects | at most |\n|---|---|---|\n{}\n\

@@ -24,7 +24,8 @@ use crate::{
 };
 
 /// Whose word the apply has: everybody's with `--yes`, else that of the person who is shown the plan and asked. `None`
-/// if they did not agree. Where nothing would change nobody is asked.
+/// if they did not agree. Where nothing would change, or nothing could be planned,
+/// nobody is asked.
 ///
 /// # Errors
 /// Nobody is there to answer, or the run was interrupted.
@@ -44,9 +45,9 @@ pub async fn consent(
             color: context.colour_stderr(),
         },
     ));
-    let calm = |stack: &StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
-    // Where nothing would change outside, what was looked at is still recorded.
-    let calm = plan.stacks.iter().all(calm);
+    // Where nothing would change outside there is nothing to agree to: what was looked at is recorded, and what could not
+    // be planned fails again, with its reason.
+    let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
     if !calm && !std::io::stdin().is_terminal() {
         return Err(
             Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")

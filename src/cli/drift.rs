@@ -52,7 +52,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
     context.print(&match args.output {
         Output::Json => report::json::document(&plan),
-        Output::Text => report::terminal::plan(
+        Output::Text => report::drift::text(
             &plan,
             Style {
                 color: context.colour(),

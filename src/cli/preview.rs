@@ -4,6 +4,7 @@ use super::{Context, which::Opened};
 use crate::{
     error::Failure,
     model::{
+        StackId,
         affected::Affected,
         marker::{Marker, MarkerKind},
         plan::{Basis, Plan},
@@ -51,6 +52,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let preview = ops::preview::run(&session.planning, &session.targets).await?;
     if args.output == Output::Text {
         remark(&preview.plan, &session);
+    }
+    if let Some((stacks, reason)) = ops::held_removals::among(&session.planning, &session.targets) {
+        let names: Vec<_> = stacks.iter().map(StackId::as_str).collect();
+        let run = &session.planning.run;
+        run.warn(
+            &format!("an apply will hold the removal of {} back", names.join(", ")),
+            reason,
+        );
     }
     let merging = match session.planning.config.state.url {
         Some(_) => Merging::Applies,

@@ -50,6 +50,9 @@ pub enum Basis {
     Live,
     /// The base revision's Spec: no cluster was asked.
     Spec,
+    /// Nothing: drift is a difference from what was applied, and nothing ever was.
+    #[serde(rename = "never-applied")]
+    NeverApplied,
 }
 
 /// Counts by action.

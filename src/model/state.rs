@@ -55,7 +55,11 @@ impl StackState {
 
     /// A resource by id.
     pub fn resource(&self, id: &ResourceId) -> Option<&Recorded> {
-        self.resources.iter().find(|resource| resource.id == *id)
+        let at = self
+            .resources
+            .binary_search_by(|resource| resource.id.cmp(id))
+            .ok()?;
+        self.resources.get(at)
     }
 
     /// Puts a resource in, replacing the one of the same id; keeps the order.

@@ -77,7 +77,10 @@ async fn looked(
         Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
     };
-    let mut state = prior.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+    let Some(mut state) = prior.filter(|state| !is_blank(state)) else {
+        let (folder, id) = (target.folder.clone(), target.id.clone());
+        return Ok(StackPlan::new(folder, id, Basis::NeverApplied, Vec::new()));
+    };
     // What is gone is missing, also where an earlier run began to replace it.
     state.begun.clear();
     let mut wanted = planning.spec(target).await?;
@@ -89,19 +92,36 @@ async fn looked(
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };
-    if is_applied || plan.error.is_some() {
+    if plan.error.is_some() {
         return Ok(plan);
     }
-    // What the change of the code itself would do is no drift.
+    let compared = plan.resources.len() + plan.summary.unchanged;
     let drifted = plan
         .resources
         .iter()
         .filter_map(|resource| match resource.action {
+            // What the server fills in by itself is no drift.
+            _ if is_applied => {
+                (resource.action != Action::Update || differs(resource)).then(|| resource.clone())
+            }
+            // Nor is what the change of the code itself would do.
             Action::Create => missing(&plan.id, resource, &state),
             _ => drifted(&plan.id, resource),
-        })
-        .collect();
-    Ok(StackPlan::new(plan.stack, plan.id, plan.basis, drifted))
+        });
+    let mut found = StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect());
+    found.summary.unchanged = compared - found.resources.len();
+    Ok(found)
+}
+
+/// Whether anything but what the server fills in by itself differs.
+fn differs(resource: &ResourcePlan) -> bool {
+    let by_server = |change: &Change| matches!(change.origin, Origin::Default | Origin::Admission);
+    resource.changes.is_empty() || !resource.changes.iter().all(by_server)
+}
+
+/// Whether nothing that a state says was ever applied.
+fn is_blank(state: &StackState) -> bool {
+    state.resources.is_empty() && state.input_digest.is_none() && state.spec_digest.is_none()
 }
 
 /// A resource that was applied and is not there any more, as it was applied.
@@ -131,6 +151,7 @@ fn drifted(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
     let changes: Vec<_> = resource.changes.iter().filter(foreign).cloned().collect();
     (!changes.is_empty()).then(|| ResourcePlan {
         cluster: resource.cluster.clone(),
+        notes: resource.notes.clone(),
         ..ResourcePlan::new(
             stack,
             resource.id.clone(),

@@ -16,6 +16,7 @@ pub mod drift;
 pub mod graph;
 pub mod health;
 mod health_rules;
+pub(crate) mod held_removals;
 mod infrastructure;
 pub mod init;
 mod last_applied;

@@ -8,6 +8,7 @@
 
 pub mod checks;
 pub mod diff;
+pub mod drift;
 pub mod escape;
 pub mod html;
 pub mod inspection;

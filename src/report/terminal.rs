@@ -4,7 +4,7 @@ use super::{diff, escape, label};
 use crate::error::ErrorBody;
 use crate::model::{
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
-    outcome::{ApplyReport, ResourceResult, StackResult},
+    outcome::{ApplyReport, ResourceOutcome, ResourceResult, StackResult},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
 };
 
@@ -150,6 +150,19 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     text
 }
 
+/// Every failure of whole stacks, each said once.
+pub(super) fn failures(plan: &Plan, style: Style) -> String {
+    let mut told: Vec<&ErrorBody> = Vec::new();
+    for error in plan.stacks.iter().filter_map(whole_failure) {
+        if !told.contains(&error) {
+            told.push(error);
+        }
+    }
+    told.into_iter()
+        .map(|error| failed_with(plan, error, style))
+        .collect()
+}
+
 /// What went wrong with a stack: message, place, what to do next.
 fn failure(error: &ErrorBody) -> String {
     let mut text = String::new();
@@ -168,7 +181,7 @@ fn failure(error: &ErrorBody) -> String {
 }
 
 /// Why nothing of a stack could be planned, if that is so.
-fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
+pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
     stack
         .error
         .as_ref()
@@ -199,18 +212,24 @@ fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
     )
 }
 
-fn stack_plan(stack: &StackPlan, style: Style) -> String {
-    let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
-    let mut text = match (&stack.error, label::left_as_it_is(stack)) {
+/// What went wrong with a part of a stack; empty if nothing did.
+pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> String {
+    match (&stack.error, label::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
             style.ink(Ink::Red, "failed in part"),
             failure(error)
         ),
         _ => String::new(),
-    };
+    }
+}
+
+fn stack_plan(stack: &StackPlan, style: Style) -> String {
+    let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
+    let mut text = partial_failure(stack, &name, style);
     let basis = match stack.basis {
         Basis::Live => "",
+        Basis::NeverApplied => " (never applied)",
         Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
     };
     text.push_str(&format!("{name}: {}{basis}\n", label::counts(&stack.summary)));
@@ -264,7 +283,7 @@ fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
     text
 }
 
-fn painted(lines: &[String], style: Style) -> String {
+pub(super) fn painted(lines: &[String], style: Style) -> String {
     lines
         .iter()
         .map(|line| {
@@ -298,6 +317,16 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
         ));
         if let Some(error) = &stack.error {
             text.push_str(&failure(error));
+        }
+        let stays = |r: &&ResourceOutcome| {
+            (r.action, r.result) == (Action::Forget, ResourceResult::Done) && r.message.is_some()
+        };
+        match stack.resources.iter().filter(stays).count() {
+            0 => {}
+            n => text.push_str(&format!(
+                "    {} forgotten: outside nothing was deleted\n",
+                label::plural(n, "resource")
+            )),
         }
         for resource in &stack.resources {
             let (result, ink) = match resource.result {

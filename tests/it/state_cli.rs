@@ -174,6 +174,13 @@ async fn a_damaged_document_is_refused_with_the_way_back() {
         "{}",
         refused.stderr
     );
+    let listed = home.run(&["list"]).expect(0).stdout;
+    assert!(
+        listed.contains("http-echo/dev") && listed.contains("damaged: "),
+        "{listed}"
+    );
+    let listed = home.run(&["list", "--output", "json"]).expect(0).json();
+    assert!(listed["stacks"][0]["damaged"].is_string(), "{listed}");
     home.run(&["doctor"]).expect(1);
     // The serials before it can be read: that is the way back.
     home.run(&["pull", "http-echo/dev", "--serial", "1"]).expect(0);

@@ -39,6 +39,9 @@ pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Resu
             entry.resources,
             log(entry.folder.as_str()),
         ));
+        if let Some(why) = &listed.damaged {
+            context.print(&format!("{:width$}  damaged: {}\n", "", log(why)));
+        }
     }
     if stacks.is_empty() {
         context.note("nothing is recorded yet");

@@ -177,7 +177,10 @@ impl Walk<'_> {
             (_, Action::Forget) => {
                 let entry = JournalEntry::Gone { id: id.clone() };
                 self.journal(self.request.journal.record(entry).await)?;
-                self.note(id, Action::Forget, ResourceResult::Done, None);
+                // Why what stands outside stays; nothing is said of what is gone already.
+                let notes = planned.public.notes.join("\n");
+                let stays = (!notes.is_empty()).then_some(notes);
+                self.note(id, Action::Forget, ResourceResult::Done, stays);
             }
             (Some(recorded), _) => {
                 let recorded = with_dependencies(recorded, &node.depends_on);

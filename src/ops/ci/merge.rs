@@ -20,7 +20,6 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     github::{self, PushEvent, StatusState},
-    konfig::Layout,
     model::{
         CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
@@ -31,7 +30,7 @@ use crate::{
     ops::{
         At, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
-        masked,
+        held_removals, masked,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -254,7 +253,7 @@ async fn caught_up(
         allow_empty: true,
         rolled_back_to: None,
     };
-    let unseen = unseen(&side.layout);
+    let unseen = held_removals::reason(&side.layout);
     let planning = job.protected_planning(config, side, memory.clone()).await?;
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
@@ -324,24 +323,6 @@ fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failu
         false => held.extend(gone),
     }
     Ok(Behind { targets, held })
-}
-
-/// Why no stack is taken for removed, if there is anything that hides stacks.
-fn unseen(layout: &Layout) -> Option<Failure> {
-    let first = layout.unseen.first()?;
-    let all = layout.unseen.iter();
-    let reasons: String = all
-        .map(|reason| format!("\n{}: {}", reason.file, reason.message))
-        .collect();
-    let failure = Failure::new(
-        ErrorKind::Layout,
-        format!("this stack is not there, and whether it was removed can not be told:{reasons}"),
-    );
-    Some(
-        failure
-            .at(first.file.to_string(), first.line, first.column)
-            .hint("mend that, and the next run takes it down, or finds it again"),
-    )
 }
 
 fn folder(entry: &crate::state::Entry) -> RepoPath {

@@ -16,12 +16,14 @@ use crate::{
     error::Failure,
     github::StatusState,
     model::{
+        StackId,
         finding::{Finding, Verdict},
         marker::{Marker, MarkerKind},
         plan::{Plan, Summary},
         review::ReviewRecord,
     },
     ops::{
+        held_removals,
         masked::{self, Hidden},
         order::Order,
         preview::{self, Preview},
@@ -122,6 +124,9 @@ async fn previewed(
     };
     let mut findings = findings(job, subject, &opened, &preview.plan).await?;
     findings.extend(preview.hidden.iter().map(nobody_sees));
+    if let Some((stacks, reason)) = held_removals::among(&opened.planning, &opened.targets) {
+        findings.extend(stacks.into_iter().map(|stack| removal_held_back(stack, &reason)));
+    }
     findings.sort();
     let links = match subject.number {
         Some(_) => feedback.checks(&subject.head, &preview.plan).await,
@@ -196,6 +201,17 @@ async fn findings(
         findings.extend(guardrails.findings(stack, &pulls, false).await?);
     }
     Ok(findings)
+}
+
+/// A removed stack that an apply would leave alone.
+fn removal_held_back(stack: StackId, reason: &Failure) -> Finding {
+    Finding {
+        verdict: Verdict::Warn,
+        rule: "removals".to_owned(),
+        stack: Some(stack),
+        message: format!("the apply will hold this removal back: {}", reason.message),
+        hint: reason.hints.first().cloned(),
+    }
 }
 
 /// A wanted value that the comment does not show is not in the record either.

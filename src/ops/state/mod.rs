@@ -6,6 +6,7 @@ mod edit;
 mod import;
 mod rollback;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use crate::{
     error::{ErrorKind, Failure},
     git::Repository,
     model::{RepoPath, StackId, state::StackState},
-    state::{Entry, Versioned},
+    state::{Entry, StateError, Versioned},
 };
 
 pub use doctor::{Finding, doctor};
@@ -31,6 +32,9 @@ pub struct Listed {
     /// Its entry in the index.
     #[serde(flatten)]
     pub entry: Entry,
+    /// Why its state cannot be read, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
 
 /// What `state pull` writes and `state push` reads.
@@ -62,14 +66,32 @@ pub async fn open(run: &Run, key: KeyUse) -> Result<(Memory, String), Failure> {
     Ok((memory, id.as_str().to_owned()))
 }
 
-/// The stacks that have anything recorded.
+/// States that are read side by side.
+const AT_ONCE: usize = 32;
+
+/// The stacks that have anything recorded. Each state is read: the index does not know which can be.
 ///
 /// # Errors
 /// The store's.
 pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
     let known = memory.states.known().await?;
     let known = known.entries.into_iter().filter(|(_, entry)| entry.is_known());
-    Ok(known.map(|(stack, entry)| Listed { stack, entry }).collect())
+    let listed = known.map(|(stack, entry)| async move {
+        let damaged = match memory.states.load(&stack).await {
+            Ok(_) => None,
+            Err(StateError::Store(error)) => return Err(error.into()),
+            Err(error) => Some(error.to_string()),
+        };
+        Ok(Listed {
+            stack,
+            entry,
+            damaged,
+        })
+    });
+    stream::iter(listed.collect::<Vec<_>>())
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await
 }
 
 /// The stack that was named: an identity, else the folder that it was last applied from.

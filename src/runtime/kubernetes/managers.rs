@@ -1,18 +1,49 @@
 //! Who else set a field: the blame for what differs from our last write.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{FIELD_MANAGER, fields};
-use crate::model::diff;
+use crate::model::{
+    diff,
+    plan::{Change, Origin},
+};
 
 /// The manager, other than us, that owns what stands at a path of the object; the latest one if there are several.
 /// `path` is as in a plan, items of keyed lists as `name=web`.
 pub(super) fn owner(object: &Value, path: &str) -> Option<String> {
+    last_write(object, path).map(|(manager, _)| manager.to_owned())
+}
+
+/// That manager and when it wrote last (empty if the object does not say).
+fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
     fields::entries(object)
         .filter(|entry| entry.manager != FIELD_MANAGER && entry.subresource != "status")
         .filter(|entry| owns(entry.fields, object, path))
         .max_by(|a, b| a.time.cmp(b.time).then_with(|| b.manager.cmp(a.manager)))
-        .map(|entry| entry.manager.to_owned())
+        .map(|entry| (entry.manager, entry.time))
+}
+
+/// Who wrote what others changed since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
+pub(super) fn blame_notes(live: &Value, changes: &[Change]) -> Vec<String> {
+    let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for change in changes
+        .iter()
+        .filter(|change| matches!(change.origin, Origin::Manager(_)))
+    {
+        if let Some(write) = last_write(live, &change.path) {
+            writes.entry(write).or_default().push(&change.path);
+        }
+    }
+    let words = writes.into_iter().map(|((manager, time), paths)| {
+        let at = match time {
+            "" => String::new(),
+            time => format!(" at {time}"),
+        };
+        format!("`{manager}` wrote {}{at}", paths.join(", "))
+    });
+    words.collect()
 }
 
 /// Whether a set of fields covers the path, or something below it.

@@ -5,7 +5,10 @@ mod prove;
 
 pub(super) use decide::record;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
@@ -227,7 +230,11 @@ pub(super) async fn plan(
             Err(failure) => return Err(failure),
         });
     }
-    let found = look(&subjects.iter().map(|s| s.as_ref().ok()).collect::<Vec<_>>()).await?;
+    let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
+    // What the proofs hold under is asked for while the objects are listed.
+    let (found, ()) = tokio::join!(look(&looked_up), ask_environments(&items, &looked_up));
+    let found = found?;
+    let absent = absent_namespaces(&looked_up, &found);
     let planner = decide::Planner {
         runtime,
         scope,
@@ -235,6 +242,7 @@ pub(super) async fn plan(
         namespaces: wanted(&items, "Namespace")
             .map(|namespace| identity::metadata(namespace, "name").to_owned())
             .collect(),
+        absent: Mutex::new(absent),
     };
     let mut answers: Vec<Option<Result<Planned, Failure>>> = Vec::new();
     let mut tasks = Vec::with_capacity(items.len());
@@ -276,6 +284,37 @@ pub(super) async fn plan(
         .into_iter()
         .map(|answer| answer.unwrap_or_else(missing))
         .collect())
+}
+
+/// Asks each cluster on which something was applied before for what bears on its answers. Whoever needs the answer finds
+/// it, or asks again and hears why there is none.
+async fn ask_environments(items: &[Item], subjects: &[Option<&Subject>]) {
+    let mut clusters: Vec<&Arc<Cluster>> = Vec::new();
+    for (item, subject) in items.iter().zip(subjects) {
+        if let (Some(_), Some(subject)) = (&item.prior, subject)
+            && !clusters.iter().any(|known| Arc::ptr_eq(known, &subject.cluster))
+        {
+            clusters.push(&subject.cluster);
+        }
+    }
+    for cluster in clusters {
+        if let Err(failure) = cluster.environment().await {
+            tracing::debug!(%failure, "the environment could not be asked for yet");
+        }
+    }
+}
+
+/// The Namespaces of the plan that are not there.
+fn absent_namespaces(
+    subjects: &[Option<&Subject>],
+    found: &[Option<Raw>],
+) -> BTreeSet<(ClusterName, String)> {
+    let missing = subjects.iter().zip(found).filter(|(_, raw)| raw.is_none());
+    missing
+        .filter_map(|(subject, _)| subject.as_ref())
+        .filter(|subject| subject.name.kind == "Namespace" && subject.name.group.is_empty())
+        .map(|subject| (subject.cluster.api.name.clone(), subject.name.name.clone()))
+        .collect()
 }
 
 /// The wanted objects of a kind.

@@ -5,7 +5,10 @@ mod update;
 
 pub(super) use update::unchanged;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -13,6 +16,7 @@ use super::{Subject, Task};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
+        ClusterName,
         plan::{Action, Change, Origin, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::Recorded,
@@ -35,6 +39,8 @@ pub(super) struct Planner<'a> {
     pub definitions: Vec<Map<String, Value>>,
     /// The names of the Namespaces among the wanted.
     pub namespaces: Vec<String>,
+    /// Namespaces that are not there yet, by cluster: those of this plan, and what the server said on the way.
+    pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
 }
 
 /// A plan on its way.
@@ -174,6 +180,17 @@ impl Planner<'_> {
             private: draft.private,
             item,
         }
+    }
+
+    /// Whether it is known that the subject's namespace is still to be made.
+    fn lacks_namespace(&self, subject: &Subject) -> bool {
+        let absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
+    }
+
+    fn note_absent_namespace(&self, subject: &Subject) {
+        let mut absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
     }
 
     /// Whether a definition is of a stack of the same project: it is of each of them.
@@ -333,7 +350,10 @@ pub(in crate::runtime::kubernetes) fn record(
     let mut private = Map::new();
     if let Some(live) = live {
         private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
-        if let Some(echo) = Echo::masked(secrets, body, live, guard) {
+        // What nothing can be proven by is not kept: it would be another one in each run.
+        if !guard.is_empty()
+            && let Some(echo) = Echo::masked(secrets, body, live, guard)
+        {
             private.insert("echo".to_owned(), echo.to_json());
         }
     }

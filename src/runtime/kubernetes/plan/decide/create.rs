@@ -34,6 +34,11 @@ impl Planner<'_> {
             return self.unknown_kind(subject, draft, &body);
         };
         let body = Value::Object(body);
+        // The server would only say that the namespace is missing.
+        if self.lacks_namespace(subject) {
+            self.elsewhere(subject, &mut draft, body).await?;
+            return Ok(draft);
+        }
         let request = dry_run::request(of, &subject.name, &body, false, true);
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
@@ -42,7 +47,10 @@ impl Planner<'_> {
                 draft.expected = Some(expected(answer.value, &body));
             }
             Err(error) => match triage::cause(&error) {
-                Cause::NoNamespace => self.elsewhere(subject, &mut draft, body).await?,
+                Cause::NoNamespace => {
+                    self.note_absent_namespace(subject);
+                    self.elsewhere(subject, &mut draft, body).await?;
+                }
                 Cause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
                 _ => return Err(subject.refusal(&error)),
             },

@@ -20,7 +20,7 @@ use crate::{
         kubernetes::{
             change::{self, Sides},
             dry_run::{self, Answered, Ownership, Refused},
-            fields, rollout,
+            fields, managers, rollout,
             seen::Seen,
             triage::{self, Cause},
         },
@@ -72,7 +72,10 @@ impl Planner<'_> {
                 let mut changes = change::changes(&sides, &self.runtime.secrets);
                 changes.retain(|change| !self.is_ignored(&change.path));
                 let adopting = ownership.adopting;
-                Ok(self.answered(item, subject, &sides, (changes, adopting), &answered, &guard))
+                let blame = managers::blame_notes(live, &changes);
+                let mut draft = self.answered(item, subject, &sides, (changes, adopting), &answered, &guard);
+                draft.notes.extend(blame);
+                Ok(draft)
             }
             Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
             Err(Refused::Api(error)) => match triage::cause(&error) {

@@ -1,0 +1,37 @@
+//! Removed stacks that an apply leaves alone, because part of the repository cannot be seen: they may be there.
+
+use super::{Planning, Target, Wanted};
+use crate::{
+    error::{ErrorKind, Failure},
+    konfig::Layout,
+    model::StackId,
+};
+
+/// The removed stacks among the targets that an apply holds back, and why.
+pub(crate) fn among(planning: &Planning, targets: &[Target]) -> Option<(Vec<StackId>, Failure)> {
+    let Wanted::Compiled { head, .. } = &planning.wanted else {
+        return None;
+    };
+    let reason = reason(&head.layout)?;
+    let removed = targets.iter().filter(|target| target.head.is_none());
+    let removed: Vec<_> = removed.map(|target| target.id.clone()).collect();
+    (!removed.is_empty()).then_some((removed, reason))
+}
+
+/// Why no stack is taken for removed, if there is anything that hides stacks.
+pub(crate) fn reason(layout: &Layout) -> Option<Failure> {
+    let first = layout.unseen.first()?;
+    let all = layout.unseen.iter();
+    let reasons: String = all
+        .map(|reason| format!("\n{}: {}", reason.file, reason.message))
+        .collect();
+    let failure = Failure::new(
+        ErrorKind::Layout,
+        format!("this stack is not there, and whether it was removed can not be told:{reasons}"),
+    );
+    Some(
+        failure
+            .at(first.file.to_string(), first.line, first.column)
+            .hint("fix that, and the next run takes it down, or finds it again"),
+    )
+}

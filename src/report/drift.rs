@@ -1,0 +1,204 @@
+//! What `konverge drift` found, for a terminal: from what was recorded to what is there, who wrote it and when.
+
+use super::{
+    diff, escape, label,
+    terminal::{self, Ink, Style},
+};
+use crate::model::plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan};
+
+/// What became of the stacks, and how many of their resources differ.
+#[derive(Default)]
+struct Counts {
+    drifted: usize,
+    as_applied: usize,
+    never_applied: usize,
+    failed: usize,
+}
+
+/// All stacks that were looked at, and a line that counts what the others show.
+pub fn text(plan: &Plan, style: Style) -> String {
+    let mut text = terminal::failures(plan, style);
+    let mut counts = Counts::default();
+    for stack in &plan.stacks {
+        let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
+        match (terminal::whole_failure(stack), stack.basis) {
+            (Some(_), _) => counts.failed += 1,
+            (None, Basis::NeverApplied) => {
+                counts.never_applied += 1;
+                text.push_str(&format!("{name}: never applied\n"));
+            }
+            (None, Basis::Live | Basis::Spec) => {
+                *match (stack.error.is_some(), stack.resources.is_empty()) {
+                    (true, _) => &mut counts.failed,
+                    (false, true) => &mut counts.as_applied,
+                    (false, false) => &mut counts.drifted,
+                } += 1;
+                text.push_str(&stack_text(stack, &name, style));
+            }
+        }
+    }
+    let Counts {
+        drifted,
+        as_applied,
+        never_applied,
+        failed,
+    } = counts;
+    let parts = [
+        (drifted, "drifted"),
+        (as_applied, "as applied"),
+        (never_applied, "never applied"),
+        (failed, "failed"),
+    ];
+    let said: Vec<_> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let stacks = style.ink(Ink::Bold, &label::plural(plan.stacks.len(), "stack"));
+    text.push_str(&match said.is_empty() {
+        true => format!("{stacks}.\n"),
+        false => format!("{stacks}: {}.\n", said.join(", ")),
+    });
+    text
+}
+
+fn stack_text(stack: &StackPlan, name: &str, style: Style) -> String {
+    let mut text = terminal::partial_failure(stack, name, style);
+    let of = |word: &'static str| {
+        let rows = stack.resources.iter();
+        (rows.filter(|row| found(row.action) == word).count(), word)
+    };
+    let mut parts: Vec<_> = [CHANGED, MISSING, LEFT_OVER, OTHER]
+        .map(of)
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    parts.push(format!("{} as applied", stack.summary.unchanged));
+    text.push_str(&format!("{name}: {}\n", parts.join(", ")));
+    for resource in &stack.resources {
+        text.push_str(&resource_text(resource, style));
+    }
+    text
+}
+
+const CHANGED: &str = "changed";
+const MISSING: &str = "missing";
+const LEFT_OVER: &str = "left over";
+const OTHER: &str = "different";
+
+/// What a row says of a resource: the opposite of what an apply would do about it.
+fn found(action: Action) -> &'static str {
+    match action {
+        Action::Update | Action::Replace => CHANGED,
+        Action::Create => MISSING,
+        Action::Delete => LEFT_OVER,
+        Action::Adopt | Action::Forget | Action::Unknown | Action::Unchanged => OTHER,
+    }
+}
+
+fn resource_text(resource: &ResourcePlan, style: Style) -> String {
+    let title = label::Title::of(&resource.id, resource.runtime);
+    let word = found(resource.action);
+    let (sign, ink) = match word {
+        MISSING => ("-", Ink::Red),
+        LEFT_OVER => ("+", Ink::Green),
+        _ => ("~", Ink::Yellow),
+    };
+    let mut text = format!(
+        "  {} {}\n",
+        style.ink(ink, &format!("{sign} {word}")),
+        escape::log(&title.full())
+    );
+    for note in &resource.notes {
+        text.push_str(&format!("      note: {}\n", escape::log(note)));
+    }
+    if word == CHANGED {
+        text.push_str(&format!("      {}\n", style.ink(Ink::Cyan, "recorded → live:")));
+        let lines = diff::drift(&to_live(resource), diff::Context::Tree(3));
+        text.push_str(&terminal::painted(&lines, style));
+    }
+    text
+}
+
+/// The same differences in the other direction: a plan goes from what is there to what was recorded.
+fn to_live(resource: &ResourcePlan) -> ResourcePlan {
+    let turned = |change: &Change| Change {
+        path: change.path.clone(),
+        from: change.to.clone(),
+        to: change.from.clone(),
+        origin: Origin::Drift,
+    };
+    let is_server_side = |change: &&Change| matches!(change.origin, Origin::Default | Origin::Admission);
+    let changes = resource.changes.iter().filter(|change| !is_server_side(change));
+    ResourcePlan {
+        changes: changes.map(turned).collect(),
+        ..resource.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{RepoPath, StackId, spec::RuntimeKind};
+    use serde_json::json;
+
+    fn resource(stack: &StackId, name: &str, action: Action, changes: Vec<Change>) -> ResourcePlan {
+        let id = format!("v1:ConfigMap:shop:{name}").parse().unwrap();
+        ResourcePlan::new(stack, id, RuntimeKind::Kubernetes, action, changes)
+    }
+
+    #[test]
+    fn it_goes_from_recorded_to_live_and_counts_what_it_shows() {
+        let id: StackId = "shop/dev".parse().unwrap();
+        let change = |path: &str, origin: Origin| Change {
+            path: path.to_owned(),
+            from: Some(json!("live")),
+            to: Some(json!("recorded")),
+            origin,
+        };
+        let changes = vec![
+            change("/data/a", Origin::Manager("kubectl-edit".to_owned())),
+            change("/data/defaulted", Origin::Default),
+        ];
+        let mut edited = resource(&id, "edited", Action::Update, changes);
+        edited
+            .notes
+            .push("`kubectl-edit` wrote /data/a at 2026-01-01T00:00:00Z".to_owned());
+        let gone = resource(&id, "gone", Action::Create, vec![change("", Origin::Drift)]);
+        let mut drifted = StackPlan::new(RepoPath::root(), id, Basis::Live, vec![edited, gone]);
+        drifted.summary.unchanged = 3;
+        let other =
+            |id: &str, basis| StackPlan::new(RepoPath::root(), id.parse().unwrap(), basis, Vec::new());
+        let plan = Plan {
+            version: 1,
+            stacks: vec![
+                drifted,
+                other("shop/new", Basis::NeverApplied),
+                other("shop/prod", Basis::Live),
+            ],
+        };
+        let text = text(&plan, Style::default());
+        let expected = "\
+shop/dev: 1 changed, 1 missing, 3 as applied
+  ~ changed v1 ConfigMap shop/edited
+      note: `kubectl-edit` wrote /data/a at 2026-01-01T00:00:00Z
+      recorded → live:
+";
+        assert!(text.starts_with(expected), "{text}");
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert!(
+            lines.contains(&"-  a: recorded") && lines.contains(&"+  a: live"),
+            "{text}"
+        );
+        assert!(!text.contains("defaulted"), "{text}");
+        assert!(
+            text.ends_with(
+                "  - missing v1 ConfigMap shop/gone\nshop/new: never applied\nshop/prod: 0 as applied\n\
+                 3 stacks: 1 drifted, 1 as applied, 1 never applied.\n"
+            ),
+            "{text}"
+        );
+    }
+}

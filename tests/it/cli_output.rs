@@ -1,0 +1,117 @@
+//! What commands say where it is easily said wrongly: what was never applied, what stays, what cannot be planned.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    objects::Objects,
+    shop::{Shop, resource},
+};
+
+const CONFIG: &str = "version: 1\nclusters: {test: {}}\n";
+
+fn shop(cluster: &Cluster) -> Shop {
+    Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())])
+}
+
+fn config_map(ns: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"value": "recorded"}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_goes_from_recorded_to_live_and_names_who_wrote_it() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("drift-said").await, Objects::of(cluster).await);
+    let shop = shop(cluster);
+    let [edited, gone, same] = ["edited", "gone", "same"].map(|name| config_map(&ns, name));
+    shop.wants("dev", &[resource(&edited), resource(&gone), resource(&same)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    shop.wants("new", &[resource(&config_map(&ns, "new"))]);
+    objects
+        .merge(&edited, "kubectl-edit", &json!({"data": {"value": "live"}}))
+        .await;
+    objects.delete(&gone).await;
+
+    let found = shop.run(&["drift", "--exit-code"]).expect(2).stdout;
+    let time = objects.get(&edited).await.unwrap()["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["manager"] == "kubectl-edit")
+        .map(|entry| entry["time"].as_str().unwrap().to_owned())
+        .unwrap();
+    let lines: Vec<_> = found.lines().map(str::trim).collect();
+    for line in [
+        "shop/dev: 1 changed, 1 missing, 1 as applied",
+        &format!("note: `kubectl-edit` wrote /data/value at {time}"),
+        "-  value: recorded",
+        "+  value: live",
+        &format!("- missing v1 ConfigMap {ns}/gone"),
+        "shop/new: never applied",
+        "2 stacks: 1 drifted, 1 never applied.",
+    ] {
+        assert!(lines.contains(&line), "{line:?} in\n{found}");
+    }
+    let json = shop.run(&["drift", "--output", "json"]).expect(0).json();
+    assert_eq!(json["stacks"][1]["basis"], "never-applied", "{json}");
+    assert_eq!(json["stacks"][0]["summary"]["unchanged"], 1, "{json}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destroy_that_only_forgets_says_that_objects_stay() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("stays-said").await, Objects::of(cluster).await);
+    let shop = shop(cluster);
+    let mut kept = config_map(&ns, "kept");
+    kept["metadata"]["annotations"] = json!({"konverge/keep": "true"});
+    shop.wants("dev", &[resource(&kept)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let said = shop.run(&["destroy", "shop/dev", "--yes"]).expect(0).stdout;
+    for words in [
+        "1 resource forgotten: outside nothing was deleted",
+        "stays: its annotation `konverge/keep`",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(objects.get(&kept).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_could_be_planned_nobody_is_asked() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("not-asked").await;
+    let shop = shop(cluster);
+    let mut refused = config_map(&ns, "refused");
+    refused["data"] = json!({"value": {"not": "text"}});
+    shop.wants("dev", &[resource(&refused)]);
+    let outcome = shop.run(&["apply", "shop/dev"]).expect(1);
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(!said.contains("--yes") && !said.contains("Go on?"), "{said}");
+    assert!(outcome.stdout.contains("shop/dev: "), "{said}");
+    // Where there is something to do, `--yes` is the advice.
+    shop.wants("dev", &[resource(&config_map(&ns, "taken"))]);
+    let asked = shop.run(&["apply", "shop/dev"]).expect(64).stderr;
+    assert!(asked.contains("--yes"), "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_with_nothing_to_do_writes_no_serial() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("no-serial").await;
+    let shop = shop(cluster);
+    shop.wants("dev", &[resource(&config_map(&ns, "one"))]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let serials = || {
+        let history = shop
+            .run(&["state", "history", "shop/dev", "--output", "json"])
+            .expect(0);
+        history.json()["serials"].as_array().unwrap().len()
+    };
+    assert_eq!(serials(), 1);
+    for nth in 0..2 {
+        shop.monorepo.write("README.md", format!("Commit {nth}\n"));
+        shop.monorepo.commit("Nothing of a stack");
+        shop.run(&["apply", "--all", "--yes"]).expect(0);
+    }
+    assert_eq!(serials(), 1);
+}
