@@ -14,6 +14,7 @@ pub mod counted;
 pub mod faults;
 pub mod faulty;
 pub mod file_server;
+pub mod gate;
 pub mod gcs;
 pub mod git;
 pub mod git_server;

@@ -20,6 +20,16 @@ pub fn mirror() -> PathBuf {
     super::installed("provider-local", super::cache().join("terraform-mirror"))
 }
 
+/// The version of `konverge/trace` in the mirror: a provider of our own whose calls leave a trace.
+pub const TRACE_PROVIDER: &str = "1.0.0";
+
+/// The provider whose calls leave a trace, as a Spec names it.
+pub fn trace() -> String {
+    let source = "registry.terraform.io/konverge/trace";
+    super::installed("provider-trace", mirror().join(source));
+    format!("{source}/{TRACE_PROVIDER}")
+}
+
 /// Writes a CLI configuration into `folder` that takes providers from the mirror alone; its path goes into
 /// `TF_CLI_CONFIG_FILE`.
 pub fn cli_config(folder: &Path) -> PathBuf {
