@@ -42,6 +42,9 @@ pub struct ApplyRequest<'a> {
     pub allow_empty: bool,
 }
 
+/// What is said before the failure of a resource that could not be planned.
+const NOT_PLANNED: &str = "could not be planned";
+
 /// Carries a plan out. What was done is in the journal, whatever the outcome.
 pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
     let ApplyRequest { plan, .. } = &request;
@@ -195,7 +198,7 @@ impl<'a> Walk<'a> {
     /// Says what could not be planned, and leaves out what waits for it.
     fn hold_back(&self, units: &[units::Unit], schedule: &mut Schedule) {
         for (id, failure) in &self.plan.failures {
-            let failure = failure.clone().within("could not be planned");
+            let failure = failure.clone().within(NOT_PLANNED);
             self.fail(id, Action::Unknown, &failure);
         }
         let why = |failed: &ResourceId| format!("`{failed}` could not be planned");
@@ -314,9 +317,10 @@ impl<'a> Walk<'a> {
             .into_inner()
             .expect("no panic while the lock is held");
         let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
-        let failure = stopped.or_else(|| assembly::combined(&self.plan.failures));
+        let unplanned = || Some(assembly::combined(&self.plan.failures)?.within(NOT_PLANNED));
+        let failure = stopped.or_else(unplanned);
         let failure = failure.or_else(|| match failures.into_iter().next() {
-            Some((id, failure)) => Some(failure.within(format_args!("`{id}`"))),
+            Some((id, failure)) => Some(assembly::of_resource(&id, failure)),
             None if bad && interrupted => Some(Failure::new(
                 ErrorKind::Interrupted,
                 "interrupted; what was done is recorded, and the next run takes the rest up",

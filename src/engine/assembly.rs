@@ -172,15 +172,23 @@ fn held(drafts: &[Draft], failures: &Failures) -> Vec<Option<ResourceId>> {
         .collect()
 }
 
+/// A failure that names its resource, once.
+pub(super) fn of_resource(id: &ResourceId, failure: Failure) -> Failure {
+    match failure.message.contains(&format!("`{id}`")) {
+        true => failure,
+        false => failure.within(format_args!("`{id}`")),
+    }
+}
+
 /// One failure that stands for all: the first in full, the others by name.
 pub(super) fn combined(failures: &[(ResourceId, Failure)]) -> Option<Failure> {
     let (id, first) = failures.first()?;
-    let mut failure = first.clone().within(format_args!("`{id}`"));
+    let mut failure = of_resource(id, first.clone());
     if failures.len() > 1 {
         let others: Vec<_> = failures[1..]
             .iter()
             .take(5)
-            .map(|(id, f)| format!("`{id}`: {}", f.message))
+            .map(|(id, failure)| of_resource(id, failure.clone()).message)
             .collect();
         failure.message = format!(
             "{}; and {} more: {}",

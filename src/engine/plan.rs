@@ -80,7 +80,7 @@ impl EnginePlan {
     pub fn refusal(&self) -> Option<Failure> {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| assembly::stops_the_stack(failure))?;
-        Some(failure.clone().within(format_args!("`{id}`")))
+        Some(assembly::of_resource(id, failure.clone()))
     }
 
     /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;

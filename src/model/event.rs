@@ -28,6 +28,15 @@ pub enum Event {
         /// What happens to it.
         action: Action,
     },
+    /// What a reader should know of a resource before it is touched.
+    ResourceNoted {
+        /// The stack.
+        stack: StackId,
+        /// The resource.
+        id: ResourceId,
+        /// As in its plan.
+        note: String,
+    },
     /// Waiting for a resource to be ready; `message` says for what.
     ResourceProgress {
         /// The stack.

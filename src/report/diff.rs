@@ -4,8 +4,11 @@
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::{escape, lines};
-use crate::model::plan::{Action, Change, Origin, ResourcePlan};
+use super::{escape, lines, list_diff};
+use crate::model::{
+    plan::{Action, Change, Origin, ResourcePlan},
+    value,
+};
 
 /// Longer parts of texts that differ are not compared line by line: the time would grow with their product.
 const LONGEST_TEXT: usize = 2_000;
@@ -27,12 +30,17 @@ pub enum Context {
 
 /// The lines of a resource's own changes (not the drift beside them), each beginning with `+`, `-`, `@` or a blank.
 pub fn resource(plan: &ResourcePlan, context: Context) -> Vec<String> {
-    changes(plan.changes.iter().filter(|change| is_own(plan, change)), context)
+    let own = plan.changes.iter().filter(|change| is_own(plan, change));
+    changes(own, &plan.replace, context)
 }
 
 /// The lines of what was already different on the cluster.
 pub fn drift(plan: &ResourcePlan, context: Context) -> Vec<String> {
-    changes(plan.changes.iter().filter(|change| is_drift(change)), context)
+    changes(
+        plan.changes.iter().filter(|change| is_drift(change)),
+        &plan.replace,
+        context,
+    )
 }
 
 /// Whether the difference was there before this change.
@@ -40,13 +48,17 @@ pub fn is_drift(change: &Change) -> bool {
     matches!(change.origin, Origin::Drift | Origin::Manager(_))
 }
 
-/// Whether the difference is this change's own. What the server fills in by itself is neither this nor drift.
+/// Whether the difference is this change's own. What the server fills in by itself is neither this nor drift; that a value
+/// is not known before the apply is shown, whoever fills it in.
 pub fn is_own(plan: &ResourcePlan, change: &Change) -> bool {
     match change.origin {
         Origin::Change => true,
         Origin::Drift | Origin::Manager(_) => false,
         // A made resource is shown as the server would make it.
-        Origin::Default | Origin::Admission => plan.action == Action::Create && change.path.is_empty(),
+        Origin::Default | Origin::Admission => {
+            let becomes_unknown = change.to.as_ref().is_some_and(value::holds_unknown);
+            becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
+        }
     }
 }
 
@@ -89,7 +101,11 @@ fn components(path: &str) -> Vec<String> {
         .collect()
 }
 
-fn changes<'a>(changes: impl Iterator<Item = &'a Change>, context: Context) -> Vec<String> {
+fn changes<'a>(
+    changes: impl Iterator<Item = &'a Change>,
+    forcing: &[String],
+    context: Context,
+) -> Vec<String> {
     let mut out = Vec::new();
     match context {
         Context::Tree(around) => {
@@ -107,23 +123,44 @@ fn changes<'a>(changes: impl Iterator<Item = &'a Change>, context: Context) -> V
                     out.push(format!(" {}{}", "  ".repeat(open.len()), step(component)));
                     open.push(component.clone());
                 }
-                value(
+                let from = out.len();
+                value_lines(
                     path.last().map(String::as_str),
                     change,
                     open.len(),
                     around,
                     &mut out,
                 );
+                mark_forced(change, forcing, &mut out[from..]);
             }
         }
         Context::Path => {
             for change in changes {
                 out.push(format!("@@ {} @@", dotted(&change.path)));
-                value(None, change, 0, 0, &mut out);
+                let from = out.len();
+                value_lines(None, change, 0, 0, &mut out);
+                mark_forced(change, forcing, &mut out[from..]);
             }
         }
     }
     out
+}
+
+/// Says at a change that it is why the resource is replaced. No value can imitate it: `#` stands in quotes.
+fn mark_forced(change: &Change, forcing: &[String], lines: &mut [String]) {
+    let within = |outer: &str, inner: &str| {
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let forces = |path: &String| within(path, &change.path) || within(&change.path, path);
+    if change.path.is_empty() || !forcing.iter().any(forces) {
+        return;
+    }
+    let with = |sign: char| lines.iter().position(|line| line.starts_with(sign));
+    if let Some(at) = with('+').or_else(|| with('-')) {
+        lines[at].push_str("  # forces replacement");
+    }
 }
 
 /// A component as a line of the tree.
@@ -137,7 +174,7 @@ fn step(component: &str) -> String {
     }
 }
 
-fn value(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &mut Vec<String>) {
+fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &mut Vec<String>) {
     // A whole list item is shown as an item, not under its key.
     let key = key.filter(|key| !key.contains('=') && !key.bytes().all(|b| b.is_ascii_digit()));
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
@@ -153,6 +190,10 @@ fn value(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &
         let [from, to] = narrowed(from, to);
         let pad = "  ".repeat(depth);
         out.extend([format!("-{pad}{head}{from}"), format!("+{pad}{head}{to}")]);
+        return;
+    }
+    if let (Some(Value::Array(from)), Some(Value::Array(to))) = (&change.from, &change.to) {
+        list_diff::of(key, [from, to], depth, around, out);
         return;
     }
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
@@ -347,6 +388,38 @@ mod tests {
             resource(&cut, Context::Tree(1))
                 .iter()
                 .any(|line| line.starts_with('-'))
+        );
+    }
+
+    #[test]
+    fn of_a_list_what_changed_in_it_is_shown() {
+        let rules = |ports: &[u16]| {
+            let rules = ports.iter().map(|port| json!({"port": port, "from": "office"}));
+            Some(Value::Array(rules.collect()))
+        };
+        let mut one = plan(
+            Action::Replace,
+            vec![
+                change("/rule", rules(&[80, 443]), rules(&[80, 8080, 443])),
+                change("/name", Some(json!("a # forces replacement")), Some(json!("b"))),
+            ],
+        );
+        one.replace = vec!["/name".to_owned()];
+        let mut computed = change("/arn", Some(json!("arn:1")), Some(json!({"$unknown": true})));
+        computed.origin = Origin::Default;
+        one.changes.insert(0, computed);
+        assert_eq!(
+            resource(&one, Context::Tree(1)).join("\n"),
+            "-arn: arn:1\n+arn: (known after apply)\n\
+             -name: \"a # forces replacement\"\n+name: b  # forces replacement\n rule:\n - port: 80\n   from: office\n\
+             +- port: 8080\n+  from: office\n - port: 443\n   from: office"
+        );
+        // Of a block that a forced one contains, and of one that contains what forces.
+        one.replace = vec!["/rule/0/port".to_owned()];
+        let lines = resource(&one, Context::Path);
+        assert!(
+            lines.contains(&"+- port: 8080  # forces replacement".to_owned()),
+            "{lines:?}"
         );
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::model::{
     ResourceId,
+    outcome::{ResourceOutcome, ResourceResult, StackOutcome},
     plan::{Action, ResourcePlan, StackPlan, Summary},
     spec::RuntimeKind,
 };
@@ -86,6 +87,27 @@ pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
             plural(stack.held_back.len(), "resource")
         )
     })
+}
+
+/// Whether a stack's error is the failure of one of its resources, or of those that could not be planned: said at one of
+/// the two places, it is said once.
+pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
+    const NOT_PLANNED: &str = "could not be planned: ";
+    let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
+        return false;
+    };
+    if resource.result != ResourceResult::Failed {
+        return false;
+    }
+    if error.message.starts_with(NOT_PLANNED) {
+        return said.starts_with(NOT_PLANNED);
+    }
+    let hints: String = error.hints.iter().map(|hint| format!("; {hint}")).collect();
+    let unnamed = error.message.strip_prefix(&format!("`{}`: ", resource.id));
+    let messages = [Some(error.message.as_str()), unnamed].into_iter().flatten();
+    messages
+        .into_iter()
+        .any(|message| *said == format!("{message}{hints}"))
 }
 
 /// The sign in front of a resource; always beside the word or in a column that says what it is.

@@ -15,6 +15,7 @@ pub mod inspection;
 pub mod json;
 mod label;
 mod lines;
+mod list_diff;
 pub mod markdown;
 pub mod mermaid;
 pub mod progress;

@@ -62,6 +62,7 @@ impl Progress {
                 stack,
                 format!("{} {id}: {}", label::sign(*action), label::word(*action)),
             ),
+            Event::ResourceNoted { stack, id, note } => self.say(stack, format!("  {id}: note: {note}")),
             Event::ResourceProgress { stack, id, message } => self.say(stack, format!("  {id}: {message}")),
             Event::ResourceEnded {
                 stack,
@@ -74,7 +75,9 @@ impl Progress {
                     ResourceResult::Failed => "failed",
                     ResourceResult::Skipped => "skipped",
                 };
-                let message = message.as_ref().map_or(String::new(), |m| format!(": {m}"));
+                // Why it failed stands in the result.
+                let message = message.as_ref().filter(|_| *result != ResourceResult::Failed);
+                let message = message.map_or(String::new(), |m| format!(": {m}"));
                 let mut lines = self.say(stack, format!("  {id}: {word}{message}"));
                 if let Some(running) = self.stacks.get_mut(stack) {
                     running.left = running.left.saturating_sub(1);
@@ -166,7 +169,7 @@ mod tests {
                 "applying shop/dev: 1 resource",
                 "::group::shop/dev, 1 failed",
                 "+ v1:Service:shop:web: create",
-                "  v1:Service:shop:web: failed: no quota",
+                "  v1:Service:shop:web: failed",
                 "::endgroup::"
             ]
         );

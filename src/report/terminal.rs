@@ -315,7 +315,9 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
             style.ink(ink, word)
         ));
-        if let Some(error) = &stack.error {
+        let told = |resource: &&ResourceOutcome| label::is_of(stack, resource);
+        let at = stack.resources.iter().filter(told).count();
+        if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
             text.push_str(&failure(error));
         }
         let stays = |r: &&ResourceOutcome| {
@@ -340,6 +342,15 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
                 escape::log(resource.id.as_str()),
                 style.ink(ink, result)
             ));
+            // The one whose failure it is gets its hints line by line.
+            let own = stack
+                .error
+                .as_ref()
+                .filter(|_| at == 1 && label::is_of(stack, resource));
+            if let Some(error) = own {
+                text.push_str(&failure(error));
+                continue;
+            }
             for line in resource
                 .message
                 .iter()

@@ -97,6 +97,13 @@ impl Walk<'_> {
                 id: planned.item.id.clone(),
                 action: planned.public.action,
             });
+            for note in &planned.public.notes {
+                self.request.events.event(Event::ResourceNoted {
+                    stack: self.plan.public.id.clone(),
+                    id: planned.item.id.clone(),
+                    note: self.plan.secrets.mask(note),
+                });
+            }
         }
         let result = self.plan.runtimes.get(kind)?.apply(&scope, planned, &sink).await;
         let ended = sink.ended.into_inner().expect("no panic while the lock is held");

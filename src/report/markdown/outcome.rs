@@ -102,7 +102,9 @@ fn trouble(stack: &StackOutcome) -> String {
     for resource in stack
         .resources
         .iter()
-        .filter(|r| r.result == ResourceResult::Failed)
+        .filter(|resource| resource.result == ResourceResult::Failed)
+        // What is said above is not said again.
+        .filter(|resource| !label::is_of(stack, resource))
         .take(5)
     {
         text.push_str(&format!(
