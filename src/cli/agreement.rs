@@ -19,24 +19,42 @@ use crate::{
     ops::{
         self, Planning, Target,
         apply::{Agreed, Consent, Past},
+        by_hand::{self, ByHand},
     },
     report::{self, terminal::Style},
 };
 
-/// Whose word the apply has: everybody's with `--yes`, else that of the person who is shown the plan and asked. `None`
-/// if they did not agree. Where nothing would change, or nothing could be planned,
-/// nobody is asked.
+/// What is asked of the person, and what `--yes` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// To apply: the guardrails for applies by hand hold, and a person at a terminal may decide otherwise.
+    /// `deletes_all`: a Spec that has become empty may delete everything.
+    Apply { deletes_all: bool },
+    /// To destroy the stacks that are named: the name is the consent to its size.
+    Destroy,
+}
+
+/// Whose word the apply has: with `--yes` whatever the guardrails let pass, else that of the person who is shown the plan
+/// and asked. `None` if they did not agree. Where nothing would change, or nothing could be
+/// planned, nobody is asked.
 ///
 /// # Errors
 /// Nobody is there to answer, or the run was interrupted.
 pub async fn consent(
     yes: bool,
+    what: Asked,
     planning: &Planning,
     targets: &[Target],
     context: &Context,
 ) -> Result<Option<Arc<dyn Consent>>, Failure> {
     if yes {
-        return Ok(Some(Arc::new(Agreed)));
+        return Ok(Some(match what {
+            Asked::Destroy => Arc::new(Agreed),
+            Asked::Apply { deletes_all } => Arc::new(ByHand {
+                config: planning.config.clone(),
+                deletes_all,
+            }),
+        }));
     }
     let plan = ops::preview::run(planning, targets).await?.plan;
     context.show(&report::terminal::plan(
@@ -45,6 +63,16 @@ pub async fn consent(
             color: context.colour_stderr(),
         },
     ));
+    if matches!(what, Asked::Apply { .. }) {
+        for stack in &plan.stacks {
+            for finding in by_hand::findings(&planning.config, stack, &Past::default())? {
+                context.note(&format!(
+                    "warning: {}: {}: {}",
+                    stack.id, finding.rule, finding.message
+                ));
+            }
+        }
+    }
     // Where nothing would change outside there is nothing to agree to: what was looked at is recorded, and what could not
     // be planned fails again, with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);

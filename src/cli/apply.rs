@@ -2,7 +2,8 @@
 //! applies what was reviewed.
 
 use super::{
-    Context, agreement,
+    Context,
+    agreement::{self, Asked},
     which::{LiveArg, Opened, always_asked},
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     opened: Opened,
-    /// Apply without asking; needed where nobody can answer
+    /// Apply without asking; needed where nobody can answer. `policy.max_delete` and `policy.drift: stop` hold then
     #[arg(long, short)]
     yes: bool,
     /// Let a Spec that has become empty delete everything the stack made
@@ -47,8 +48,11 @@ pub enum Output {
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let session = open(args, &context.run()).await?;
-    let Some(consent) = agreement::consent(args.yes, &session.planning, &session.targets, context).await?
-    else {
+    let what = Asked::Apply {
+        deletes_all: args.allow_empty,
+    };
+    let consent = agreement::consent(args.yes, what, &session.planning, &session.targets, context).await?;
+    let Some(consent) = consent else {
         context.note("nothing was applied");
         return Ok(0);
     };

@@ -1,7 +1,8 @@
 //! `konverge destroy`: takes down everything that stacks made, in the reverse of their order.
 
 use super::{
-    Context, agreement,
+    Context,
+    agreement::{self, Asked},
     apply::Output,
     which::{Infrastructure, LiveArg, always_asked},
 };
@@ -45,9 +46,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         given: args.infrastructure.given(),
         ..Request::default()
     };
-    let session = session::open(&context.run(), &request, KeyUse::Make).await?;
+    let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
-    let Some(consent) = agreement::consent(args.yes, &session.planning, &targets, context).await? else {
+    let Some(consent) =
+        agreement::consent(args.yes, Asked::Destroy, &session.planning, &targets, context).await?
+    else {
         context.note("nothing was destroyed");
         return Ok(0);
     };

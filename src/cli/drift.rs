@@ -48,7 +48,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         given: args.infrastructure.given(),
         ..Request::default()
     };
-    let session = session::open(&context.run(), &request, KeyUse::Look).await?;
+    let session = session::open_named(&context.run(), &request, KeyUse::Look).await?;
     let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
     context.print(&match args.output {
         Output::Json => report::json::document(&plan),

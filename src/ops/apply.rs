@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, masked, order::Order, waiting::Waiting};
+use super::{Planned, Planning, Target, masked, order::Order, rescue::Unstored, waiting::Waiting};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
     error::{ErrorKind, Failure},
@@ -221,7 +222,15 @@ async fn under_lease(
     lease: &Lease,
 ) -> Result<StackOutcome, Failure> {
     let empty = || StackState::empty(target.id.clone(), target.folder.clone());
-    let prior = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    let mut prior = recorded.clone();
+    let taken_up = planning.take_up_rescue(&mut prior)?;
+    if taken_up {
+        planning.run.notes.note(&format!(
+            "note: what an earlier run of {} made and could not store is taken up",
+            target.id
+        ));
+    }
     if options.restore && prior.input_digest != input_digest {
         return Err(Failure::new(
             ErrorKind::Policy,
@@ -261,6 +270,11 @@ async fn under_lease(
     let journal = LeaseJournal {
         lease,
         followed: tokio::sync::Mutex::new(prior.clone()),
+        unstored: tokio::sync::Mutex::new(Unstored::new(
+            planning.rescue(&target.id),
+            recorded.runtime.clone(),
+            taken_up,
+        )),
     };
     let review = ConsentReview {
         consent: options.consent.as_ref(),
@@ -277,6 +291,7 @@ async fn under_lease(
     })
     .await;
     let mut state = journal.followed.into_inner();
+    let mut unstored = journal.unstored.into_inner();
     state.folder = target.folder.clone();
     let well = is_well(outcome.result);
     if well {
@@ -305,8 +320,8 @@ async fn under_lease(
     // Of what was never applied nothing is recorded because it was destroyed.
     let never_there = reason == Reason::Destroy && lease.prior().is_none() && state.resources.is_empty();
     // That the code has moved on by a commit is no news of a stack that wants the same.
-    let commit = std::mem::replace(&mut state.commit, prior.commit.clone());
-    let is_same = state == prior;
+    let commit = std::mem::replace(&mut state.commit, recorded.commit.clone());
+    let is_same = state == recorded;
     state.commit = commit;
     let nothing_new = (is_same || never_there) && used.is_empty() && (well || told);
     outcome.grounds = grounds;
@@ -322,9 +337,23 @@ async fn under_lease(
             let note = options
                 .rolled_back_to
                 .map(|to| format!("rolled back to serial {to}"));
-            Some(lease.conclude(reason, state, used, receipt, note).await?)
+            let concluded = lease.conclude(reason, state, used, receipt, note).await;
+            match concluded {
+                Ok(serial) => {
+                    unstored.all_stored();
+                    Some(serial)
+                }
+                Err(error) => {
+                    outcome.result = StackResult::Failed;
+                    outcome.error.get_or_insert_with(|| Failure::from(error).body());
+                    None
+                }
+            }
         }
     };
+    if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
+        error.hints.push(hint);
+    }
     Ok(outcome)
 }
 
@@ -339,7 +368,11 @@ fn last_writes(state: &StackState) -> LastWrites {
 struct LeaseJournal<'a> {
     lease: &'a Lease,
     followed: tokio::sync::Mutex<StackState>,
+    unstored: tokio::sync::Mutex<Unstored>,
 }
+
+/// A runtime's data that the store has not taken after this long is kept in a file meanwhile.
+const LATE: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Journal for LeaseJournal<'_> {
@@ -349,7 +382,25 @@ impl Journal for LeaseJournal<'_> {
 
     async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
         self.followed.lock().await.follow(&entry);
-        Ok(self.lease.journal(vec![entry]).await?)
+        let JournalEntry::Runtime { key, value } = &entry else {
+            return Ok(self.lease.journal(vec![entry]).await?);
+        };
+        let key = key.clone();
+        self.unstored.lock().await.storing(&key, value);
+        let mut storing = std::pin::pin!(self.lease.journal(vec![entry]));
+        let result = match tokio::time::timeout(LATE, &mut storing).await {
+            Ok(result) => result,
+            Err(_) => {
+                self.unstored.lock().await.keep();
+                storing.await
+            }
+        };
+        let mut unstored = self.unstored.lock().await;
+        match &result {
+            Ok(()) => unstored.stored(&key),
+            Err(_) => unstored.keep(),
+        }
+        Ok(result?)
     }
 
     async fn fence(&self) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Planned, Planning, Target, last_applied::LastApplied, masked};
 use crate::{
-    error::Failure,
+    error::{ErrorKind, Failure},
     model::{
         Digest, StackId,
         digest::DigestBuilder,
@@ -81,12 +81,16 @@ async fn looked(
         let (folder, id) = (target.folder.clone(), target.id.clone());
         return Ok(StackPlan::new(folder, id, Basis::NeverApplied, Vec::new()));
     };
+    planning.take_up_rescue(&mut state)?;
     // What is gone is missing, also where an earlier run began to replace it.
     state.begun.clear();
     let mut wanted = planning.spec(target).await?;
     let mut is_applied = state.spec_digest == Some(wanted.digest());
     if !is_applied && let Some(applied) = last_applied.spec(&target.id, &state).await {
         (wanted, is_applied) = (applied, true);
+    }
+    if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
+        return Err(not_comparable(&target.id));
     }
     let plan = match planning.plan_from(target, wanted, &state).await? {
         Planned::Live(plan) => plan.public,
@@ -122,6 +126,15 @@ fn differs(resource: &ResourcePlan) -> bool {
 /// Whether nothing that a state says was ever applied.
 fn is_blank(state: &StackState) -> bool {
     state.resources.is_empty() && state.input_digest.is_none() && state.spec_digest.is_none()
+}
+
+/// Of a stack that no code is known of: neither the repository has it, nor was it applied from a commit.
+fn not_comparable(stack: &StackId) -> Failure {
+    Failure::new(
+        ErrorKind::State,
+        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
+    )
+    .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
 }
 
 /// A resource that was applied and is not there any more, as it was applied.

@@ -5,13 +5,14 @@ use super::{
     build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
     neighbours::Claims,
+    rescue::Rescue,
 };
 use crate::{
     config::Config,
     engine::{self, EnginePlan, PlanRequest, Runtimes},
     error::Failure,
     model::{
-        Digest,
+        Digest, StackId,
         plan::{Basis, StackPlan},
         spec::{RuntimeKind, Spec},
         stack::Stack,
@@ -113,8 +114,23 @@ impl Planning {
             Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
             None => None,
         };
-        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        self.take_up_rescue(&mut state)?;
         self.plan_from(target, wanted, &state).await
+    }
+
+    /// Where what a run of a stack could not store is kept; `None` where nothing is remembered or kept.
+    pub(super) fn rescue(&self, stack: &StackId) -> Option<Rescue> {
+        let memory = self.memory.as_ref()?;
+        Rescue::of(&self.run, memory.states.repository().as_str(), stack)
+    }
+
+    /// Adds to a state what an earlier run on this machine could not store; whether there was such.
+    pub(super) fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, Failure> {
+        match self.rescue(&state.stack) {
+            Some(rescue) => rescue.take_up(state),
+            None => Ok(false),
+        }
     }
 
     /// As [`Planning::plan`], from a state at hand.

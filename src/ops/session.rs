@@ -20,6 +20,7 @@ use crate::{
         CommitId, RepoPath, Share, StackId,
         affected::{Affected, InputChange},
         source::Source,
+        spec::Spec,
         stack::{CompileSetup, Stack},
     },
 };
@@ -165,6 +166,47 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     })
 }
 
+/// Opens stacks by name, also where there is no monorepo: there, only the states know them.
+///
+/// # Errors
+/// As [`open`]; a name that no state knows.
+pub async fn open_named(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+    let repository = Repository::discover(&run.dir).ok();
+    let files = repository.as_ref().map(Repository::worktree).transpose()?;
+    let is_module = |path: &RepoPath| path.file_name() == "kcl.mod";
+    let has_module = files
+        .as_ref()
+        .is_some_and(|files| files.files().keys().any(is_module));
+    let names = match &request.selection {
+        Selection::Named(names) if !has_module => names,
+        _ => return open(run, request, key).await,
+    };
+    let planning = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
+    let mut targets = BTreeMap::new();
+    for name in names {
+        let unknown = || {
+            Failure::new(
+                ErrorKind::Usage,
+                format!("no state knows a stack `{}`", name.escape_debug()),
+            )
+            .hint("`konverge state list` shows the stacks that were applied")
+        };
+        let id = name.parse::<StackId>().map_err(|_| unknown())?;
+        let memory = planning.memory.as_ref();
+        let prior = match memory {
+            Some(memory) => memory.states.load(&id).await?,
+            None => None,
+        };
+        let folder = prior.ok_or_else(unknown)?.state.folder;
+        targets.insert(id.clone(), Target::forgotten(id, folder));
+    }
+    Ok(Session {
+        planning,
+        targets: targets.into_values().collect(),
+        affected: nothing_compared(),
+    })
+}
+
 /// Opens a Spec from a file, as one target; needs neither a repository nor KCL.
 ///
 /// # Errors
@@ -190,25 +232,41 @@ pub async fn open_file(
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();
-    let files = repository.as_ref().map(Repository::worktree).transpose()?;
-    let config = match &files {
-        Some(files) => Config::of(files.as_ref())?,
-        None => Config::default(),
-    };
-    let memory = states::open(run, &config, repository.as_ref(), key).await?;
-    let runtimes = request
-        .runtimes(run, &config, &request.given, files.as_deref(), &memory)
-        .await?;
+    let planning = without_code(run, repository.as_ref(), request, key, spec).await?;
     let folder = RepoPath::root();
     let stack = Stack {
-        id: id.clone(),
+        id,
         folder: folder.clone(),
         project_folder: folder,
         compile: Ok(CompileSetup::default()),
         cluster: None,
         kubeconfig: None,
     };
-    let planning = Planning {
+    Ok(Session {
+        planning,
+        targets: vec![Target::of(&stack, None)],
+        affected: nothing_compared(),
+    })
+}
+
+/// What plans are made of where nothing is compiled: the Spec is at hand.
+async fn without_code(
+    run: &Run,
+    repository: Option<&Repository>,
+    request: &Request,
+    key: KeyUse,
+    spec: Spec,
+) -> Result<Planning, Failure> {
+    let files = repository.map(Repository::worktree).transpose()?;
+    let config = match &files {
+        Some(files) => Config::of(files.as_ref())?,
+        None => Config::default(),
+    };
+    let memory = states::open(run, &config, repository, key).await?;
+    let runtimes = request
+        .runtimes(run, &config, &request.given, files.as_deref(), &memory)
+        .await?;
+    Ok(Planning {
         run: run.clone(),
         config,
         wanted: Wanted::File(spec),
@@ -217,18 +275,16 @@ pub async fn open_file(
         live: request.live,
         given: request.given.clone(),
         claims: Claims::default(),
-    };
-    let affected = Affected {
+    })
+}
+
+fn nothing_compared() -> Affected {
+    Affected {
         version: 1,
         base: None,
         head: None,
         stacks: Vec::new(),
-    };
-    Ok(Session {
-        planning,
-        targets: vec![Target::of(&stack, None)],
-        affected,
-    })
+    }
 }
 
 /// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every

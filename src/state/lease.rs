@@ -412,6 +412,11 @@ impl Inner {
             );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
             journal.open.follow(&entry);
+            // What was to be stored of it before, and could not be, has been overtaken.
+            if let JournalEntry::Runtime { key, .. } = &entry {
+                let overtaken = |waiting: &JournalEntry| matches!(waiting, JournalEntry::Runtime { key: other, .. } if other == key);
+                journal.waiting.retain(|waiting| !overtaken(waiting));
+            }
             journal.waiting.push(entry);
         }
         if urgent || journal.waiting.len() >= RESULTS_TOGETHER {

@@ -105,6 +105,11 @@ pub struct HistoryEntry {
 }
 
 impl States {
+    /// Whose states these are.
+    pub fn repository(&self) -> &RepositoryId {
+        &self.envelopes.repository
+    }
+
     /// The states of a repository in a store. Asks nothing of the store yet.
     pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: Writer) -> Self {
         Self {

@@ -2,14 +2,17 @@
 //!
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
+mod by_hand;
 mod failures;
 mod held_back;
 mod interruption;
 mod leaks;
 mod life;
 mod mixed;
+mod outages;
 mod packages;
 mod place;
+mod providers;
 mod replacement;
 mod reviewed;
 mod rig;
@@ -72,6 +75,20 @@ with_both! {
     the_cluster_goes_on_whatever_a_provider_lacks: super::held_back::whatever_a_provider_lacks;
     a_guardrail_stops_the_whole_stack: super::held_back::what_stops_the_whole_stack;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
+    a_store_that_was_away_has_all_that_was_made: super::outages::a_store_that_comes_back;
+    what_can_not_be_stored_is_named: super::outages::what_can_not_be_stored_is_named;
+    an_outage_longer_than_the_lease_leaves_a_file: super::outages::an_outage_that_outlives_the_lease;
+    a_kill_before_terraform_said_anything_is_told: super::outages::a_kill_before_terraform_said_anything;
+    kills_and_outages_make_nothing_twice_in_silence: super::outages::kills_and_outages_at_random_moments;
+    what_is_protected_is_not_destroyed: super::by_hand::what_is_protected_is_not_destroyed;
+    guardrails_hold_by_hand: super::by_hand::guardrails_hold_by_hand;
+    stacks_that_no_code_knows_are_destroyed: super::by_hand::stacks_that_no_code_knows;
+    an_imported_state_names_its_objects: super::by_hand::an_imported_state_names_its_objects;
+    an_error_is_said_once: super::by_hand::an_error_is_said_once;
+    expired_credentials_fail_their_own_resources: super::providers::expired_credentials;
+    expired_credentials_hide_their_own_objects: super::providers::expired_credentials_of_what_is_there;
+    a_left_over_object_keeps_its_providers_words: super::providers::a_left_over_object_that_stays;
+    what_changes_in_lists_and_blocks_is_shown: super::providers::what_changes_in_lists_and_blocks;
     without_a_key_sensitive_stacks_are_refused: super::sensitive::without_a_key;
 }
 

@@ -13,7 +13,7 @@ use crate::{
     ops::{
         KeyUse, Memory,
         apply::exit_code,
-        state::{self as ops, Import, Pulled},
+        state::{self as ops, Import, LeftOut, Pulled},
     },
     report::{self, escape::log, terminal::Style},
 };
@@ -336,9 +336,20 @@ async fn import(memory: &Memory, wanted: &Import, context: &Context) -> Result<(
         "{}: {} resources, serial {}",
         imported.stack, imported.resources, imported.serial
     ));
-    for id in &imported.left_out {
+    for LeftOut { id, object } in &imported.left_out {
+        let id = log(id.as_str());
+        let way = match object {
+            // As a JSON string it is safe in a log, and stands in YAML and in KCL as it is.
+            Some(object) => format!(
+                "to take it over, add this line to its `extensions`:\n  \"kusionstack.io/import-id\": {}",
+                serde_json::Value::String(object.clone())
+            ),
+            None => "to take it over, set `kusionstack.io/import-id` in its `extensions` to its id at the provider, which \
+                     Kusion's state does not name"
+                .to_owned(),
+        };
         context.complain(&format!(
-            "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; bring it in with Terraform's `import` block"
+            "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
         ));
     }
     Ok(())

@@ -25,7 +25,7 @@ mod preview;
 mod reconcile;
 mod reviews;
 mod rounds;
-mod rules;
+pub(super) mod rules;
 mod showing;
 mod stopwatch;
 mod verdict;

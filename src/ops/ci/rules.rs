@@ -14,7 +14,7 @@ use crate::{
 ///
 /// # Errors
 /// A moment in `policy.freeze` that is none.
-pub(super) fn narrowed(config: &Config, id: &StackId, folder: &RepoPath) -> Result<Rules, Failure> {
+pub(in crate::ops) fn narrowed(config: &Config, id: &StackId, folder: &RepoPath) -> Result<Rules, Failure> {
     let common = &config.policy;
     let own = config.for_place(id, folder).policy;
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };

@@ -1,5 +1,7 @@
 //! `state import`: taking over what Kusion recorded, from a file or from where Kusion kept it.
 
+use serde_json::Value;
+
 use super::{Memory, edit};
 use crate::{
     error::{ErrorKind, Failure},
@@ -41,7 +43,16 @@ pub struct Imported {
     pub resources: usize,
     /// Terraform resources that were left out: Kusion's file holds their values, not Terraform's own state, so planning
     /// with them would make them a second time.
-    pub left_out: Vec<ResourceId>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A Terraform resource of Kusion's state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The resource.
+    pub id: ResourceId,
+    /// The id of its object at the provider, by which it is taken over.
+    pub object: Option<String>,
 }
 
 /// Takes over a state of Kusion's.
@@ -75,7 +86,11 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
         if recorded.runtime == RuntimeKind::Terraform {
-            left_out.push(recorded.id);
+            let object = recorded.attributes.get("id").and_then(Value::as_str);
+            left_out.push(LeftOut {
+                object: object.map(str::to_owned),
+                id: recorded.id,
+            });
             continue;
         }
         let masked = secrets::mask_object(&memory.secrets, &recorded.attributes).into_owned();

@@ -21,7 +21,7 @@ use crate::{
 
 pub use doctor::{Finding, doctor};
 pub use edit::{forget, move_to, push, unlock};
-pub use import::{Import, Imported, import};
+pub use import::{Import, Imported, LeftOut, import};
 pub use rollback::rollback;
 
 /// One line of `state list`.

@@ -15,7 +15,7 @@ use std::{
 use super::{
     Terraform,
     binary::Make,
-    book::Book,
+    book::{Book, InFlight},
     error::TerraformError,
     holding::Holding,
     messages::Message,
@@ -79,8 +79,8 @@ async fn forget(
     sink: &dyn ApplySink,
     id: &ResourceId,
 ) -> Result<(), Failure> {
-    let change = |book: &mut Book| book.forget(id);
-    runtime.books.change(runtime, &scope.stack, sink, change).await?;
+    runtime.books.change(&scope.stack, |book| book.forget(id)).await;
+    runtime.books.store(runtime, &scope.stack, sink).await?;
     let applied = Applied {
         id: id.clone(),
         recorded: None,
@@ -101,12 +101,16 @@ struct Application<'a> {
     asked: HashSet<ResourceId>,
     ended: HashSet<usize>,
     kept: keeping::Kept,
+    /// What an earlier run left in flight of what this one makes.
+    earlier: BTreeMap<ResourceId, InFlight>,
     /// Whether its state is written after each resource (Terraform), or now and then (OpenTofu).
     writes_each_time: bool,
     /// When Terraform was asked to stop.
     interrupted: Option<Instant>,
     /// Why nothing can be remembered any more.
     lost: Option<Failure>,
+    /// Why the store lacks what Terraform did last.
+    unstored: Option<Failure>,
 }
 
 impl<'a> Application<'a> {
@@ -126,9 +130,11 @@ impl<'a> Application<'a> {
             prepared,
             ended: HashSet::new(),
             kept: keeping::Kept::new(),
+            earlier: BTreeMap::new(),
             writes_each_time: false,
             interrupted: None,
             lost: None,
+            unstored: None,
         }
     }
 
@@ -136,11 +142,17 @@ impl<'a> Application<'a> {
         self.sink.fence().await?;
         self.begin().await?;
         if self.prepared.ready.iter().any(|r| r.touched) {
-            match self.carry_out().await {
-                Ok(output) => self.finish(output.0, &output.1).await?,
+            let result = self.carry_out().await;
+            // Terraform may have made something, however it ended.
+            if let Err(failure) = self.write_last().await {
+                self.unstored = Some(failure.clone());
+                self.lost = Some(failure);
+            }
+            match result {
+                Ok((code, stderr)) => self.finish(code, &stderr).await,
                 Err(error) => {
                     for index in 0..self.prepared.ready.len() {
-                        self.end(index, Err(error.clone().into())).await?;
+                        self.end(index, Err(error.clone().into())).await;
                     }
                 }
             }
@@ -151,9 +163,11 @@ impl<'a> Application<'a> {
         }
     }
 
-    /// What needs no Terraform: states that move, objects that are gone, resources that stay.
+    /// What needs no Terraform: states that move, objects that are gone, resources that stay. What Terraform is going to
+    /// make is in flight from here on: if this run is killed before Terraform has said anything, it may exist.
     async fn begin(&mut self) -> Result<(), Failure> {
         let prepared = &self.prepared;
+        let earlier = &mut self.earlier;
         let change = |book: &mut Book| {
             for (provider, hashes) in &prepared.hashes {
                 book.remember_hashes(provider, hashes);
@@ -175,20 +189,32 @@ impl<'a> Application<'a> {
                 if ready.action == Action::Forget {
                     book.forget(subject.id());
                 }
+                if ready.makes() {
+                    match book.in_flight.get(subject.id()) {
+                        Some(flight) => {
+                            earlier.insert(subject.id().clone(), flight.clone());
+                        }
+                        None => {
+                            book.in_flight
+                                .insert(subject.id().clone(), InFlight::planned(&subject.address));
+                        }
+                    }
+                }
             }
         };
         let stack = &self.scope.stack;
-        self.runtime
-            .books
-            .change(self.runtime, stack, self.sink, change)
-            .await?;
+        self.runtime.books.change(stack, change).await;
+        self.runtime.books.store(self.runtime, stack, self.sink).await?;
         for index in 0..self.prepared.ready.len() {
             if !self.prepared.ready[index].touched {
                 let applied = self.applied(index, None);
-                self.end(index, Ok(applied)).await?;
+                self.end(index, Ok(applied)).await;
             }
         }
-        Ok(())
+        match self.lost.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
     }
 
     /// Runs `terraform apply` to its end; gives its exit code and the start of its standard error.
@@ -228,6 +254,9 @@ impl<'a> Application<'a> {
             }
         }
         let output = terraform.end().await?;
+        if output.code.is_some() {
+            self.progress.over();
+        }
         Ok((output.code, output.stderr))
     }
 }

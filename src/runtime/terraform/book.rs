@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    address::Address,
     encryption::{self, Seal},
     error::TerraformError,
     holding::Holding,
@@ -44,6 +45,21 @@ pub(super) struct InFlight {
     /// It was reported complete with this id, but its state had not been written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
+    /// Terraform had not been seen to begin it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) planned: bool,
+}
+
+impl InFlight {
+    /// Of what is going to be made: nothing is known of it before Terraform says something.
+    pub(super) fn planned(address: &Address) -> Self {
+        Self {
+            action: "create".to_owned(),
+            address: address.to_string(),
+            id: None,
+            planned: true,
+        }
+    }
 }
 
 impl Default for Book {
@@ -114,7 +130,7 @@ impl Book {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{error::Failure, runtime::terraform::address::Address};
+    use crate::error::Failure;
     use serde_json::json;
 
     /// Turns the text round: enough to tell sealed from clear.

@@ -270,6 +270,7 @@ mod tests {
             action: "create".to_owned(),
             address: "t_x.a".to_owned(),
             id: Some("i-1".to_owned()),
+            planned: false,
         };
         book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
         let drafts = draft(items, &book, &HashMap::new(), &options());
@@ -289,6 +290,7 @@ mod tests {
                 action: "create".to_owned(),
                 address: "t_x.a".to_owned(),
                 id: Some("i-1".to_owned()),
+                planned: false,
             };
             book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
             let drafts = draft(wanted(), &book, &HashMap::new(), &options());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{
     checkout::Untrusted,
     error::{ErrorKind, Failure},
-    model::ResourceId,
+    model::{ResourceId, StackId},
 };
 
 /// An error of the Terraform runtime. Texts that come from Terraform or a provider are masked before they get here.
@@ -98,8 +98,19 @@ pub enum TerraformError {
     },
     #[error("`{id}` was not started: the run was interrupted")]
     Interrupted { id: ResourceId },
+    #[error("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it")]
+    Protected { id: ResourceId, stack: StackId },
+    #[error("`{id}` has a reference at `{path}` of its extensions, where none is resolved")]
+    ReferenceInExtensions { id: ResourceId, path: String },
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
+    #[error("`{id}` was made with the id `{made}`, but that could not be stored: {why}")]
+    NotStored {
+        id: ResourceId,
+        /// Its id at the provider.
+        made: String,
+        why: Box<Failure>,
+    },
 
     #[error(
         "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
@@ -260,6 +271,15 @@ impl TerraformError {
                 format!("in Terraform's own words: `terraform import {address} ID`"),
             ],
             Self::Interrupted { .. } => vec!["run the same command again".to_owned()],
+            Self::Protected { id, stack } => vec![
+                "to destroy it, apply its Spec with `lifecycle.prevent_destroy: false` first".to_owned(),
+                format!("to leave it standing and give it up: `konverge state forget {stack} '{id}'`"),
+            ],
+            Self::ReferenceInExtensions { .. } => vec![
+                "references are resolved in attributes alone: write the value itself, or give it to the provider in the \
+                 environment of this run"
+                    .to_owned(),
+            ],
             Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
             Self::Unencrypted { .. } => vec![
                 "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_IDENTITY`".to_owned(),
@@ -268,6 +288,7 @@ impl TerraformError {
                 "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
             Self::Sealer(failure) => failure.hints.clone(),
+            Self::NotStored { why, .. } => why.hints.clone(),
             Self::Deadline { .. } => {
                 vec!["check that the provider's service answers, then run the same command again".to_owned()]
             }
@@ -277,10 +298,14 @@ impl TerraformError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoTarget { .. } | Self::NoType { .. } | Self::NoProvider { .. } => ErrorKind::Spec,
-            Self::NotAllowed { .. } => ErrorKind::Policy,
+            Self::NoTarget { .. }
+            | Self::NoType { .. }
+            | Self::NoProvider { .. }
+            | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
+            Self::NotAllowed { .. } | Self::Protected { .. } => ErrorKind::Policy,
             Self::Unencrypted { .. } | Self::KeyMissing => ErrorKind::Secret,
             Self::Sealer(failure) => failure.kind,
+            Self::NotStored { why, .. } => why.kind,
             Self::Damaged(_) => ErrorKind::State,
             Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,
             Self::MaskedValue { .. } => ErrorKind::Internal,

@@ -99,6 +99,15 @@ impl Diagnostic {
             .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
     }
 
+    /// Everything that it may be about: an address, or a place in the module.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
+        let context = self
+            .snippet
+            .as_ref()
+            .and_then(|snippet| snippet.context.as_deref());
+        self.address.as_deref().into_iter().chain(context)
+    }
+
     /// Its words in one line, masked.
     pub(super) fn text(&self, secrets: &Secrets) -> String {
         plain(secrets, &format!("{}: {}", self.summary, self.detail))
@@ -107,9 +116,11 @@ impl Diagnostic {
     /// As an error of a resource.
     pub(super) fn of(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
         let words = format!("{} {}", self.summary, self.detail);
+        // What Terraform itself finds wrong stands at a place of the module.
+        let in_configuration = self.address.is_none() && self.snippet.is_some();
         TerraformError::Provider {
             id: id.clone(),
-            class: Class::of(&words, self.address.is_none()),
+            class: Class::of(&words, in_configuration),
             text: self.text(secrets),
         }
     }

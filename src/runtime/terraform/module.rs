@@ -22,6 +22,20 @@ pub(super) struct Module {
     pub(super) configuration: Value,
     /// `terraform.tfstate`.
     pub(super) state: Value,
+    /// Whom an error of a provider is about.
+    pub(super) users: ProviderUsers,
+}
+
+/// Which resources each configuration of a provider serves, by what Terraform's errors call the configuration: its
+/// address, or its place in the module.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ProviderUsers(HashMap<String, Vec<ResourceId>>);
+
+impl ProviderUsers {
+    /// The resources of the configuration that an error is about; none if it is about something else.
+    pub(super) fn of(&self, about: &str) -> &[ResourceId] {
+        self.0.get(about).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// What each provider and each of its configurations is called in the module.
@@ -85,8 +99,10 @@ impl Names {
         }
     }
 
-    fn blocks(&self) -> Map<String, Value> {
+    /// The configurations by provider, and the place of each.
+    fn blocks(&self) -> (Map<String, Value>, HashMap<(&str, Option<&str>), String>) {
         let mut blocks: Map<String, Value> = Map::new();
+        let mut places = HashMap::new();
         for ((source, _), (alias, meta)) in &self.aliases {
             let mut block = literal_members(meta);
             if let Some(alias) = alias {
@@ -99,10 +115,28 @@ impl Names {
                 .entry(self.local[source].clone())
                 .or_insert_with(|| json!([]));
             if let Some(list) = list.as_array_mut() {
+                let place = format!("provider.{}[{}]", self.local[source], list.len());
+                places.insert((source.as_str(), alias.as_deref()), place);
                 list.push(Value::Object(block));
             }
         }
-        blocks
+        (blocks, places)
+    }
+
+    fn users(
+        &self,
+        subjects: &[Subject],
+        places: &HashMap<(&str, Option<&str>), String>,
+        binary: &Binary,
+    ) -> ProviderUsers {
+        let mut users = ProviderUsers::default();
+        for subject in subjects.iter().filter(|subject| !subject.provider.is_builtin()) {
+            let place = places.get(&(subject.provider.source.as_str(), self.alias(subject)));
+            for name in place.cloned().into_iter().chain([self.in_state(subject, binary)]) {
+                users.0.entry(name).or_default().push(subject.id().clone());
+            }
+        }
+        users
     }
 }
 
@@ -168,7 +202,7 @@ pub(super) fn build(
     let named = used.map(|p| (p, names.local[&p.source].clone()));
     let mut configuration = Map::new();
     configuration.insert("terraform".to_owned(), requirements(named, binary));
-    let blocks = names.blocks();
+    let (blocks, places) = names.blocks();
     for (key, part) in [
         ("provider", Value::Object(blocks)),
         ("resource", Value::Object(resources)),
@@ -182,6 +216,7 @@ pub(super) fn build(
     Ok(Module {
         configuration: Value::Object(configuration),
         state: state(subjects, &names, binary),
+        users: names.users(subjects, &places, binary),
     })
 }
 

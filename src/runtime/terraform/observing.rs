@@ -8,13 +8,13 @@ use super::{
     book::Book,
     dry_run::{self, DryRun},
     error::TerraformError,
-    messages::plain,
     module,
+    refusals::blame,
     saved_plan::SavedPlan,
     subject::Subject,
 };
 use crate::{
-    model::health::Health,
+    model::{ResourceId, health::Health},
     runtime::{Item, Observed, Scope},
 };
 
@@ -57,18 +57,30 @@ pub(super) async fn observe(
         });
     }
     let mut live = HashMap::new();
-    if !subjects.is_empty() {
-        let saved = refresh(runtime, &subjects, &providers).await?;
-        let refreshed = saved.refreshed();
-        for subject in &subjects {
-            if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
-                super::masking::shown(
-                    found.values,
-                    &serde_json::Value::Null,
-                    found.sensitive,
-                    &options.secrets,
-                );
-                live.insert(subject.id().clone(), found.values.clone());
+    let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
+    while !subjects.is_empty() {
+        match refresh(runtime, &subjects, &providers).await? {
+            Refreshed::Found(saved) => {
+                let refreshed = saved.refreshed();
+                for subject in subjects.drain(..) {
+                    if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
+                        super::masking::shown(
+                            found.values,
+                            &serde_json::Value::Null,
+                            found.sensitive,
+                            &options.secrets,
+                        );
+                        live.insert(subject.id().clone(), found.values.clone());
+                    }
+                }
+            }
+            // What one provider refuses is not seen; the others' resources are.
+            Refreshed::Refused(mut errors) => {
+                subjects.retain(|subject| errors.iter().all(|(id, _)| id != subject.id()));
+                if subjects.is_empty() && refused.is_empty() {
+                    return Err(errors.remove(0).1);
+                }
+                refused.extend(errors);
             }
         }
     }
@@ -76,6 +88,13 @@ pub(super) async fn observe(
         .iter()
         .map(|item| {
             let live = live.remove(&item.id);
+            if let Some(error) = refused.get(&item.id) {
+                return Observed {
+                    id: item.id.clone(),
+                    live: None,
+                    health: (Health::Unknown, error.to_string()),
+                };
+            }
             let health = match (&live, book.in_flight.get(&item.id)) {
                 (Some(_), _) => (Health::Ready, String::new()),
                 (None, Some(flight)) => (
@@ -93,27 +112,28 @@ pub(super) async fn observe(
         .collect())
 }
 
+/// What came of a refresh.
+enum Refreshed {
+    Found(Box<SavedPlan>),
+    /// At least one resource, and why.
+    Refused(Vec<(ResourceId, TerraformError)>),
+}
+
 async fn refresh(
     runtime: &Terraform,
     subjects: &[Subject],
     providers: &BTreeMap<super::providers::ProviderRef, Vec<String>>,
-) -> Result<SavedPlan, TerraformError> {
+) -> Result<Refreshed, TerraformError> {
     let options = &runtime.options;
     let toolbox = runtime.toolbox().await?;
     let installed = toolbox.install(providers, options).await?;
     let module = module::build(subjects, &toolbox.binary).map_err(|mut failed| failed.remove(0).1)?;
-    let refusal = match dry_run::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
-        DryRun::Saved(saved) => return Ok(saved.plan),
-        DryRun::Refused(refusal) => refusal,
-    };
-    let Some(diagnostic) = refusal.errors.first() else {
-        return Err(TerraformError::Failed(plain(&options.secrets, &refusal.stderr)));
-    };
-    let subject = subjects
-        .iter()
-        .find(|s| diagnostic.about() == Some(s.address.to_string().as_str()));
-    Err(match subject {
-        Some(subject) => diagnostic.of(subject.id(), &options.secrets),
-        None => TerraformError::Failed(diagnostic.text(&options.secrets)),
-    })
+    Ok(
+        match dry_run::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
+            DryRun::Saved(saved) => Refreshed::Found(Box::new(saved.plan)),
+            DryRun::Refused(refusal) => {
+                Refreshed::Refused(blame(runtime, subjects, &module.users, &refusal)?)
+            }
+        },
+    )
 }

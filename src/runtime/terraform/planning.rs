@@ -92,7 +92,7 @@ async fn plan_all(
         };
         match dry_run::plan(runtime, &installed, &module, None).await? {
             DryRun::Refused(refusal) => {
-                let refused = blame(runtime, &subjects, &refusal)?;
+                let refused = blame(runtime, &subjects, &module.users, &refusal)?;
                 if !give_imports_up(&mut subjects, &refused) {
                     take_out(&mut subjects, refused, answers);
                 }
@@ -129,6 +129,7 @@ async fn plan_all(
                     stack: scope.stack.clone(),
                     workspace,
                     ready,
+                    users: module.users,
                     hashes,
                     token: planned.first().map(presenting::token_of).unwrap_or_default(),
                 });

@@ -7,12 +7,14 @@ use serde_json::{Map, Value, json};
 use super::{
     book::Book,
     difference::{self, Origins},
+    error::TerraformError,
     masking,
     messages::Message,
+    module::ProviderUsers,
     planning::is_provisional,
     providers::ProviderRef,
     saved_plan::{ResourceChange, SavedPlan},
-    subject::Subject,
+    subject::{self, Subject},
     toolbox::Workspace,
 };
 use crate::{
@@ -31,6 +33,7 @@ pub(super) struct Prepared {
     pub(super) stack: StackId,
     pub(super) workspace: Workspace,
     pub(super) ready: Vec<Ready>,
+    pub(super) users: ProviderUsers,
     pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
     pub(super) token: String,
 }
@@ -65,6 +68,13 @@ pub(super) struct Segment<'a> {
 /// The saved plan that a planned resource belongs to.
 pub(super) fn token_of(planned: &Planned) -> String {
     planned.private["plan"].as_str().unwrap_or_default().to_owned()
+}
+
+impl Ready {
+    /// Whether `terraform apply` is going to make an object for it.
+    pub(super) fn makes(&self) -> bool {
+        self.touched && matches!(self.action, Action::Create | Action::Replace)
+    }
 }
 
 impl Segment<'_> {
@@ -169,12 +179,19 @@ impl Segment<'_> {
             replacement,
             subject: subject.clone(),
         };
+        let protected = (action == Action::Delete && subject::is_protected(&subject.item)).then(|| {
+            TerraformError::Protected {
+                id: subject.id().clone(),
+                stack: self.stack.clone(),
+            }
+            .into()
+        });
         let planned = Planned {
             item: subject.item,
             public,
             recorded,
             foreign: None,
-            protected: None,
+            protected,
             unready: false,
             expected,
             sensitive: texts.unwrap_or_default(),
@@ -307,13 +324,27 @@ impl Segment<'_> {
                 "an earlier run made it with the id `{id}` and was stopped: it is taken over, not made again"
             ));
         }
+        if action != "create" {
+            return Some(format!(
+                "an earlier run was stopped during its {action}: what is there now was read from the provider"
+            ));
+        }
+        let named = id
+            .as_deref()
+            .map_or(String::new(), |id| format!(" with the id `{id}`"));
+        if subject.held().is_some() {
+            return Some(format!(
+                "an earlier run was stopped while it replaced it: another object of it{named} may exist at the provider; \
+                 look, and delete that one by hand"
+            ));
+        }
         let known = match &id {
-            Some(id) => format!("it was made with the id `{id}`"),
+            Some(_) => format!("it was made{named}"),
             None => "it may exist".to_owned(),
         };
         Some(format!(
-            "an earlier run was stopped during its {action}: {known}; to take it over, set `kusionstack.io/import-id` in \
-             its extensions to its id at the provider (`terraform import {} {}`)",
+            "an earlier run was stopped before it recorded the end of its create: {known}; to take it over, set \
+             `kusionstack.io/import-id` in its extensions to its id at the provider (`terraform import {} {}`)",
             subject.address,
             id.as_deref().unwrap_or("ID")
         ))

@@ -7,11 +7,15 @@ use std::{
 
 use super::{
     book::InFlight,
+    error::TerraformError,
     holding::Holding,
     messages::{Diagnostic, Message},
     presenting::{self, Ready},
 };
-use crate::model::{ResourceId, plan::Action};
+use crate::{
+    model::{ResourceId, plan::Action},
+    secrets::Secrets,
+};
 
 /// What is known of one resource.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ struct Standing {
     /// When the last of it was done.
     complete: Option<Instant>,
     errored: bool,
+    /// Terraform ended without saying how what it did had ended.
+    gave_up: bool,
     /// The object's id at the provider.
     id: Option<String>,
 }
@@ -115,9 +121,46 @@ impl Progress {
         standing.doing.is_some() || standing.errored || !standing.done.is_empty()
     }
 
-    /// The error that Terraform reported of a resource.
-    pub(super) fn error_of(&self, address: &str) -> Option<&Diagnostic> {
-        self.diagnostics.iter().find(|d| d.about() == Some(address))
+    /// The object's id at the provider, if it was reported.
+    pub(super) fn id(&self, index: usize) -> Option<&str> {
+        self.standings[index].id.as_deref()
+    }
+
+    /// Terraform ended by itself: nothing is under way any more. What was not reported to have ended failed, as the
+    /// deletion of an object that a replacement left over.
+    pub(super) fn over(&mut self) {
+        for standing in &mut self.standings {
+            standing.gave_up = standing.doing.take().is_some();
+            standing.errored |= standing.gave_up;
+        }
+    }
+
+    /// Whether Terraform ended without saying how what it did to a resource had ended.
+    pub(super) fn gave_up(&self, index: usize) -> bool {
+        self.standings[index].gave_up
+    }
+
+    /// The first error that is about one of these.
+    pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&Diagnostic> {
+        self.diagnostics
+            .iter()
+            .find(|d| d.subjects().any(&is_one) || d.about().is_some_and(&is_one))
+    }
+
+    /// The errors that name no resource, as one of this resource.
+    pub(super) fn error_of_nobody(&self, id: &ResourceId, secrets: &Secrets) -> Option<TerraformError> {
+        let nobodys = self.diagnostics.iter().filter(|d| d.about().is_none());
+        let errors = nobodys.map(|diagnostic| diagnostic.of(id, secrets));
+        errors.reduce(|all, one| match (all, one) {
+            (TerraformError::Provider { id, class, text }, TerraformError::Provider { text: more, .. }) => {
+                TerraformError::Provider {
+                    id,
+                    class,
+                    text: format!("{text}; {more}"),
+                }
+            }
+            (all, _) => all,
+        })
     }
 
     /// The first error of all.
@@ -154,6 +197,7 @@ impl Progress {
                 action,
                 address: r.subject.address.to_string(),
                 id: made.flatten().map(str::to_owned),
+                planned: false,
             })
         };
         ready

@@ -7,6 +7,7 @@ use super::{
     dry_run::Refusal,
     error::TerraformError,
     messages::{Diagnostic, plain},
+    module::ProviderUsers,
     planning::Answer,
     subject::Subject,
 };
@@ -16,12 +17,13 @@ use crate::model::{ResourceId, reference::Targets};
 pub(super) fn blame(
     runtime: &Terraform,
     subjects: &[Subject],
+    users: &ProviderUsers,
     refusal: &Refusal,
 ) -> Result<Vec<(ResourceId, TerraformError)>, TerraformError> {
     let secrets = &runtime.options.secrets;
     let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
     for diagnostic in &refusal.errors {
-        for subject in culprits(diagnostic, subjects, refusal) {
+        for subject in culprits(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
                 refused.push((subject.id().clone(), diagnostic.of(subject.id(), secrets)));
             }
@@ -30,7 +32,7 @@ pub(super) fn blame(
     match refusal.errors.first() {
         None => Err(TerraformError::Failed(plain(secrets, &refusal.stderr))),
         Some(_) if !refused.is_empty() => Ok(refused),
-        // A provider's own configuration: said once for each of the items that need it.
+        // Said once for each of the items.
         Some(diagnostic) => Ok(subjects
             .iter()
             .map(|s| (s.id().clone(), diagnostic.of(s.id(), secrets)))
@@ -38,14 +40,24 @@ pub(super) fn blame(
     }
 }
 
-/// The subjects that an error is about. That of an import names its address in its words, or nobody: then it is of those
+/// The subjects that an error is about: a provider's is about those that it serves. That of an import names its address in its words, or nobody: then it is of those
 /// that were to be imported and had not been looked at.
-fn culprits<'s>(diagnostic: &Diagnostic, subjects: &'s [Subject], refusal: &Refusal) -> Vec<&'s Subject> {
+fn culprits<'s>(
+    diagnostic: &Diagnostic,
+    subjects: &'s [Subject],
+    users: &ProviderUsers,
+    refusal: &Refusal,
+) -> Vec<&'s Subject> {
     let which = |is_one: &dyn Fn(&Subject, &str) -> bool| -> Vec<&'s Subject> {
         let mut found = Vec::new();
         found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
         found
     };
+    let served = diagnostic.subjects().flat_map(|about| users.of(about));
+    let served: HashSet<&ResourceId> = served.collect();
+    if !served.is_empty() {
+        return subjects.iter().filter(|s| served.contains(s.id())).collect();
+    }
     if let Some(about) = diagnostic.about() {
         return which(&|_, address| address == about);
     }

@@ -9,7 +9,7 @@ use super::{
     providers::{self, ProviderRef},
 };
 use crate::{
-    model::{Digest, ResourceId, spec::Resource},
+    model::{Digest, ResourceId, reference, spec::Resource, value::join_path},
     runtime::Item,
 };
 
@@ -108,6 +108,15 @@ pub(super) fn is_kept(item: &Item) -> bool {
         })
 }
 
+/// Whether an item that goes was protected when it was applied last.
+pub(super) fn is_protected(item: &Item) -> bool {
+    let prior = item.prior.as_ref().filter(|_| item.desired.is_none());
+    prior.is_some_and(|prior| {
+        let lifecycle = prior.attributes.get("lifecycle");
+        lifecycle.and_then(|lifecycle| lifecycle.get("prevent_destroy")) == Some(&Value::Bool(true))
+    })
+}
+
 /// The id that a desired resource had before.
 pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
     item.desired
@@ -122,11 +131,32 @@ pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
 /// What a wanted resource says of itself: its address and provider.
 pub(super) fn of_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
     check_reserved(&desired.id, &desired.attributes)?;
+    for (key, value) in &desired.extensions {
+        if let Some(path) = reference_in(value, join_path("", key)) {
+            let id = desired.id.clone();
+            return Err(TerraformError::ReferenceInExtensions { id, path });
+        }
+    }
     Ok((
         Address::of(desired)?,
         ProviderRef::of(desired)?,
         providers::meta_of(desired),
     ))
+}
+
+/// Where a text holds a reference.
+fn reference_in(value: &Value, path: String) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains(reference::MARK).then_some(path),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| reference_in(item, join_path(&path, &index.to_string())))
+        }
+        Value::Object(map) => map
+            .iter()
+            .find_map(|(key, member)| reference_in(member, join_path(&path, key))),
+        _ => None,
+    }
 }
 
 fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<(), TerraformError> {
@@ -163,6 +193,31 @@ fn is_harmless(key: &str, value: &Value) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_reference_in_an_extension_is_refused() {
+        let id: ResourceId = "n:t:t_x:a".parse().unwrap();
+        let with = |meta: Value| Resource {
+            id: id.clone(),
+            runtime: crate::model::spec::RuntimeKind::Terraform,
+            attributes: Map::new(),
+            depends_on: Vec::new(),
+            extensions: json!({"provider": "n/t/1.0.0", "providerMeta": meta})
+                .as_object()
+                .unwrap()
+                .clone(),
+        };
+        let refused = of_desired(&with(
+            json!({"a": [{"host": "https://$kusion_path.n:t:t_x:b.host"}]}),
+        ));
+        let failure = crate::error::Failure::from(refused.unwrap_err());
+        assert!(
+            failure.message.contains("n:t:t_x:a") && failure.message.contains("/providerMeta/a/0/host"),
+            "{failure}"
+        );
+        assert!(!failure.hints.is_empty());
+        of_desired(&with(json!({"host": "$kusion_pathless"}))).unwrap();
+    }
 
     #[test]
     fn what_would_run_commands_or_expressions_is_refused() {

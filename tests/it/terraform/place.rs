@@ -11,9 +11,33 @@ use konverge::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{git::Repository, process::Konverge, terraform};
+use crate::support::{gate::Gate, git::Repository, minio::Minio, process::Konverge, terraform};
 
 const ID: &str = "terraform-place";
+
+/// Runs a command on a terminal of its own, answers its question, and prints what stood on the terminal.
+const TERMINAL: &str = r#"
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+said, answered = b"", False
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not part:
+        break
+    said += part
+    if not answered and b"Only `yes`" in said:
+        answered = True
+        os.write(terminal, b"yes
+")
+sys.stdout.buffer.write(said)
+sys.stdout.flush()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
 
 /// Where runs are made.
 pub struct Place {
@@ -27,33 +51,70 @@ pub struct Place {
     pub temporary: TempDir,
     /// All other files of the runs: caches and states.
     pub home: TempDir,
+    url: String,
+    env: Vec<(&'static str, String)>,
 }
 
 impl Place {
     /// With this executable.
     pub fn new(binary: &Path) -> Self {
+        Self::with(binary, json!({}))
+    }
+
+    /// With more in the configuration.
+    pub fn with(binary: &Path, more: Value) -> Self {
+        let store = TempDir::new().unwrap();
+        let url = format!("file://{}", store.path().display());
+        // A killed run's lease is waited for.
+        Self::at(binary, (url, Vec::new(), store), "15s", more)
+    }
+
+    /// With the state in a bucket behind a gate.
+    pub fn behind(binary: &Path, minio: &Minio, gate: &Gate, term: &str) -> Self {
+        let bucket = minio.bucket("terraform");
+        let url = format!("s3://{bucket}/p?endpoint={}&allow_http=true", gate.url());
+        let env = vec![
+            ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY.to_owned()),
+            ("AWS_REGION", Minio::REGION.to_owned()),
+        ];
+        Self::at(binary, (url, env, TempDir::new().unwrap()), term, json!({}))
+    }
+
+    fn at(
+        binary: &Path,
+        (url, env, store): (String, Vec<(&'static str, String)>, TempDir),
+        term: &str,
+        more: Value,
+    ) -> Self {
         let place = Self {
             repository: Repository::init(),
             key: Sealer::generate(),
-            store: TempDir::new().unwrap(),
+            store,
+            url,
+            env,
             outside: TempDir::new().unwrap(),
             temporary: TempDir::new().unwrap(),
             home: TempDir::new().unwrap(),
         };
-        let configuration = json!({
+        let mut configuration = json!({
             "version": 1,
             "state": {
-                "url": format!("file://{}", place.store.path().display()),
+                "url": place.url,
                 "id": ID,
-                // A killed run's lease is waited for.
-                "lease": {"term": "15s", "wait": "300s"},
+                "lease": {"term": term, "wait": "300s"},
             },
             "terraform": {
                 "binary": binary,
                 "mirror": terraform::mirror(),
-                "providers": [{"source": "hashicorp/local", "version": terraform::LOCAL_PROVIDER}],
+                "providers": [
+                    {"source": "hashicorp/local", "version": terraform::LOCAL_PROVIDER},
+                    {"source": "konverge/trace", "version": terraform::TRACE_PROVIDER},
+                ],
             },
         });
+        let settings = configuration.as_object_mut().unwrap();
+        settings.extend(more.as_object().unwrap().clone());
         place.repository.write("konverge.yaml", configuration.to_string());
         place.repository.write("kcl.mod", "[package]\nname = \"place\"\n");
         place.repository.commit("Configuration");
@@ -82,6 +143,36 @@ impl Place {
         })
     }
 
+    /// A `trace_object` with more attributes.
+    pub fn trace(&self, name: &str, more: Value, after: &[&str]) -> Value {
+        let mut attributes = json!({"folder": self.outside.path(), "name": name});
+        let more = more.as_object().unwrap().clone();
+        attributes.as_object_mut().unwrap().extend(more);
+        json!({
+            "id": Self::trace_id(name),
+            "type": "Terraform",
+            "attributes": attributes,
+            "dependsOn": after.iter().map(|name| Self::trace_id(name)).collect::<Vec<_>>(),
+            "extensions": {"provider": terraform::trace()},
+        })
+    }
+
+    /// The id of a `trace_object`.
+    pub fn trace_id(name: &str) -> String {
+        format!("konverge:trace:trace_object:{name}")
+    }
+
+    /// What the provider was asked to do, in order: `create one`.
+    pub fn calls(&self) -> Vec<String> {
+        super::rig::calls(self.outside.path())
+    }
+
+    /// Takes the monorepo away: what is left is a repository with a configuration.
+    pub fn without_module(self) -> Self {
+        std::fs::remove_file(self.repository.path().join("kcl.mod")).unwrap();
+        self
+    }
+
     /// A `terraform_data`.
     pub fn data(name: &str, input: Value, after: &[&str]) -> Value {
         json!({
@@ -99,7 +190,21 @@ impl Place {
 
     /// A run with these arguments.
     pub fn command(&self, arguments: &[&str]) -> Konverge {
-        Konverge::new(arguments)
+        self.here(Konverge::new(arguments))
+    }
+
+    /// A run with these arguments at a terminal, where a person types `yes` when they are asked.
+    pub fn at_terminal(&self, arguments: &[&str]) -> Konverge {
+        let command = ["-c", TERMINAL, env!("CARGO_BIN_EXE_konverge")];
+        self.here(Konverge::of(
+            Path::new("python3"),
+            [&command[..], arguments].concat(),
+        ))
+    }
+
+    fn here(&self, run: Konverge) -> Konverge {
+        let env = self.env.iter();
+        env.fold(run, |run, (name, value)| run.env(name, value))
             .dir(self.repository.path())
             .env(IDENTITY_VARIABLE, self.key.identity().unwrap())
             .env("TMPDIR", self.temporary.path())
@@ -120,8 +225,15 @@ impl Place {
 
     /// The resources of the stack as Terraform's part of the state has them, opened; `Null` while there is none.
     pub async fn book(&self) -> Value {
-        let url = format!("file://{}", self.store.path().display());
-        let store = store::open(&url, &StoreOptions::default()).await.unwrap();
+        let options = StoreOptions {
+            environment: self
+                .env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+            ..StoreOptions::default()
+        };
+        let store = store::open(&self.url, &options).await.unwrap();
         let writer = Writer {
             run: "observer".to_owned(),
             actor: "test".to_owned(),

@@ -117,7 +117,8 @@ pub async fn that_was_killed(binary: PathBuf) {
         let is_made = |event: &Event| match event {
             Event::Data(name, sealed) if name == STATE => {
                 let book = key.open_value(sealed).unwrap();
-                book["in_flight"][new.id.as_str()]["action"] == "create"
+                let flight = &book["in_flight"][new.id.as_str()];
+                flight["action"] == "create" && flight["planned"].is_null()
             }
             _ => false,
         };

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -59,11 +59,15 @@ impl Rig {
         options.mirror = Some(terraform::mirror());
         options.scratch = Some(scratch.path().to_owned());
         options.key = Some(Arc::new(StateSeal(Sealer::generate())));
-        options.providers = vec![AllowedProvider {
-            source: "hashicorp/local".to_owned(),
-            version: terraform::LOCAL_PROVIDER.to_owned(),
+        let allowed = |source: &str, version: &str| AllowedProvider {
+            source: source.to_owned(),
+            version: version.to_owned(),
             hashes: Vec::new(),
-        }];
+        };
+        options.providers = vec![
+            allowed("hashicorp/local", terraform::LOCAL_PROVIDER),
+            allowed("konverge/trace", terraform::TRACE_PROVIDER),
+        ];
         change(&mut options);
         Self {
             runtime: Terraform::new(options),
@@ -91,6 +95,24 @@ impl Rig {
             &format!("hashicorp:local:local_file:{name}"),
             json!({"filename": path, "content": content}),
         )
+    }
+
+    /// A `trace_object` of this name, with more attributes.
+    pub fn trace(&self, name: &str, more: Value) -> Resource {
+        let mut object = resource(
+            &format!("konverge:trace:trace_object:{name}"),
+            json!({"folder": self.outside.path(), "name": name}),
+        );
+        let more = more.as_object().unwrap().clone();
+        object.attributes.extend(more);
+        let extensions = &mut object.extensions;
+        extensions.insert("provider".to_owned(), json!(terraform::trace()));
+        object
+    }
+
+    /// What the provider was asked to do, in order: `create one`.
+    pub fn calls(&self) -> Vec<String> {
+        calls(self.outside.path())
     }
 
     fn items(&self, wanted: &[Resource]) -> (Vec<Item>, Vec<Item>) {
@@ -203,6 +225,13 @@ impl Rig {
     }
 }
 
+/// The calls that left a trace in a folder, in order, without the random end of each name.
+pub fn calls(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("calls.log")).unwrap_or_default();
+    let without_end = |line: &str| line.rsplit_once('.').map(|(call, _)| call.to_owned());
+    text.lines().filter_map(without_end).collect()
+}
+
 pub fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -215,6 +244,13 @@ pub fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
             found.push(path);
         }
     }
+}
+
+/// All files below a folder.
+pub fn walk_all(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk(folder, &mut found);
+    found
 }
 
 pub fn actions(segments: &[Vec<Planned>]) -> BTreeMap<String, Action> {
@@ -276,6 +312,10 @@ pub struct Sink {
     pub cancelled: AtomicBool,
     /// Fails from now on, as a journal does whose lease is lost.
     pub lost: AtomicBool,
+    /// Stores nothing of the runtime's data from now on, for this reason.
+    pub away: Mutex<Option<ErrorKind>>,
+    /// How often it was tried meanwhile.
+    pub tries: AtomicUsize,
     pub words: Mutex<Vec<String>>,
 }
 
@@ -337,6 +377,10 @@ impl ApplySink for Sink {
     }
 
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure> {
+        if let Some(kind) = *self.away.lock().unwrap() {
+            self.tries.fetch_add(1, Ordering::Relaxed);
+            return Err(Failure::new(kind, "the store is away"));
+        }
         self.hear(Event::Data(key.to_owned(), value))
     }
 

@@ -122,7 +122,8 @@ async fn under_way<'a>(place: &'a Place, log: &Path) -> Watched<'a> {
     let line = watched.said("apply_start", "local_file.stuck").await;
     watched
         .in_the_store("what is in flight", &line, |book| {
-            book["in_flight"][STUCK]["action"] == "create"
+            let flight = &book["in_flight"][STUCK];
+            flight["action"] == "create" && flight["planned"].is_null()
         })
         .await;
     watched

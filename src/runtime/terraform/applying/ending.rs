@@ -8,48 +8,60 @@ use crate::{
     model::{plan::Action, value},
     runtime::{
         Applied,
-        terraform::{error::TerraformError, holding::Holding, masking, messages::plain},
+        terraform::{
+            error::TerraformError,
+            holding::Holding,
+            masking,
+            messages::{Diagnostic, plain},
+            subject::Subject,
+        },
     },
 };
 
 impl Application<'_> {
-    /// After Terraform ended: the last write, and an end for everybody.
-    pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) -> Result<(), Failure> {
-        if self.lost.is_none()
-            && let Err(failure) = self.write().await
-        {
-            self.lost = Some(failure);
-        }
+    /// After Terraform ended: an end for everybody.
+    pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) {
         for index in 0..self.prepared.ready.len() {
             if self.ended.contains(&index) {
                 continue;
             }
             let state = self.held(index).await;
+            let unstored = self.unstored(index);
             let ready = &self.prepared.ready[index];
-            let well = self.progress.complete(index).is_some()
-                || (code == Some(0) && self.progress.doing(index).is_none());
+            let well = unstored.is_none()
+                && (self.progress.complete(index).is_some()
+                    || (code == Some(0) && self.progress.doing(index).is_none()));
             if well {
                 let applied = self.applied(index, state.as_ref());
-                self.end(index, Ok(applied)).await?;
+                self.end(index, Ok(applied)).await;
                 continue;
             }
             // Whatever may be there is remembered, half made or not.
             let may_exist = state.is_some() || self.progress.doing(index).is_some();
             if may_exist
                 && self.progress.begun(index)
-                && self.lost.is_none()
                 && let Some(recorded) = &ready.recorded
             {
                 let recorded = recorded.clone();
                 let id = ready.subject.id().clone();
                 if let Err(failure) = self.sink.written(&id, recorded).await {
-                    self.lost = Some(failure);
+                    self.lost.get_or_insert(failure);
                 }
             }
-            let error = self.error_of(index, stderr);
-            self.end(index, Err(error.into())).await?;
+            let error = unstored.unwrap_or_else(|| self.error_of(index, stderr));
+            self.end(index, Err(error.into())).await;
         }
-        Ok(())
+    }
+
+    /// What was made and is not in the store: whoever reads this can still find it.
+    fn unstored(&self, index: usize) -> Option<TerraformError> {
+        let why = self.unstored.clone()?;
+        let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
+        Some(TerraformError::NotStored {
+            id: ready.subject.id().clone(),
+            made: plain(&self.runtime.options.secrets, self.progress.id(index)?),
+            why: Box::new(why),
+        })
     }
 
     fn error_of(&self, index: usize, stderr: &str) -> TerraformError {
@@ -57,8 +69,18 @@ impl Application<'_> {
         let subject = &self.prepared.ready[index].subject;
         let id = subject.id().clone();
         let address = subject.address.to_string();
-        if let Some(diagnostic) = self.progress.error_of(&address) {
+        let users = &self.prepared.users;
+        let of_provider = |about: &str| users.of(about).contains(&id);
+        if let Some(diagnostic) = self
+            .progress
+            .error_about(|about| about == address || of_provider(about))
+        {
             return diagnostic.of(&id, secrets);
+        }
+        if self.progress.gave_up(index)
+            && let Some(error) = self.progress.error_of_nobody(&id, secrets)
+        {
+            return error;
         }
         if let Some(action) = self.progress.doing(index) {
             let action = match action {
@@ -71,8 +93,17 @@ impl Application<'_> {
         if self.interrupted.is_some() {
             return TerraformError::Interrupted { id };
         }
+        let failed = |diagnostic: &Diagnostic| {
+            let ready = self.prepared.ready.iter().map(|ready| &ready.subject);
+            let about = |subject: &&Subject| diagnostic.about() == Some(subject.address.to_string().as_str());
+            ready.into_iter().find(about).map(Subject::id)
+        };
         let why = match self.progress.first_error() {
-            Some(diagnostic) => format!("something before it failed: {}", diagnostic.text(secrets)),
+            // Said there.
+            Some(diagnostic) => match failed(diagnostic) {
+                Some(failed) => format!("`{failed}` failed"),
+                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+            },
             None => match plain(secrets, stderr) {
                 text if text.is_empty() => "Terraform ended before its turn".to_owned(),
                 text => format!("Terraform ended before its turn: {text}"),
@@ -99,17 +130,15 @@ impl Application<'_> {
         }
     }
 
-    /// Tells the sink, once.
-    pub(super) async fn end(
-        &mut self,
-        index: usize,
-        result: Result<Applied, Failure>,
-    ) -> Result<(), Failure> {
+    /// Tells the sink, once. If it can not be remembered, nothing more is begun.
+    pub(super) async fn end(&mut self, index: usize, result: Result<Applied, Failure>) {
         let id = self.prepared.ready[index].subject.id();
         if !self.ended.insert(index) || !self.asked.contains(id) {
-            return Ok(());
+            return;
         }
-        self.sink.ended(id, result).await
+        if let Err(failure) = self.sink.ended(id, result).await {
+            self.lost.get_or_insert(failure);
+        }
     }
 }
 

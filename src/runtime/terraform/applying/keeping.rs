@@ -4,13 +4,15 @@
 //! through to the stack's state, so that whatever ends this run, what was reported complete is remembered. OpenTofu
 //! writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` can not be less), and after each
 //! resource once it is interrupted: until then the ids that it reports are remembered, and the next run imports them.
+//! When Terraform has ended, the book is brought up to its last state, whatever went wrong with the store before.
 
 use std::time::{Duration, Instant};
 
 use super::Application;
 use crate::{
-    error::Failure,
+    error::{ErrorKind, Failure},
     model::plan::Action,
+    retry::{Policy, Verdict},
     runtime::terraform::{
         book::Book,
         error::TerraformError,
@@ -23,6 +25,14 @@ use crate::{
 const BETWEEN_WRITES: Duration = Duration::from_millis(500);
 /// Terraform writes its state right after it reported a resource complete; after this long it has.
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
+
+/// How long the last write is tried, over the tries that each write has by itself.
+const LAST_WRITE: Policy = Policy {
+    attempts: 20,
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(5),
+    total: Duration::from_secs(60),
+};
 
 /// What was written last.
 pub(super) struct Kept {
@@ -41,7 +51,7 @@ impl Kept {
 }
 
 impl Application<'_> {
-    /// Writes the book if it is time, and ends what is complete.
+    /// Stores the book if it is time, and ends what is complete.
     pub(super) async fn look(&mut self) {
         if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
             return;
@@ -65,16 +75,49 @@ impl Application<'_> {
             let visible = (ready.action == Action::Delete) == state.is_none();
             if visible && !self.ended.contains(&index) {
                 let applied = self.applied(index, state.as_ref());
-                if let Err(failure) = self.end(index, Ok(applied)).await {
-                    self.lost = Some(failure);
-                    return;
-                }
+                self.end(index, Ok(applied)).await;
             }
         }
     }
 
+    /// Brings the book up to what Terraform's state says now, and stores it.
+    async fn write(&mut self) -> Result<(), Failure> {
+        self.bring_up().await?;
+        let stack = &self.scope.stack;
+        self.runtime.books.store(self.runtime, stack, self.sink).await
+    }
+
+    /// After Terraform ended: brings the book up to its last state, and stores it. A store that is away is tried again
+    /// for as long as the lease may hold.
+    pub(super) async fn write_last(&mut self) -> Result<(), Failure> {
+        self.bring_up().await?;
+        let (runtime, stack) = (self.runtime, &self.scope.stack);
+        let earlier = std::mem::take(&mut self.earlier);
+        // What this run did not make may still be there since an earlier one.
+        let not_made = |book: &mut Book| {
+            for (index, ready) in self.prepared.ready.iter().enumerate() {
+                let id = ready.subject.id();
+                let is_known = book.resources.contains_key(id) || book.in_flight.contains_key(id);
+                let failed = self.progress.complete(index).is_none() && !is_known;
+                if ready.makes() && (failed || !self.progress.begun(index)) {
+                    match earlier.get(id) {
+                        Some(flight) => book.in_flight.insert(id.clone(), flight.clone()),
+                        None => book.in_flight.remove(id),
+                    };
+                }
+            }
+        };
+        runtime.books.change(stack, not_made).await;
+        let again = |failure: &Failure| match failure.kind {
+            ErrorKind::Store => Verdict::Retry,
+            _ => Verdict::GiveUp,
+        };
+        let store = || runtime.books.store(runtime, stack, self.sink);
+        LAST_WRITE.run(again, store).await
+    }
+
     /// Brings the book up to what Terraform's state says now.
-    pub(super) async fn write(&mut self) -> Result<(), Failure> {
+    async fn bring_up(&mut self) -> Result<(), TerraformError> {
         let files = |error: std::io::Error| TerraformError::Files(error.to_string());
         let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
         let mut entries = None;
@@ -88,8 +131,8 @@ impl Application<'_> {
         let ready = &self.prepared.ready;
         let progress = &self.progress;
         let change = |book: &mut Book| {
-            for (index, subject) in ready.iter().map(|ready| &ready.subject).enumerate() {
-                let id = subject.id();
+            for (index, ready) in ready.iter().enumerate() {
+                let (subject, id) = (&ready.subject, ready.subject.id());
                 match entries.as_ref().map(|entries| entries.get(&subject.address)) {
                     Some(Some(entry)) => {
                         book.resources.insert(id.clone(), subject.holding_of(entry));
@@ -99,8 +142,9 @@ impl Application<'_> {
                     }
                     None => {}
                 }
-                // What an earlier run left in flight stays so until something is known of it.
-                if progress.begun(index) || book.resources.contains_key(id) {
+                // What was in flight before stays so until something is known of it.
+                let known = book.resources.contains_key(id) && !ready.makes();
+                if progress.begun(index) || known {
                     book.in_flight.remove(id);
                 }
             }
@@ -113,11 +157,8 @@ impl Application<'_> {
                 }
             }
         };
-        let stack = &self.scope.stack;
-        self.runtime
-            .books
-            .change(self.runtime, stack, self.sink, change)
-            .await
+        self.runtime.books.change(&self.scope.stack, change).await;
+        Ok(())
     }
 
     pub(super) async fn held(&self, index: usize) -> Option<Holding> {

@@ -1,0 +1,317 @@
+//! What a run made and could not store: the runtimes' data of a stack (Terraform's state, sealed as in the store), in a
+//! file of this machine until the next run takes it up.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Run;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{Digest, StackId, state::StackState},
+    store::Key,
+};
+
+const VERSION: u32 = 1;
+
+/// The place of one stack's rescue file.
+#[derive(Debug, Clone)]
+pub(super) struct Rescue {
+    path: PathBuf,
+    stack: StackId,
+}
+
+/// The content of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    version: u32,
+    stack: StackId,
+    data: BTreeMap<String, Saved>,
+}
+
+/// One runtime's data, newer than what the store has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Saved {
+    /// Digests of what the store may have of it if nobody else wrote meanwhile.
+    follows: Vec<Digest>,
+    value: Value,
+}
+
+impl Rescue {
+    /// Of a stack. `None` where the environment names no folder for such files.
+    pub fn of(run: &Run, repository: &str, stack: &StackId) -> Option<Self> {
+        let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
+        let name = format!("{}.json", Key::of(&[stack.as_str()]).as_str());
+        Some(Self {
+            path: folder
+                .join("rescue")
+                .join(Key::of(&[repository]).as_str())
+                .join(name),
+            stack: stack.clone(),
+        })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A state with what an earlier run could not store; whether there was such.
+    ///
+    /// # Errors
+    /// The file cannot be read, or another run changed the state meanwhile.
+    pub fn take_up(&self, state: &mut StackState) -> Result<bool, Failure> {
+        let text = match std::fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(self.failure(format!("cannot be read: {error}"))),
+        };
+        // The parser's own words could quote what the file holds.
+        let document: Document =
+            serde_json::from_slice(&text).map_err(|_| self.failure("is damaged".to_owned()))?;
+        if document.version != VERSION || document.stack != self.stack {
+            return Err(self.failure("is of another version or another stack".to_owned()));
+        }
+        let follows = |(key, saved): (&String, &Saved)| {
+            let stored = state.runtime.get(key);
+            stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
+        };
+        if !document.data.iter().all(follows) {
+            return Err(self.failure(
+                "does not follow what is stored now: another run changed the state meanwhile".to_owned(),
+            ));
+        }
+        let data = document.data.into_iter();
+        state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));
+        state.input_digest = None;
+        Ok(true)
+    }
+
+    fn failure(&self, what: String) -> Failure {
+        Failure::new(
+            ErrorKind::State,
+            format!("`{}` holds what an earlier run of `{}` made and could not store, and it {what}", self.path.display(), self.stack),
+        )
+        .hint("compare the ids that the earlier run printed with what exists at the provider: take an object over by \
+               `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
+        .hint(format!("then delete `{}` and run the same command again", self.path.display()))
+    }
+
+    fn write(&self, data: &BTreeMap<String, Saved>) -> std::io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder)?;
+        let document = Document {
+            version: VERSION,
+            stack: self.stack.clone(),
+            data: data.clone(),
+        };
+        let mut file = tempfile::Builder::new()
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .tempfile_in(folder)?;
+        file.write_all(serde_json::to_string(&document)?.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+
+    /// Deletes it: the store has everything.
+    pub fn remove(&self) {
+        if let Err(error) = std::fs::remove_file(&self.path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the rescue file could not be deleted");
+        }
+    }
+}
+
+fn digest(value: Option<&Value>) -> Digest {
+    Digest::of_json(value.unwrap_or(&Value::Null))
+}
+
+/// Follows what a run stores of its runtimes' data, and keeps the file while the store lacks some of it.
+pub(super) struct Unstored {
+    rescue: Option<Rescue>,
+    /// As the store has them.
+    stored: BTreeMap<String, Value>,
+    lacking: BTreeMap<String, Saved>,
+    /// Whether there is a file, of this run or of an earlier one.
+    file: bool,
+    /// Why it could not be written.
+    trouble: Option<String>,
+}
+
+impl Unstored {
+    /// At the start of an apply: `stored` is what the store has, `taken_up` whether an earlier run's file adds to it.
+    pub fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
+        Self {
+            rescue,
+            stored,
+            lacking: BTreeMap::new(),
+            file: taken_up,
+            trouble: None,
+        }
+    }
+
+    /// This is being stored. Until that has ended well, it may or may not be there.
+    pub fn storing(&mut self, key: &str, value: &Value) {
+        let before = self.lacking.remove(key);
+        let follows = match before {
+            Some(mut before) => {
+                before.follows.push(digest(Some(&before.value)));
+                before.follows
+            }
+            None => vec![digest(self.stored.get(key))],
+        };
+        let value = value.clone();
+        self.lacking.insert(key.to_owned(), Saved { follows, value });
+        if self.file {
+            self.keep();
+        }
+    }
+
+    /// It takes long, or failed.
+    pub fn keep(&mut self) {
+        self.trouble = match &self.rescue {
+            None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
+            Some(rescue) => rescue.write(&self.lacking).err().map(|error| error.to_string()),
+        };
+        self.file |= self.trouble.is_none();
+    }
+
+    /// The store has it.
+    pub fn stored(&mut self, key: &str) {
+        if let Some(saved) = self.lacking.remove(key) {
+            self.stored.insert(key.to_owned(), saved.value);
+        }
+        if self.lacking.is_empty() {
+            self.all_stored();
+        }
+    }
+
+    /// The store has everything.
+    pub fn all_stored(&mut self) {
+        self.lacking.clear();
+        self.trouble = None;
+        if std::mem::take(&mut self.file)
+            && let Some(rescue) = &self.rescue
+        {
+            rescue.remove();
+        }
+    }
+
+    /// What to tell at the end if the store lacks something.
+    pub fn hint(&self) -> Option<String> {
+        if self.lacking.is_empty() {
+            return None;
+        }
+        let rescue = self.rescue.as_ref();
+        Some(match (&self.trouble, rescue) {
+            (None, Some(rescue)) => format!(
+                "`{}` keeps what could not be stored, sealed as in the store: run the same command again on this machine, \
+                 which takes it up; on another machine put the file at the same place first",
+                rescue.path().display()
+            ),
+            (trouble, _) => format!(
+                "what could not be stored could not be kept in a file either ({}): take the objects named above over by \
+                 `kusionstack.io/import-id` in the extensions of their resources",
+                trouble.as_deref().unwrap_or("there is no folder for it")
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::RepoPath;
+    use serde_json::json;
+
+    const KEY: &str = "a/runtime";
+
+    fn place() -> (tempfile::TempDir, Rescue) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let rescue = Rescue {
+            path: folder.path().join("below").join("stack.json"),
+            stack: "shop/prod".parse().unwrap(),
+        };
+        (folder, rescue)
+    }
+
+    fn state(value: Option<Value>) -> StackState {
+        let mut state = StackState::empty("shop/prod".parse().unwrap(), RepoPath::root());
+        state.runtime.extend(value.map(|value| (KEY.to_owned(), value)));
+        state.input_digest = Some(Digest::of_bytes(b"x"));
+        state
+    }
+
+    /// A run that stored `one` and could not store `two` and `three`.
+    fn left(rescue: &Rescue) {
+        let mut unstored = Unstored::new(Some(rescue.clone()), BTreeMap::new(), false);
+        unstored.storing(KEY, &json!("one"));
+        unstored.stored(KEY);
+        assert!(!rescue.path().exists() && unstored.hint().is_none());
+        for value in ["two", "three"] {
+            unstored.storing(KEY, &json!(value));
+            unstored.keep();
+        }
+        assert!(unstored.hint().unwrap().contains("stack.json"));
+    }
+
+    #[test]
+    fn what_follows_is_taken_up_and_nothing_else() {
+        let (_folder, rescue) = place();
+        let mut untouched = state(Some(json!("one")));
+        assert!(!rescue.take_up(&mut untouched).unwrap());
+        assert!(untouched.input_digest.is_some());
+        left(&rescue);
+        // A try whose answer was lost may have landed.
+        for stored in ["one", "two", "three"] {
+            let mut state = state(Some(json!(stored)));
+            assert!(rescue.take_up(&mut state).unwrap(), "{stored}");
+            assert_eq!(
+                (state.runtime[KEY].clone(), state.input_digest),
+                (json!("three"), None)
+            );
+        }
+        for other in [None, Some(json!("another"))] {
+            let refusal = rescue.take_up(&mut state(other)).unwrap_err();
+            assert!(refusal.hints[0].contains("import-id"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn the_file_goes_when_the_store_has_it_all() {
+        let (_folder, rescue) = place();
+        left(&rescue);
+        let mut taken_up = state(Some(json!("one")));
+        let stored = taken_up.runtime.clone();
+        rescue.take_up(&mut taken_up).unwrap();
+        let mut unstored = Unstored::new(Some(rescue.clone()), stored, true);
+        unstored.storing(KEY, &json!("four"));
+        // Killed here, with the write landed or not.
+        for stored in ["one", "four"] {
+            let mut next = state(Some(json!(stored)));
+            assert!(rescue.take_up(&mut next).unwrap(), "{stored}");
+            assert_eq!(next.runtime[KEY], "four");
+        }
+        unstored.stored(KEY);
+        assert!(!rescue.path().exists());
+    }
+
+    #[test]
+    fn a_damaged_file_stops_the_stack() {
+        let (_folder, rescue) = place();
+        left(&rescue);
+        std::fs::write(rescue.path(), "{").unwrap();
+        let refusal = rescue.take_up(&mut state(Some(json!("one")))).unwrap_err();
+        assert!(refusal.message.contains("is damaged"), "{refusal}");
+    }
+}

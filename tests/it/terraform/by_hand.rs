@@ -1,0 +1,178 @@
+//! What holds for a person with the command line: protection, guardrails, stacks that no code knows, and how often an error
+//! is said.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::place::Place;
+use crate::support::process::Outcome;
+
+fn said(outcome: &Outcome) -> String {
+    format!("{}\n{}", outcome.stdout, outcome.stderr)
+}
+
+fn says(outcome: &Outcome, words: &[&str]) {
+    let said = said(outcome);
+    for word in words {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+fn objects(place: &Place, names: &[&str]) -> Vec<Value> {
+    names
+        .iter()
+        .map(|name| place.trace(name, json!({}), &[]))
+        .collect()
+}
+
+pub async fn what_is_protected_is_not_destroyed(binary: PathBuf) {
+    let place = Place::new(&binary);
+    let protected = |value: bool| place.trace("kept", json!({"lifecycle": {"prevent_destroy": value}}), &[]);
+    place.want(&[protected(true), place.trace("other", json!({}), &[])]);
+    place.run("apply").arg("--yes").run().expect(0);
+    let id = Place::trace_id("kept");
+
+    place.want(&objects(&place, &["other"]));
+    let refused = place.run("apply").arg("--yes").run().expect(3);
+    says(
+        &refused,
+        &[
+            &id,
+            "prevent_destroy",
+            "prevent_destroy: false",
+            "konverge state forget shop/prod",
+        ],
+    );
+    let refused = place.command(&["destroy", "shop/prod", "--yes"]).run().expect(3);
+    says(&refused, &[&id, "prevent_destroy"]);
+    assert_eq!(
+        place.calls(),
+        ["create kept", "create other"],
+        "nothing was deleted"
+    );
+
+    // The way out.
+    place.want(&[protected(false), place.trace("other", json!({}), &[])]);
+    place.run("apply").arg("--yes").run().expect(0);
+    place.command(&["destroy", "shop/prod", "--yes"]).run().expect(0);
+    let mut deleted = place.calls().split_off(2);
+    deleted.sort();
+    assert_eq!(deleted, ["delete kept", "delete other"]);
+}
+
+pub async fn guardrails_hold_by_hand(binary: PathBuf) {
+    let place = Place::with(&binary, json!({"policy": {"max_delete": 1, "drift": "stop"}}));
+    place.want(&objects(&place, &["one", "two", "three"]));
+    place.run("apply").arg("--yes").run().expect(0);
+    place.want(&objects(&place, &["one"]));
+    let refused = place.run("apply").arg("--yes").run().expect(3);
+    says(
+        &refused,
+        &["policy.max_delete", "2 resources", "1 are allowed", "terminal"],
+    );
+    place.want(&objects(&place, &["one", "two"]));
+    place.run("apply").arg("--yes").run().expect(0);
+    // A person at a terminal is warned, and decides.
+    place.want(&objects(&place, &["four"]));
+    let by_hand = ["apply", "--spec", "spec.json", "--stack", "shop/prod"];
+    let agreed = place.at_terminal(&by_hand).run().expect(0);
+    says(&agreed, &["warning: shop/prod: policy.max_delete: 2 resources"]);
+    place.want(&objects(&place, &["one"]));
+    place.run("apply").arg("--yes").run().expect(0);
+
+    // Somebody changes an object, and then deletes it.
+    let object = std::fs::read_dir(place.outside.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("one."))
+        .unwrap();
+    let text = std::fs::read_to_string(&object).unwrap();
+    std::fs::write(&object, text.replace("\"Value\":null", "\"Value\":\"foreign\"")).unwrap();
+    let refused = place.run("apply").arg("--yes").run().expect(3);
+    says(
+        &refused,
+        &[
+            "policy.drift",
+            &Place::trace_id("one"),
+            "konverge drift shop/prod",
+        ],
+    );
+    std::fs::remove_file(&object).unwrap();
+    let refused = place.run("apply").arg("--yes").run().expect(3);
+    says(&refused, &["policy.drift", &Place::trace_id("one")]);
+    assert_eq!(
+        place
+            .calls()
+            .iter()
+            .filter(|call| call.starts_with("update"))
+            .count(),
+        0,
+        "nothing was put back"
+    );
+    // Whoever destroys a stack by its name means all of it.
+    place.command(&["destroy", "shop/prod", "--yes"]).run().expect(0);
+}
+
+pub async fn stacks_that_no_code_knows(binary: PathBuf) {
+    let place = Place::new(&binary).without_module();
+    place.want(&objects(&place, &["one"]));
+    place.run("apply").arg("--yes").run().expect(0);
+    let drift = place.command(&["drift", "shop/prod"]).run().expect(1);
+    says(
+        &drift,
+        &[
+            "`shop/prod` cannot be compared",
+            "--spec",
+            "konverge preview --spec FILE --stack shop/prod",
+        ],
+    );
+    let unknown = place
+        .command(&["destroy", "shop/nowhere", "--yes"])
+        .run()
+        .expect(64);
+    says(
+        &unknown,
+        &["no state knows a stack `shop/nowhere`", "konverge state list"],
+    );
+    place.command(&["destroy", "shop/prod", "--yes"]).run().expect(0);
+    assert_eq!(place.calls(), ["create one", "delete one"]);
+}
+
+pub async fn an_error_is_said_once(binary: PathBuf) {
+    let place = Place::new(&binary);
+    place.want(&[
+        place.trace("one", json!({}), &[]),
+        place.trace("two", json!({}), &["one"]),
+    ]);
+    std::fs::write(place.path("one.refuse-create"), "").unwrap();
+    let refused = place.run("apply").arg("--yes").run().expect(1);
+    let said = said(&refused);
+    assert_eq!(said.matches("InstanceQuotaExceeded").count(), 1, "{said}");
+    assert!(refused.stdout.contains("raise the quota"), "{said}");
+}
+
+pub async fn an_imported_state_names_its_objects(binary: PathBuf) {
+    let place = Place::new(&binary);
+    let resource = |name: &str, attributes: Value| json!({"id": format!("hashicorp:aws:aws_instance:{name}"), "type": "Terraform", "attributes": attributes});
+    let state = json!({"project": "shop", "stack": "prod", "serial": 3, "resources": [
+        resource("web", json!({"id": "i-0123\n::warning::x", "ami": "a"})),
+        resource("nameless", json!({"ami": "a"})),
+    ]});
+    let file = place.path("kusion_state.json");
+    std::fs::write(&file, state.to_string()).unwrap();
+    let imported = place
+        .command(&["state", "import", file.to_str().unwrap()])
+        .run()
+        .expect(0);
+    let lines: Vec<_> = imported.stderr.lines().collect();
+    assert!(
+        lines.contains(&r#"  "kusionstack.io/import-id": "i-0123\n::warning::x""#),
+        "{lines:#?}"
+    );
+    let nameless = lines
+        .iter()
+        .find(|line| line.contains("aws_instance:nameless"))
+        .unwrap();
+    assert!(nameless.contains("Kusion's state does not name"), "{nameless}");
+}
