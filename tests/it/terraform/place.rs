@@ -32,8 +32,7 @@ while True:
     said += part
     if not answered and b"Only `yes`" in said:
         answered = True
-        os.write(terminal, b"yes
-")
+        os.write(terminal, b"yes\n")
 sys.stdout.buffer.write(said)
 sys.stdout.flush()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
