@@ -7,6 +7,7 @@ mod support;
 
 mod action;
 mod affected;
+mod affected_chain;
 mod affected_core;
 mod affected_imports;
 mod affected_kept;
