@@ -319,8 +319,11 @@ async fn under_lease(
     };
     // Of what was never applied nothing is recorded because it was destroyed.
     let never_there = reason == Reason::Destroy && lease.prior().is_none() && state.resources.is_empty();
-    // That the code has moved on by a commit is no news of a stack that wants the same.
-    let commit = std::mem::replace(&mut state.commit, recorded.commit.clone());
+    // Where nothing was done, another commit that wants the same is no news.
+    let commit = state.commit.clone();
+    if outcome.result == StackResult::Unchanged {
+        state.commit.clone_from(&recorded.commit);
+    }
     let is_same = state == recorded;
     state.commit = commit;
     let nothing_new = (is_same || never_there) && used.is_empty() && (well || told);

@@ -290,7 +290,14 @@ async fn drift_is_blamed_and_put_back() {
             ("/spec/template/spec/containers/name=web/image", Origin::Change),
         ]
     );
-    assert_eq!(change.notes, ["restarts 2 pods by rolling update; ends 3 pods"]);
+    let [impact, blame] = change.notes.as_slice() else {
+        panic!("{:?}", change.notes)
+    };
+    assert_eq!(impact, "restarts 2 pods by rolling update; ends 3 pods");
+    assert!(
+        blame.starts_with("`kubectl-edit` wrote /spec/replicas at 20"),
+        "{blame}"
+    );
     stack.carry_out(plan).await;
     let live = objects.get(&web).await.unwrap();
     assert_eq!(

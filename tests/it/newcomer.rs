@@ -7,11 +7,15 @@ use nix::{
     unistd::{Pid, getpgid},
 };
 
+use serde_json::json;
+
 use crate::support::{
+    cluster::Cluster,
     git::Repository,
     kcl,
     process::{Konverge, Outcome},
     service::eventually,
+    shop::{Shop, resource},
 };
 
 fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
@@ -272,16 +276,23 @@ sys.stdout.write(seen.decode())
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
-#[test]
-fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() {
-    let monorepo = Repository::konfig_example();
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() {
+    let cluster = Cluster::shared();
+    let (ns, kubeconfig) = (cluster.namespace("answered").await, cluster.kubeconfig());
+    let config = "version: 1\nclusters: {test: {}}\n";
+    let shop = Shop::new(config, &[("KUBECONFIG", &kubeconfig)]);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map", "namespace": ns}});
+    shop.wants("dev", &[resource(&map)]);
     let answered = |answer: &str| {
         let program = env!("CARGO_BIN_EXE_konverge");
-        let arguments = ["-c", AT_A_TERMINAL, answer, program, "apply", "storefront/dev"];
+        let arguments = ["-c", AT_A_TERMINAL, answer, program, "apply", "shop/dev"];
         Konverge::of(&kcl::interpreter(), arguments)
             .with_kcl()
             .env("TERM", "xterm")
-            .dir(monorepo.path())
+            .env("KUBECONFIG", &kubeconfig)
+            .env("XDG_STATE_HOME", shop.monorepo.path().join(".git/test-state"))
+            .dir(shop.monorepo.path())
             .run()
     };
     let slip = answered("y").expect(0).stdout;
@@ -296,18 +307,21 @@ fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() 
         !line.contains(['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈']),
         "{before:?}"
     );
-    let yes = answered("yes").expect(1).stdout;
-    assert!(!yes.contains("is not `yes`"), "{yes}");
-
-    // Nothing to do is nothing to agree to.
-    let nothing = said(&monorepo, &["apply"], 0);
-    assert!(nothing.contains("0 stacks: no change"), "{nothing}");
-
-    let nobody = konverge(&monorepo, &["apply", "storefront/dev"]).expect(64);
+    let nobody = shop.run(&["apply", "shop/dev"]).expect(64);
     let (plan, refusal) = nobody
         .stderr
         .split_once("error: nobody is there to agree")
         .expect(&nobody.stderr);
-    assert!(plan.contains("storefront/dev"), "{plan}");
+    assert!(plan.contains("shop/dev"), "{plan}");
     assert!(refusal.contains("--yes"), "{refusal}");
+
+    let yes = answered("yes").expect(0).stdout;
+    assert!(!yes.contains("is not `yes`"), "{yes}");
+    // Nothing to do is nothing to agree to.
+    let nothing = shop.run(&["apply", "shop/dev"]).expect(0);
+    assert!(
+        nothing.stderr.contains("1 stack: no change"),
+        "{}",
+        nothing.stderr
+    );
 }
