@@ -41,6 +41,8 @@ pub struct Past {
     pub used: BTreeSet<u64>,
     /// Nothing of it was ever applied, or nothing is left of it.
     pub is_new: bool,
+    /// The commit that was applied last, if it is on record.
+    pub commit: Option<CommitId>,
     /// What was written last, secrets as keyed hashes.
     pub last_writes: LastWrites,
 }
@@ -245,6 +247,7 @@ async fn under_lease(
             .map(|prior| prior.applied_reviews.clone())
             .unwrap_or_default(),
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        commit: prior.commit.clone(),
         last_writes: last_writes(&prior),
     };
     let public = plan.public.clone();

@@ -71,6 +71,7 @@ mod packages;
 mod parts;
 mod parts_on_demand;
 mod permissions;
+mod power;
 mod receipts;
 mod release;
 mod requests;

@@ -26,16 +26,13 @@ pub(super) struct Feedback<'a> {
 }
 
 impl<'a> Feedback<'a> {
+    /// In a job that may not tell GitHub anything: summary, outputs and annotations, but neither comment nor status.
     pub fn new(job: &'a Job) -> Self {
+        let tells = job.authority.trust.grants().tells;
         Self {
             job,
-            client: job.client.as_ref(),
+            client: job.client.as_ref().filter(|_| tells),
         }
-    }
-
-    /// For a job whose token may only read: summary, outputs and annotations, but neither comment nor status.
-    pub fn unheard(job: &'a Job) -> Self {
-        Self { job, client: None }
     }
 
     pub(super) fn warn(&self, what: &str, error: GithubError) {

@@ -7,10 +7,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ended, Job,
+    authority::{Agreeing, BY_HAND},
     consent::ByReview,
     deployments::{Announced, Deployments},
     feedback::Feedback,
-    guardrails::{self, Agreeing, Guardrails},
+    guardrails::Guardrails,
+    in_force::InForce,
     notices::Notices,
     reviews::Reviews,
     rounds::Rounds,
@@ -19,7 +21,7 @@ use super::{
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
-    github::{self, PushEvent, StatusState},
+    github::{self, DefaultBranch, StatusState},
     model::{
         CommitId, Digest, RepoPath,
         marker::{Marker, MarkerKind},
@@ -39,56 +41,31 @@ use crate::{
 /// The label of issues about merges that nobody reviewed.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Commits arrived on a branch. With digests the job stands behind an environment, whose reviewers were shown them.
-pub(super) async fn push(job: &Job, event: &PushEvent, digests: &str) -> Result<Ended, Failure> {
-    if !event.is_default_branch() {
-        job.run.notes.note(&format!(
-            "a push to `{}`: only `{}` is applied",
-            event.ref_name, event.default_branch
-        ));
-        return Ok(Ended::WELL);
+/// Applies a commit of the default branch. `digests` are plans that somebody agreed to.
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    digests: BTreeSet<Digest>,
+    agreeing: Agreeing,
+) -> Result<Ended, Failure> {
+    if agreeing == Agreeing::Environment
+        && !digests.is_empty()
+        && let Some(environment) = &job.options.environment
+    {
+        someone_let_it_go_on(job, environment).await?;
     }
-    let Some(after) = &event.after else {
-        return Err(Failure::new(
-            ErrorKind::Github,
-            "the default branch was deleted: nothing is applied",
-        )
-        .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
-    };
     let tip = Tip {
-        head: after,
-        branch: &event.default_branch,
-        approvals: read_digests(digests)?,
-        agreeing: Agreeing::Environment,
+        head,
+        branch,
+        approvals: digests,
+        agreeing,
     };
-    if !tip.approvals.is_empty() {
-        someone_let_it_go_on(job).await?;
-    }
     told(job, tip).await
 }
 
-/// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
-/// again, what they saw may have been other digests.
-async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
-    const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
-    if job.runner.run_attempt > 1 {
-        return Err(Failure::new(
-            ErrorKind::Policy,
-            "the run was started again: what its environment's reviewers were shown may have been other digests",
-        )
-        .hint("start it by a push, so that they are asked anew")
-        .hint(BY_HAND));
-    }
-    let Some(environment) = &job.options.environment else {
-        return Err(Failure::new(
-            ErrorKind::Policy,
-            "it is not known in which environment this job waited, so nobody agrees to these digests",
-        )
-        .hint(
-            "set the input `environment` to the name of the job's `environment:`, which GitHub tells no job",
-        )
-        .hint(BY_HAND));
-    };
+/// Who agrees by letting a job go on has to be known.
+async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failure> {
     let approvers = match &job.client {
         Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
         None => Vec::new(),
@@ -107,32 +84,10 @@ async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Somebody agreed to plans by their digest.
-pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
-    let tip = Tip {
-        head: &job.runner.sha,
-        branch: job.runner.ref_name.trim_start_matches("refs/heads/"),
-        approvals: read_digests(text)?,
-        agreeing: Agreeing::Starter,
-    };
-    told(job, tip).await
-}
-
-fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
-    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-    let digest = |part: &str| {
-        part.parse::<Digest>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string())
-                .hint("copy the whole digest from the issue or the summary")
-        })
-    };
-    parts.map(digest).collect()
-}
-
 /// What is to be applied.
 struct Tip<'a> {
     head: &'a CommitId,
-    branch: &'a str,
+    branch: &'a DefaultBranch,
     /// The plans that somebody agreed to.
     approvals: BTreeSet<Digest>,
     /// Who that is.
@@ -150,7 +105,7 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
             "applying what was reviewed",
         )
         .await;
-    let (notices, result) = match configured(job, head).await {
+    let (notices, result) = match configured(job, &tip.branch.tip).await {
         Ok(config) => (
             Some(Notices::of(job, &config)),
             caught_up(job, tip, config, &feedback).await,
@@ -183,9 +138,10 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     })
 }
 
-async fn configured(job: &Job, head: &CommitId) -> Result<Config, Failure> {
-    job.repository.ensure(head, job.credentials.as_ref()).await?;
-    Ok(Config::of(job.repository.revision(head)?.as_ref())?)
+/// The configuration of the default branch's tip, which may be newer than what is applied.
+async fn configured(job: &Job, tip: &CommitId) -> Result<Config, Failure> {
+    job.repository.ensure(tip, job.credentials.as_ref()).await?;
+    Ok(Config::of(job.repository.revision(tip)?.as_ref())?)
 }
 
 async fn caught_up(
@@ -201,6 +157,7 @@ async fn caught_up(
         agreeing,
     } = tip;
     let mut watch = Stopwatch::start();
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
         Failure::new(
             ErrorKind::Config,
@@ -226,18 +183,14 @@ async fn caught_up(
     let reviews = if targets.is_empty() {
         Reviews::default()
     } else {
-        Reviews::of(job, &memory, head, branch).await?
+        Reviews::of(job, &memory, head, &branch.name).await?
     };
-    let owners = guardrails::owners(job, head);
-    let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, owners.as_deref())
+    let power = job.repository.revision(&branch.tip)?;
+    let guardrails = Guardrails::of(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
         .with_authors(reviews.authors.clone())
+        .with_reviewed(reviews.policies.clone())
         .agreed_to_by(agreeing);
-    let consent = Arc::new(ByReview::new(
-        guardrails,
-        reviews.records.clone(),
-        approvals,
-        config.policy.drift,
-    ));
+    let consent = Arc::new(ByReview::new(guardrails, reviews.records.clone(), approvals));
     let deployments = Deployments::of(job, &config, &targets, head);
     let options = ApplyOptions {
         consent: match &deployments {
@@ -254,7 +207,9 @@ async fn caught_up(
         rolled_back_to: None,
     };
     let unseen = held_removals::reason(&side.layout);
-    let planning = job.protected_planning(config, side, memory.clone()).await?;
+    let planning = job
+        .protected_planning(config, &branch.tip, side, memory.clone())
+        .await?;
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
     if let Some(unseen) = &unseen {

@@ -74,7 +74,7 @@ impl Consent for Restoring {
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }
-        let findings = self.guardrails.findings(plan, &[], false).await?;
+        let findings = self.guardrails.findings(plan, &[], None).await?;
         match Guardrails::refusal(plan, &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(Grounds {

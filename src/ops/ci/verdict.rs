@@ -3,10 +3,15 @@
 
 use std::num::NonZeroU32;
 
-use super::{Ended, feedback::Feedback, part::Part};
+use super::{
+    Ended,
+    authority::{Answer, Authority, Caller, Decision, Task},
+    feedback::Feedback,
+    part::Part,
+};
 use crate::{
     error::{ErrorKind, Failure},
-    github::{Client, Event, Runner, Status, StatusState, other_branch, preview_of},
+    github::{Client, Event, Runner, Status, StatusState, preview_of},
     model::{CommitId, Share},
     ops::Run,
 };
@@ -77,9 +82,11 @@ pub(super) async fn run(
     client: Option<&Client>,
     of: NonZeroU32,
 ) -> Result<Ended, Failure> {
-    let Some((head, into)) = judged(run, event) else {
+    let caller = Caller::of(runner, "", None);
+    let Some((head, into)) = judged(run, event, caller)? else {
         return Ok(Ended::WELL);
     };
+    let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
         Failure::new(ErrorKind::Github, "the shares can not be judged without a token")
             .hint("set the input `github-token`")
@@ -104,29 +111,31 @@ pub(super) async fn run(
 }
 
 /// The head whose shares were previewed, if they were and may be told of, and the branch it goes to, if that is not the
-/// default one.
-fn judged<'a>(run: &Run, event: &'a Event) -> Option<(&'a CommitId, Option<&'a str>)> {
-    match event {
-        Event::PullRequest(event) => {
-            if let Some(why) = event.nothing_to_preview() {
-                run.notes.note(why);
-                return None;
-            }
-            if event.is_from_outside() {
-                run.notes
-                    .note("note: this job may not write: the workflow on `workflow_run` sets the status");
-                return None;
-            }
-            Some((&event.head, event.elsewhere()))
+/// default one. Nothing is opened for it, so the default branch is not asked for.
+fn judged(
+    run: &Run,
+    event: &Event,
+    caller: Caller<'_>,
+) -> Result<Option<(CommitId, Option<String>)>, Failure> {
+    let authority = match Authority::of(event, caller, Answer::Never)? {
+        Decision::Granted(authority) => authority,
+        Decision::Nothing(why) => {
+            run.notes.note(&why);
+            return Ok(None);
         }
-        Event::MergeGroup {
-            head,
-            base_branch,
-            default_branch,
-            ..
-        } => Some((head, other_branch(base_branch, default_branch))),
-        _ => None,
+        Decision::Ask => return Ok(None),
+    };
+    if !authority.trust.grants().tells {
+        run.notes
+            .note("note: this job may not write: the workflow on `workflow_run` sets the status");
+        return Ok(None);
     }
+    let into = authority.elsewhere().map(str::to_owned);
+    Ok(match authority.task {
+        Task::PullRequest(event) => Some((event.head, into)),
+        Task::MergeGroup { head, .. } => Some((head, into)),
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => None,
+    })
 }
 
 /// Success if every share had it in the run with this page, by its newest word.
