@@ -261,7 +261,7 @@ mod tests {
                 "kcl.sandbox: required → - (all)",
                 "state.url: s3://good/x → s3://evil/x (all)",
                 "terraform.binary: - → /tmp/tofu (all)",
-                "terraform.providers: [{\"hashes\":[],\"source\":\"a/b\",\"version\":\"1\"}] → - (all)",
+                "terraform.providers: [{\"source\":\"a/b\",\"version\":\"1\",\"hashes\":[]}] → - (all)",
             ]
         );
         let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
