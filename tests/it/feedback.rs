@@ -242,7 +242,7 @@ async fn a_preview_into_another_branch_has_a_status_of_its_own() {
     for shard in ["1/2", "2/2", "all/2"] {
         stage.env = vec![
             ("KONVERGE_SHARD", shard.to_owned()),
-            ("GITHUB_RUN_ID", "99".to_owned()),
+            ("GITHUB_RUN_ID", "5005".to_owned()),
         ];
         stage.preview(8, &payload, &trial).outcome.check(0);
     }

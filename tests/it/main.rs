@@ -29,6 +29,7 @@ mod destroy;
 mod docs;
 mod doctor;
 mod drift_job;
+mod endings;
 mod engine;
 mod event;
 mod events_told;

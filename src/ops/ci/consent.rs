@@ -12,7 +12,7 @@ use crate::{
     config::DriftPolicy,
     error::{ErrorKind, Failure},
     model::{
-        Digest, StackId,
+        CommitId, Digest, StackId,
         plan::{ResourcePlan, StackPlan},
         receipt::Grounds,
         review::{ReviewRecord, Unit},
@@ -69,6 +69,17 @@ fn refusal(what: &str, objections: &[Unreviewed]) -> Failure {
         ErrorKind::Unreviewed,
         format!("{what}:\n{}{more}", lines.join("\n")),
     )
+}
+
+/// The refusal of a rule, with the pull requests whose changes it stops.
+fn naming(mut refusal: Failure, pulls: &[(u64, CommitId)]) -> Failure {
+    let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
+    if !numbers.is_empty() {
+        refusal
+            .message
+            .push_str(&format!("\nbrought by {}", numbers.join(", ")));
+    }
+    refusal
 }
 
 fn said(unreviewed: &Unreviewed) -> String {
@@ -133,7 +144,7 @@ impl Consent for ByReview {
         if objections.is_empty() {
             let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
             return match Guardrails::refusal(plan, &findings) {
-                Some(refusal) => Err(refusal),
+                Some(refusal) => Err(naming(refusal, &pulls)),
                 None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
             };
         }

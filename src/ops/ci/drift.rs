@@ -204,5 +204,6 @@ async fn issues(feedback: &Feedback<'_>, looked: &Looked<'_>, info: &RunInfo, la
         .chain(gone.map(|(id, _)| id))
         .cloned()
         .collect();
-    feedback.issues(label, MarkerKind::Drift, &settled, issues).await;
+    let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
+    feedback.issues(label, MarkerKind::Drift, settled, issues).await;
 }

@@ -3,7 +3,10 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Ended, Job,
@@ -13,6 +16,7 @@ use super::{
     feedback::Feedback,
     guardrails::Guardrails,
     in_force::InForce,
+    newer::NewerCommits,
     notices::Notices,
     reviews::Reviews,
     rounds::Rounds,
@@ -23,9 +27,9 @@ use crate::{
     error::{ErrorKind, Failure},
     github::{self, DefaultBranch, StatusState},
     model::{
-        CommitId, Digest, RepoPath,
+        CommitId, Digest, RepoPath, StackId,
         marker::{Marker, MarkerKind},
-        outcome::{ApplyReport, StackResult},
+        outcome::{ApplyReport, StackOutcome, StackResult},
         plan::StackPlan,
         review::Unit,
     },
@@ -114,8 +118,10 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     };
     let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
-        Ok((report, _)) if apply::ended_well(report) => (StatusState::Success, description(report)),
-        Ok((report, _)) => (StatusState::Failure, description(report)),
+        Ok((report, _, newer)) if apply::ended_well(report) => {
+            (StatusState::Success, description(report, newer.len()))
+        }
+        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
         Err(failure) => {
             feedback.failed(failure);
             (StatusState::Error, failure.message.clone())
@@ -124,14 +130,14 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     feedback.status(head, github::APPLY, state, &description).await;
     // They come last: a receiver that does not answer keeps nothing else waiting.
     match (&notices, &result) {
-        (Some(notices), Ok((report, consent))) => {
+        (Some(notices), Ok((report, consent, _))) => {
             let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
             notices.applied(report, &stopped).await;
         }
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
-    let (report, _) = result?;
+    let (report, ..) = result?;
     Ok(Ended {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
         text: report::terminal::outcome(&report, report::terminal::Style::default()),
@@ -149,7 +155,7 @@ async fn caught_up(
     tip: Tip<'_>,
     config: Config,
     feedback: &Feedback<'_>,
-) -> Result<(ApplyReport, Arc<ByReview>), Failure> {
+) -> Result<(ApplyReport, Arc<ByReview>, BTreeMap<StackId, CommitId>), Failure> {
     let Tip {
         head,
         branch,
@@ -177,6 +183,8 @@ async fn caught_up(
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
     let Behind { targets, held } = behind(&side, &known)?;
+    let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
+    let targets = newer.without(&memory, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
@@ -200,6 +208,7 @@ async fn caught_up(
             }),
             None => consent.clone(),
         },
+        newer: Some(newer.clone()),
         commit: Some(head.clone()),
         pull_requests: consent.pull_requests().into_iter().collect(),
         restore: false,
@@ -212,6 +221,8 @@ async fn caught_up(
         .await?;
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
+    let newer = newer.found();
+    report.stacks.retain(|stack| !newer.contains_key(&stack.id));
     if let Some(unseen) = &unseen {
         let untold = held
             .iter()
@@ -241,11 +252,19 @@ async fn caught_up(
     for (plan, _) in &mut stopped {
         masked::stack(plan, planning.secrets());
     }
-    tell(job, head, &report, &stopped, &info, feedback).await;
+    let told = Told {
+        head,
+        report: &report,
+        stopped: &stopped,
+        info: &info,
+        newer: &newer,
+        pulls: reviews.pull_requests_of(&report),
+    };
+    told.tell(job, feedback).await;
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
-    Ok((report, consent))
+    Ok((report, consent, newer))
 }
 
 /// What the states do not have yet.
@@ -284,55 +303,86 @@ fn folder(entry: &crate::state::Entry) -> RepoPath {
     entry.folder.clone()
 }
 
-/// Tells the pull requests that came with this head, and opens an issue for what nobody reviewed.
-async fn tell(
-    job: &Job,
-    head: &CommitId,
-    report: &ApplyReport,
-    stopped: &[(StackPlan, Vec<Unit>)],
-    info: &RunInfo,
-    feedback: &Feedback<'_>,
-) {
-    feedback.summary(&report::markdown::outcome(report, info, None, SUMMARY_BUDGET));
-    feedback.apply_outputs(report);
-    if report.stacks.is_empty() {
-        return;
-    }
-    let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
-    feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
-    feedback.merged_outcome(head, report, info).await;
-    let settled: Vec<_> = report
-        .stacks
-        .iter()
-        .filter(|stack| apply::is_well(stack.result))
-        .map(|stack| stack.id.clone())
-        .collect();
-    feedback
-        .issues(
-            UNREVIEWED_LABEL,
-            MarkerKind::Unreviewed,
-            &settled,
-            stopped
-                .iter()
-                .map(|(plan, units)| {
-                    let marker = Marker {
-                        head: head.to_string(),
-                        run: job.runner.run_id,
-                        attempt: job.runner.run_attempt,
-                        digest: plan.digest.to_string(),
-                        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
-                    };
-                    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
-                    let body =
-                        report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
-                    (marker, title, body)
-                })
-                .collect(),
-        )
-        .await;
+/// What a run that applied has to tell.
+struct Told<'a> {
+    head: &'a CommitId,
+    report: &'a ApplyReport,
+    /// The plans that nobody reviewed, with the parts that nobody did.
+    stopped: &'a [(StackPlan, Vec<Unit>)],
+    info: &'a RunInfo,
+    /// The stacks that have a newer commit, and were left.
+    newer: &'a BTreeMap<StackId, CommitId>,
+    /// The pull requests whose changes were applied, besides those of the head.
+    pulls: BTreeSet<u64>,
 }
 
-fn description(report: &ApplyReport) -> String {
+impl Told<'_> {
+    /// Tells each pull request that was applied, and keeps an issue for each stack that nobody reviewed.
+    async fn tell(&self, job: &Job, feedback: &Feedback<'_>) {
+        let Self {
+            head,
+            report,
+            stopped,
+            info,
+            ..
+        } = *self;
+        let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
+        summary.push_str(&report::markdown::newer(self.newer));
+        feedback.summary(&summary);
+        for (stack, commit) in self.newer {
+            job.run.notes.note(&format!(
+                "note: {stack} has the newer commit {}, so it is left as it is",
+                commit.short()
+            ));
+        }
+        feedback.apply_outputs(report);
+        let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+        if !report.stacks.is_empty() {
+            feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
+            feedback.merged_outcome(head, &self.pulls, report, info).await;
+        }
+        // Of the stacks that were not looked at nothing differs, unless a newer run knows better.
+        let settled = |stack: &str| {
+            let not_well =
+                |outcome: &StackOutcome| outcome.id.as_str() == stack && !apply::is_well(outcome.result);
+            !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
+        };
+        feedback
+            .issues(
+                UNREVIEWED_LABEL,
+                MarkerKind::Unreviewed,
+                settled,
+                stopped
+                    .iter()
+                    .map(|stopped| unreviewed_issue(job, info, stopped))
+                    .collect(),
+            )
+            .await;
+    }
+}
+
+/// Marker, title and body of the issue about a stack that was stopped.
+fn unreviewed_issue(
+    job: &Job,
+    info: &RunInfo,
+    (plan, units): &(StackPlan, Vec<Unit>),
+) -> (Marker, String, String) {
+    let marker = Marker {
+        head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        digest: plan.digest.to_string(),
+        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
+    };
+    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
+    let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
+    (marker, title, body)
+}
+
+fn description(report: &ApplyReport, newer: usize) -> String {
+    if report.stacks.is_empty() && newer > 0 {
+        return "a newer commit is applied already".to_owned();
+    }
     if report.stacks.is_empty() {
         return "everything is applied already".to_owned();
     }

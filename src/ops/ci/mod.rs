@@ -15,11 +15,13 @@ mod consent;
 mod contributors;
 mod deployments;
 mod drift;
+mod ending;
 mod feedback;
 mod files;
 mod guardrails;
 mod in_force;
 mod merge;
+mod newer;
 mod notices;
 mod opening;
 mod part;
@@ -36,6 +38,7 @@ mod verdict;
 use std::collections::HashMap;
 
 use authority::{Answer, Authority, Caller, Decision, Task};
+use ending::Ending;
 pub use part::Part;
 
 use super::{Run, clusters::Live};
@@ -93,6 +96,19 @@ pub(super) struct Job {
 pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
+    let ending = Ending::begin(run, &runner);
+    let mut client = None;
+    let result = begun(run, options, &runner, &mut client).await;
+    ending.tell(client.as_ref(), options.part, &result).await;
+    result
+}
+
+async fn begun(
+    run: &Run,
+    options: &CiOptions,
+    runner: &Runner,
+    told: &mut Option<Client>,
+) -> Result<Ended, Failure> {
     let event = runner.event()?;
     let token = run.github_token();
     let client = match token {
@@ -108,13 +124,14 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             None
         }
     };
+    told.clone_from(&client);
     if options.part != Part::Whole {
         part::refuse_for(&event)?;
     }
     if let Part::Verdict(of) = options.part {
-        return verdict::run(run, &runner, &event, client.as_ref(), of).await;
+        return verdict::run(run, runner, &event, client.as_ref(), of).await;
     }
-    let caller = Caller::of(&runner, &options.approve, options.environment.as_deref());
+    let caller = Caller::of(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
         return Ok(Ended::WELL);
     };
@@ -124,7 +141,7 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
         credentials: token.map(|token| Credentials::from_token(token.to_owned().into())),
         client,
         options: options.clone(),
-        runner,
+        runner: runner.clone(),
         authority,
     };
     if job.repository.is_dirty()? {

@@ -1,6 +1,13 @@
 //! What a preview is about: a pull request, a merge group, a fork's pull request seen from a job that may write.
 
-use super::{Ended, Job, authority::Trust, feedback::Feedback, opening::Sides, showing::show};
+use super::{
+    Ended, Job,
+    authority::Trust,
+    ending::{Ending, Place},
+    feedback::Feedback,
+    opening::Sides,
+    showing::show,
+};
 use crate::{
     error::Failure,
     git::GitError,
@@ -130,7 +137,13 @@ pub(super) async fn outside(
         merging: job.authority.merging(),
         into: other_branch(&pull.base_branch, &branch.name).map(str::to_owned),
     };
-    show(job, &subject, &Feedback::new(job)).await
+    let result = show(job, &subject, &Feedback::new(job)).await;
+    if let Err(failure) = &result {
+        let place = Place::preview(pull.number, &event.head, job.options.part);
+        let ending = Ending::begin(&job.run, &job.runner);
+        ending.comment(client, &place, failure).await;
+    }
+    result
 }
 
 /// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub

@@ -48,6 +48,7 @@ pub(super) async fn run(
     };
     let options = ApplyOptions {
         consent: Arc::new(Restoring { guardrails }),
+        newer: None,
         commit: Some(head.clone()),
         pull_requests: Vec::new(),
         restore: true,

@@ -31,6 +31,8 @@ pub(super) struct Reviews {
     pub policies: BTreeMap<u64, Arc<InForce>>,
     /// Pull requests whose records serve nothing once every stack of this head ended well.
     done: BTreeSet<u64>,
+    /// Merged pull requests that the head holds and that no run has used up.
+    arrived: BTreeSet<u64>,
     places: Vec<ReviewKey>,
 }
 
@@ -99,6 +101,7 @@ impl Reviews {
                 continue;
             }
             reviews.done.insert(pull.number);
+            reviews.arrived.insert(pull.number);
             match memory.states.reviews().latest(pull.number, &pull.head).await? {
                 Some(record) => {
                     let power = record.power.as_ref().unwrap_or(&record.base);
@@ -133,6 +136,19 @@ impl Reviews {
             ));
         }
         Ok(reviews)
+    }
+
+    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
+    /// never previewed.
+    pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
+        let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
+        let mut pulls = self.arrived.clone();
+        for record in &self.records {
+            if !record.stacks.iter().any(|stack| touched(&stack.id)) {
+                pulls.remove(&record.pull_request);
+            }
+        }
+        pulls
     }
 
     /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of those with

@@ -42,8 +42,13 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
         }
     };
     // What a share says is of its run alone: the verdict reads it so.
-    if job.options.part.share().is_some() || !verdict::is_overtaken(feedback, &subject.head, into).await {
-        feedback.status(&subject.head, &context, state, description).await;
+    match job.options.part.share() {
+        Some(_) => {
+            feedback
+                .own_status(&subject.head, &context, state, description)
+                .await;
+        }
+        None => feedback.status(&subject.head, &context, state, description).await,
     }
     result.map(|(ended, _)| ended)
 }

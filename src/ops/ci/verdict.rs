@@ -28,12 +28,19 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part,
     let pending = async |context: &str| {
         let looking = "looking at what would change";
         feedback
-            .status(head, context, StatusState::Pending, looking)
+            .own_status(head, context, StatusState::Pending, looking)
             .await;
     };
-    let again = feedback.job.runner.run_attempt > 1;
+    let runner = &feedback.job.runner;
+    let again = runner.run_attempt > 1;
     let whole = preview_of(None, into);
-    if part.share().is_none() || again || !is_open(feedback, head, &whole).await {
+    let word = newest_word(feedback, head, &whole).await;
+    let is_open = word.as_ref().is_some_and(|word| {
+        word.state == StatusState::Pending && word.target_url.as_deref() == Some(&runner.run_url())
+    });
+    if word.is_some_and(|word| is_of_later_run(&word, runner)) {
+        feedback.job.run.notes.note(OVERTAKEN);
+    } else if part.share().is_none() || again || !is_open {
         pending(&whole).await;
     }
     if part.share().is_some() && again {
@@ -41,18 +48,10 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part,
     }
 }
 
-/// Whether this run's `pending` is the newest word on the whole.
-async fn is_open(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> bool {
-    let page = feedback.job.runner.run_url();
-    newest_word(feedback, head, whole).await.is_some_and(|status| {
-        status.state == StatusState::Pending && status.target_url.as_deref() == Some(&page)
-    })
-}
-
 /// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
-/// changed: then this one must not have the last word. `into` as in [`preview_of`].
-pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, into: Option<&str>) -> bool {
-    let word = newest_word(feedback, head, &preview_of(None, into)).await;
+/// changed: then this one must not have the last word.
+pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, context: &str) -> bool {
+    let word = newest_word(feedback, head, context).await;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
     if overtaken {
         feedback.job.run.notes.note(OVERTAKEN);
@@ -61,7 +60,7 @@ pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, into:
 }
 
 const OVERTAKEN: &str =
-    "note: a later run looks at the same commit; what it says of konverge/preview is left as it is";
+    "note: a later run looks at the same commit, so the status that it has set is left as it is";
 
 fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
     let page = status.target_url.as_deref();

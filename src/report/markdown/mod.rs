@@ -8,6 +8,7 @@ mod alerts;
 mod bodies;
 mod detail;
 mod drift;
+mod failure;
 mod outcome;
 mod pack;
 mod page;
@@ -18,7 +19,8 @@ mod tail;
 mod verdict;
 
 pub use drift::{DriftRound, drift_round};
-pub use outcome::outcome;
+pub use failure::{Failed, failure, nothing_to_do};
+pub use outcome::{newer, outcome};
 pub use pack::{Comment, Omitted, comment, summary};
 pub use stack::{drift_issue, stack_text, unreviewed};
 pub use tail::page_note;
