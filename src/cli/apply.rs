@@ -58,6 +58,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let options = ApplyOptions {
         consent,
+        newer: None,
         commit: session.commit()?,
         pull_requests: Vec::new(),
         restore: false,

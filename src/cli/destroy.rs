@@ -56,6 +56,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let options = ApplyOptions {
         consent,
+        newer: None,
         commit: None,
         pull_requests: Vec::new(),
         restore: false,

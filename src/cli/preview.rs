@@ -123,6 +123,7 @@ pub(super) fn rendered(
         run: &run,
         affected,
         plan,
+        power: &[],
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
         links: &std::collections::BTreeMap::new(),

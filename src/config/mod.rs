@@ -6,6 +6,7 @@
 mod duration;
 mod file;
 mod load;
+mod power;
 mod schema;
 mod stacks;
 

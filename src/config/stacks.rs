@@ -64,7 +64,7 @@ impl Config {
 
     /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
-        self.choice(stack.cluster.clone().or_else(|| self.for_stack(stack).cluster))
+        self.rules().cluster_of(stack)
     }
 
     fn choice(&self, named: Option<ClusterName>) -> ClusterChoice {
@@ -95,6 +95,13 @@ impl Rules<'_> {
     /// The rules in force for a stack: of several that match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
         self.for_place(&stack.id, &stack.folder)
+    }
+
+    /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
+    pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
+        let named = stack.cluster.clone();
+        self.config
+            .choice(named.or_else(|| self.for_stack(stack).cluster))
     }
 
     /// Over what bears on a stack's resources from here: the cluster that they go to, by a rule or because it is the only

@@ -18,7 +18,8 @@ use crate::model::{
     source::{Listing, Source, TreeId},
 };
 
-/// A git repository on disk.
+/// A git repository on disk. Clones share their open handles.
+#[derive(Clone)]
 pub struct Repository {
     root: PathBuf,
     bare: bool,

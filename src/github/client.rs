@@ -172,6 +172,17 @@ impl Client {
         read(&format!("GET {path}"), &answer)
     }
 
+    /// One page, and the path of the next one.
+    pub(super) async fn page<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: Need,
+    ) -> Result<(T, Option<String>), GithubError> {
+        let answer = self.repeatable(Method::GET, path, None, need).await?;
+        let next = limits::next_page(&answer.headers, &self.base_path);
+        Ok((read(&format!("GET {path}"), &answer)?, next))
+    }
+
     /// All items of all pages.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,

@@ -70,15 +70,7 @@ impl Client {
             self.delete_comment(comment.id).await?;
         }
         let Some(first) = ours.first() else {
-            let made: Comment = self
-                .create(
-                    &self.path(&format!("/issues/{pr}/comments")),
-                    &json!({"body": body}),
-                    NEED,
-                    || async { Ok(self.our_comments(pr, marker).await?.0.into_iter().next()) },
-                )
-                .await?;
-            return Ok(Upsert::Created { url: made.html_url });
+            return self.create_comment(pr, marker, body).await;
         };
         let url = first.html_url.clone();
         if ours
@@ -96,10 +88,22 @@ impl Client {
             return Ok(Upsert::Unchanged { url });
         }
         let path = self.path(&format!("/issues/comments/{}", first.id));
-        let edited: Comment = self
-            .set(Method::PATCH, &path, &json!({"body": body}), NEED)
+        match self.set(Method::PATCH, &path, &json!({"body": body}), NEED).await {
+            Ok(Comment { html_url: url, .. }) => Ok(Upsert::Updated { url }),
+            // It was deleted since it was listed.
+            Err(GithubError::NotFound { .. }) => self.create_comment(pr, marker, body).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
+        let path = self.path(&format!("/issues/{pr}/comments"));
+        let made: Comment = self
+            .create(&path, &json!({"body": body}), NEED, || async {
+                Ok(self.our_comments(pr, marker).await?.0.into_iter().next())
+            })
             .await?;
-        Ok(Upsert::Updated { url: edited.html_url })
+        Ok(Upsert::Created { url: made.html_url })
     }
 
     /// The same for a text that can be packed: `render` is called with a budget in bytes, and again with a smaller one

@@ -42,6 +42,12 @@ pub enum GithubError {
         /// The line of the workflow's `permissions:`.
         permission: String,
     },
+    /// The conversation of an issue or pull request is locked: only people who may write take part in it.
+    #[error("the conversation is locked ({operation})")]
+    Locked {
+        /// Method and path.
+        operation: String,
+    },
     /// The token itself is refused: wrong or expired.
     #[error("GitHub refuses the token ({operation})")]
     Token {
@@ -124,6 +130,9 @@ impl From<GithubError> for Failure {
             GithubError::Forbidden { permission, .. } => {
                 failure.hint(format!("add to the job: `permissions:` with `{permission}`"))
             }
+            GithubError::Locked { .. } => failure.hint(
+                "unlock the conversation on GitHub (\"Unlock conversation\" at the right) and run the job again; the job summary holds the same text",
+            ),
             GithubError::NotFound { permission, .. } => failure.hint(format!(
                 "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
             )),

@@ -88,32 +88,38 @@ impl Client {
         body: &str,
     ) -> Result<IssueChange, GithubError> {
         let Some(issue) = known.iter().find(|issue| issue.marker.same_place(marker)) else {
-            let _: Value = self
-                .create(
-                    &self.path("/issues"),
-                    &json!({"title": title, "body": body, "labels": [label]}),
-                    NEED,
-                    || async {
-                        let kept = self.kept_issues(label).await?;
-                        let made = kept.iter().any(|issue| issue.marker.same_place(marker));
-                        Ok(made.then_some(Value::Null))
-                    },
-                )
-                .await?;
-            return Ok(IssueChange::Opened);
+            return self.open_issue(label, marker, title, body).await;
         };
         let same = issue.open && issue.marker.digest == marker.digest;
         if same || issue.marker.is_newer_than(marker) {
             return Ok(IssueChange::Unchanged);
         }
         let path = self.path(&format!("/issues/{}", issue.number));
-        let body = json!({"title": title, "body": body, "state": "open"});
-        let _: Value = self.set(Method::PATCH, &path, &body, NEED).await?;
-        Ok(if issue.open {
-            IssueChange::Updated
-        } else {
-            IssueChange::Reopened
-        })
+        let text = json!({"title": title, "body": body, "state": "open"});
+        match self.set::<Value>(Method::PATCH, &path, &text, NEED).await {
+            Ok(_) if issue.open => Ok(IssueChange::Updated),
+            Ok(_) => Ok(IssueChange::Reopened),
+            Err(error) if is_gone(&error) => self.open_issue(label, marker, title, body).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn open_issue(
+        &self,
+        label: &str,
+        marker: &Marker,
+        title: &str,
+        body: &str,
+    ) -> Result<IssueChange, GithubError> {
+        let issue = json!({"title": title, "body": body, "labels": [label]});
+        let _: Value = self
+            .create(&self.path("/issues"), &issue, NEED, || async {
+                let kept = self.kept_issues(label).await?;
+                let made = kept.iter().any(|issue| issue.marker.same_place(marker));
+                Ok(made.then_some(Value::Null))
+            })
+            .await?;
+        Ok(IssueChange::Opened)
     }
 
     /// Closes an issue that is open.
@@ -126,9 +132,20 @@ impl Client {
         }
         let path = self.path(&format!("/issues/{}", issue.number));
         let body = json!({"state": "closed", "state_reason": "completed"});
-        let _: Value = self.set(Method::PATCH, &path, &body, NEED).await?;
-        Ok(IssueChange::Closed)
+        match self.set::<Value>(Method::PATCH, &path, &body, NEED).await {
+            Ok(_) => Ok(IssueChange::Closed),
+            Err(error) if is_gone(&error) => Ok(IssueChange::Closed),
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Whether an issue was deleted since it was listed: GitHub answers 404 or 410.
+fn is_gone(error: &GithubError) -> bool {
+    matches!(
+        error,
+        GithubError::NotFound { .. } | GithubError::Refused { status: 410, .. }
+    )
 }
 
 /// An issue with a marker, and who opened it.

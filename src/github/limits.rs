@@ -30,6 +30,7 @@ pub(super) fn error_of(
             wait: wait(headers, SystemTime::now()),
         },
         401 => GithubError::Token { operation },
+        403 if says_locked(message) => GithubError::Locked { operation },
         403 => GithubError::Forbidden {
             operation,
             permission: permission(headers, need),
@@ -101,6 +102,11 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
                 && named.contains(": ")
         });
     named.unwrap_or_else(|| need.to_owned())
+}
+
+/// `Unable to create comment because issue is locked.`
+fn says_locked(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("is locked")
 }
 
 fn says_too_long(json: &Value, message: &str) -> bool {
@@ -189,6 +195,18 @@ mod tests {
             error(403, &[("x-accepted-github-permissions", "issues=read; pull_requests=read")], "{}"),
             GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
         ));
+    }
+
+    #[test]
+    fn a_locked_conversation_is_not_a_missing_permission() {
+        let body = r#"{"message":"Unable to create comment because issue is locked.","status":"403"}"#;
+        let locked = error(403, &[], body);
+        assert!(matches!(locked, GithubError::Locked { .. }), "{locked}");
+        let failure = crate::error::Failure::from(locked);
+        assert!(
+            failure.hints.iter().all(|hint| !hint.contains("permissions")),
+            "{failure:?}"
+        );
     }
 
     #[test]

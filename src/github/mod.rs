@@ -1,12 +1,14 @@
 //! GitHub: what the runner says, what the API is told and asked. Knows nothing of what stands in a plan.
 //!
 //! - [`Runner`] and [`Event`]: which run this is and what started it
-//! - [`Client`]: the comment, statuses, check runs, pull requests, issues, deployments, other runs
+//! - [`Client`]: the comment, statuses, check runs, branches, commits, pull requests, issues, deployments, other runs
 //! - [`workflow`]: outputs, annotations, text that the runner must not obey
 
+mod branches;
 mod checks;
 mod client;
 mod comments;
+mod contributions;
 mod deployments;
 mod error;
 mod event;
@@ -20,9 +22,11 @@ mod runs;
 mod statuses;
 pub mod workflow;
 
+pub use branches::DefaultBranch;
 pub use checks::MOST as MOST_CHECKS;
 pub use client::{Client, User};
 pub use comments::{BUDGETS, Upsert};
+pub use contributions::{Contribution, Movement};
 pub use deployments::DeploymentState;
 pub use error::GithubError;
 pub use event::{Event, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};

@@ -12,7 +12,6 @@ use super::{
 use crate::model::CommitId;
 
 const READ: Need = Need("pull-requests: read");
-const CONTENTS: Need = Need("contents: read");
 
 /// A pull request as far as Konverge asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +22,8 @@ pub struct PullRequest {
     pub author: String,
     /// Its last head.
     pub head: CommitId,
+    /// The branch it comes from.
+    pub head_branch: String,
     /// The branch it goes to.
     pub base_branch: String,
     /// The commit on that branch, once merged.
@@ -154,44 +155,6 @@ impl Client {
         Ok(found.into_values().collect())
     }
 
-    /// The commits of a branch that a commit does not hold: what came after it.
-    ///
-    /// # Errors
-    /// What GitHub refuses.
-    pub async fn commits_after(
-        &self,
-        commit: &CommitId,
-        branch: &str,
-    ) -> Result<BTreeSet<CommitId>, GithubError> {
-        #[derive(Deserialize)]
-        struct Comparison {
-            commits: Vec<Commit>,
-        }
-        #[derive(Deserialize)]
-        struct Commit {
-            sha: String,
-        }
-        let mut after = BTreeSet::new();
-        for page in 1.. {
-            let path = self.path(&format!(
-                "/compare/{commit}...{}?per_page={PAGE}&page={page}",
-                encoded(branch)
-            ));
-            let comparison: Comparison = self.get(&path, CONTENTS).await?;
-            let last = comparison.commits.len() < PAGE;
-            after.extend(
-                comparison
-                    .commits
-                    .iter()
-                    .filter_map(|commit| commit.sha.parse().ok()),
-            );
-            if last {
-                break;
-            }
-        }
-        Ok(after)
-    }
-
     /// Who approves a pull request now: each reviewer's latest verdict, dismissed and withdrawn ones left out.
     ///
     /// # Errors
@@ -298,19 +261,6 @@ impl Client {
             Err(error) => Err(error),
         }
     }
-
-    /// Whether GitHub protects a branch.
-    ///
-    /// # Errors
-    /// What GitHub refuses.
-    pub async fn is_protected(&self, branch: &str) -> Result<bool, GithubError> {
-        #[derive(Deserialize)]
-        struct Branch {
-            protected: bool,
-        }
-        let path = self.path(&format!("/branches/{}", encoded(branch)));
-        Ok(self.get::<Branch>(&path, CONTENTS).await?.protected)
-    }
 }
 
 fn pull_request(path: &str, raw: Raw) -> Result<PullRequest, GithubError> {
@@ -327,6 +277,7 @@ fn pull_request(path: &str, raw: Raw) -> Result<PullRequest, GithubError> {
         number: raw.number,
         author: raw.user.map_or_else(String::new, |u| u.login),
         head,
+        head_branch: raw.head.name,
         base_branch: raw.base.name,
         merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
         merged_at: raw.merged_at,

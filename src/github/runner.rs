@@ -20,8 +20,10 @@ pub struct Runner {
     pub sha: CommitId,
     /// The ref that the event is about, such as `refs/heads/main`.
     pub ref_name: String,
-    /// Who started it.
+    /// Who acts: who started the run, or started it again.
     pub actor: String,
+    /// Who started its first attempt.
+    pub starter: String,
     /// `https://github.com`, or the GHES host.
     pub server_url: String,
     /// `https://api.github.com`, or the GHES host's `/api/v3`.
@@ -82,10 +84,11 @@ impl Runner {
             actor: optional("GITHUB_TRIGGERING_ACTOR")
                 .or_else(|| optional("GITHUB_ACTOR"))
                 .unwrap_or_default(),
+            starter: optional("GITHUB_ACTOR").unwrap_or_default(),
             server_url: optional("GITHUB_SERVER_URL").unwrap_or_else(|| "https://github.com".to_owned()),
             api_url: optional("GITHUB_API_URL").unwrap_or_else(|| "https://api.github.com".to_owned()),
             run_id: number("GITHUB_RUN_ID", 0)?,
-            run_attempt: u32::try_from(number("GITHUB_RUN_ATTEMPT", 1)?).unwrap_or(1),
+            run_attempt: u32::try_from(number("GITHUB_RUN_ATTEMPT", 1)?).unwrap_or(u32::MAX),
             workflow: optional("GITHUB_WORKFLOW").unwrap_or_default(),
             output: optional("GITHUB_OUTPUT").map(PathBuf::from),
             summary: optional("GITHUB_STEP_SUMMARY").map(PathBuf::from),

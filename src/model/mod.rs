@@ -16,6 +16,7 @@ pub mod marker;
 pub mod outcome;
 pub mod path;
 pub mod plan;
+pub mod power;
 pub mod receipt;
 pub mod reference;
 pub mod review;

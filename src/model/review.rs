@@ -118,6 +118,9 @@ pub struct ReviewRecord {
     pub head: CommitId,
     /// What it was compared with.
     pub base: CommitId,
+    /// The commit of the default branch whose policy was in force; absent in older records: then it is the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<CommitId>,
     /// The run that made it, as a URL.
     pub run: String,
     /// Per previewed stack its plan's digest and units. Stacks without change are listed too, with no units.

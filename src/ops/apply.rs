@@ -42,14 +42,25 @@ pub struct Past {
     pub used: BTreeSet<u64>,
     /// Nothing of it was ever applied, or nothing is left of it.
     pub is_new: bool,
+    /// The commit that was applied last, if it is on record.
+    pub commit: Option<CommitId>,
     /// What was written last, secrets as keyed hashes.
     pub last_writes: LastWrites,
+}
+
+/// Whether a stack has a newer commit than the one that is to be applied.
+#[async_trait]
+pub trait Newer: Send + Sync {
+    /// Of the state with this serial, which these commits were applied to or tried on.
+    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool;
 }
 
 /// How to apply.
 pub struct ApplyOptions {
     /// Who agrees.
     pub consent: Arc<dyn Consent>,
+    /// Which stacks are left as they are, because a newer commit was applied to them.
+    pub newer: Option<Arc<dyn Newer>>,
     /// The commit that is applied, if it is one.
     pub commit: Option<CommitId>,
     /// Merged pull requests whose reviews are used up by a stack that ends well, also those that did not show it: it holds
@@ -237,6 +248,20 @@ async fn under_lease(
             format!("{} was applied anew meanwhile: nothing is put back", target.id),
         ));
     }
+    if let (Some(newer), Some(there)) = (&options.newer, lease.prior())
+        && newer.has_newer(&target.id, there.serial, &there.commits()).await
+    {
+        return Ok(StackOutcome {
+            stack: target.folder.clone(),
+            id: target.id.clone(),
+            result: StackResult::Unchanged,
+            digest: Digest::of_set([]),
+            serial: Some(there.serial),
+            grounds: Grounds::default(),
+            resources: Vec::new(),
+            error: None,
+        });
+    }
     let spec_digest = wanted.digest();
     let Planned::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
         return Err(Failure::new(
@@ -254,6 +279,7 @@ async fn under_lease(
             .map(|prior| prior.applied_reviews.clone())
             .unwrap_or_default(),
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        commit: prior.commit.clone(),
         last_writes: last_writes(&prior),
     };
     let public = plan.public.clone();

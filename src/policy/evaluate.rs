@@ -84,21 +84,18 @@ fn branch(facts: &Facts<'_>) -> Option<Finding> {
     if facts.stage == Stage::Preview {
         return None;
     }
-    match facts.protected_branch {
-        Some(true) => None,
-        Some(false) => Some(finding(
-            Verdict::Deny,
-            "branch",
-            "the branch is not protected: whoever may push could apply anything".to_owned(),
-            Some("protect the default branch in the repository's settings (a ruleset or a branch protection rule)".to_owned()),
-        )),
-        None => Some(finding(
-            Verdict::Warn,
-            "branch",
-            "it could not be asked whether the branch is protected".to_owned(),
-            Some("add `contents: read` to the job's `permissions:`".to_owned()),
-        )),
+    if facts.protected_branch {
+        return None;
     }
+    Some(finding(
+        Verdict::Deny,
+        "branch",
+        "the branch is not protected: whoever may push could apply anything".to_owned(),
+        Some(
+            "protect the default branch in the repository's settings (a ruleset or a branch protection rule)"
+                .to_owned(),
+        ),
+    ))
 }
 
 fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
@@ -127,8 +124,26 @@ fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
             facts.actor,
             rules.actors.join(", ")
         ),
-        Some("let one of them merge, or run the workflow by hand".to_owned()),
+        Some(match unknown_teams(&rules.actors, facts) {
+            Some(unknown) => format!("let one of them merge, or run the workflow by hand; {unknown}"),
+            None => "let one of them merge, or run the workflow by hand".to_owned(),
+        }),
     ))
+}
+
+/// The teams of which nobody could be asked whether somebody is a member, and the permission that it takes.
+fn unknown_teams(names: &[String], facts: &Facts<'_>) -> Option<String> {
+    let unknown: Vec<_> = names
+        .iter()
+        .map(|name| name.trim_start_matches('@'))
+        .filter(|name| name.contains('/') && !facts.teams.contains_key(*name))
+        .collect();
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "the members of {} could not be read, which takes an App's token with `members: read`",
+            unknown.join(", ")
+        )
+    })
 }
 
 /// Whether a rule's name (a user, a team) means somebody.
@@ -144,23 +159,17 @@ fn is(name: &str, login: &str, facts: &Facts<'_>) -> bool {
     }
 }
 
-/// Those whose approval counts: for the last head, not the author's own, and of somebody who may push.
+/// Those whose approval counts: for the last head, of what others made, and of somebody who may push.
 fn approvers<'a>(facts: &'a Facts<'_>) -> Vec<&'a str> {
-    who(facts, |approval| approval.role >= Role::Write)
+    who(facts, |approval| approval.role >= Role::Write && !approval.own)
 }
 
-/// Those who approved the last head of somebody else, as far as they are meant; sorted.
+/// Those who approved the last head, as far as they are meant; sorted.
 fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
         .iter()
-        .filter(|a| {
-            a.on_last_head
-                && is_meant(a)
-                && facts
-                    .author
-                    .is_none_or(|author| !author.eq_ignore_ascii_case(&a.reviewer))
-        })
+        .filter(|approval| approval.on_last_head && is_meant(approval))
         .map(|a| a.reviewer.as_str())
         .collect();
     logins.sort_unstable();
@@ -168,13 +177,15 @@ fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'
     logins
 }
 
-/// Those whose approval does not count because they may only look, for the end of a refusal.
+/// Those whose approval does not count and why, for the end of a refusal.
 fn idle(facts: &Facts<'_>) -> String {
-    let idle = who(facts, |approval| approval.role < Role::Write);
-    match idle.is_empty() {
+    let said = |people: Vec<&str>, why: &str| match people.is_empty() {
         true => String::new(),
-        false => format!("; {} may not push, so theirs does not count", idle.join(", ")),
-    }
+        false => format!("; {} {why}, so theirs does not count", people.join(", ")),
+    };
+    let own = who(facts, |approval| approval.own);
+    let powerless = who(facts, |approval| !approval.own && approval.role < Role::Write);
+    said(own, "wrote or pushed a commit of it") + &said(powerless, "may not push")
 }
 
 fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
@@ -230,11 +241,6 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     let good = approvers
         .iter()
         .find(|login| wanted.iter().any(|name| is(name, login, facts)));
-    let unknown: Vec<_> = wanted
-        .iter()
-        .filter(|name| name.contains('/') && !facts.teams.contains_key(name.as_str()))
-        .map(String::as_str)
-        .collect();
     if let Some(login) = good {
         return Some(finding(
             Verdict::Pass,
@@ -243,13 +249,9 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
             None,
         ));
     }
-    let hint = if unknown.is_empty() {
-        "ask one of them to approve the last head".to_owned()
-    } else {
-        format!(
-            "ask one of them to approve; the members of {} could not be read, which takes an App's token with `members: read`",
-            unknown.join(", ")
-        )
+    let hint = match unknown_teams(&wanted, facts) {
+        None => "ask one of them to approve the last head".to_owned(),
+        Some(unknown) => format!("ask one of them to approve; {unknown}"),
     };
     Some(finding(
         Verdict::Deny,
@@ -328,6 +330,7 @@ mod tests {
                     reviewer: (*r).into(),
                     on_last_head: *last,
                     role: Role::Write,
+                    own: *r == "EVE",
                 })
                 .collect(),
             teams: BTreeMap::from([("acme/infra".to_owned(), BTreeSet::from(["ada".to_owned()]))]),
@@ -341,10 +344,9 @@ mod tests {
             now: "2026-12-24T12:00:00Z".parse().unwrap(),
             actor: "bob",
             role: Role::Write,
-            author: Some("eve"),
             approvals: &world.approvals,
             teams: &world.teams,
-            protected_branch: Some(true),
+            protected_branch: true,
             codeowners: Some(&world.owners),
             consented: false,
         }
@@ -452,8 +454,17 @@ mod tests {
             ..Rules::default()
         };
         let world = world(&[("ada", true)]);
-        let findings = evaluate(&rules, &plan(1), &facts(&world));
-        assert!(findings[0].hint.as_ref().unwrap().contains("members: read"));
+        let actors = Rules {
+            actors: vec!["@acme/unknown".into()],
+            ..Rules::default()
+        };
+        for rules in [rules, actors] {
+            let findings = evaluate(&rules, &plan(1), &facts(&world));
+            assert!(
+                findings[0].hint.as_ref().unwrap().contains("members: read"),
+                "{rules:?}"
+            );
+        }
     }
 
     #[test]
@@ -470,7 +481,7 @@ mod tests {
         facts.role = Role::Read;
         assert_eq!(denied(&rules, &plan(1), &facts), ["policy.actors"]);
         facts.role = Role::Admin;
-        facts.protected_branch = Some(false);
+        facts.protected_branch = false;
         assert_eq!(denied(&rules, &plan(1), &facts), ["policy.branch"]);
     }
 

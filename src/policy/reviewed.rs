@@ -252,6 +252,7 @@ mod tests {
             pull_request: 7,
             head: "a".repeat(40).parse().unwrap(),
             base: "b".repeat(40).parse().unwrap(),
+            power: None,
             run: "https://example.com/run".into(),
             stacks: vec![ReviewedStack {
                 id: plan.id.clone(),

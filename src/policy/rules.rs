@@ -69,6 +69,8 @@ pub struct Approval {
     /// What they may do: whoever sees a repository can approve in it, so as for GitHub itself an approval counts only
     /// of somebody who may push.
     pub role: Role,
+    /// They wrote or pushed what they approve: then it does not count.
+    pub own: bool,
 }
 
 /// What is known when the rules are asked.
@@ -82,14 +84,12 @@ pub struct Facts<'a> {
     pub actor: &'a str,
     /// What they may do here.
     pub role: Role,
-    /// Who opened the pull request: their own approval does not count.
-    pub author: Option<&'a str>,
     /// The approvals of the pull request (or of all whose changes are applied).
     pub approvals: &'a [Approval],
     /// Members of the teams that the rules name, as far as they could be looked up.
     pub teams: &'a BTreeMap<String, BTreeSet<String>>,
-    /// Whether the commit is on a branch that GitHub protects; `None` if that could not be asked.
-    pub protected_branch: Option<bool>,
+    /// Whether GitHub protects the branch that is applied. What could not be asked is not so.
+    pub protected_branch: bool,
     /// The protected branch's CODEOWNERS.
     pub codeowners: Option<&'a CodeOwners>,
     /// Whether somebody who may has agreed to exactly this plan by its digest: it may be of any size then.

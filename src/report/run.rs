@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::model::{CommitId, StackId, affected::Affected, finding::Finding, marker::Marker, plan::Plan};
+use crate::model::{
+    CommitId, StackId, affected::Affected, finding::Finding, marker::Marker, plan::Plan, power::PowerChange,
+};
 
 /// The run that a report is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,6 +48,8 @@ pub struct CommentInput<'a> {
     pub plan: &'a Plan,
     /// What the guardrails say.
     pub findings: &'a [Finding],
+    /// What merging would change of the settings that grant power.
+    pub power: &'a [PowerChange],
     /// The wave in which a stack is applied, where `after` orders stacks; absent is wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
     /// A page with a stack's whole diff, such as its check run.
@@ -75,7 +79,7 @@ pub enum Merging {
     /// Nothing: the repository has no store configured.
     #[default]
     NoStore,
-    /// What it changes needs an approval: nothing was recorded, since the protected branch's configuration can not be used.
+    /// What it changes needs an approval: nothing was recorded as reviewed.
     Unreviewed,
     /// Nothing: it goes to another branch than the one that is applied.
     OtherBranch,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Writer;
-use crate::model::{ResourceId, receipt::Receipt, state::StackState};
+use crate::model::{CommitId, ResourceId, receipt::Receipt, state::StackState};
 
 /// Why a serial was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +115,14 @@ pub struct Versioned {
     pub applied_reviews: BTreeSet<u64>,
     /// The state, journal merged in.
     pub state: StackState,
+}
+
+impl Versioned {
+    /// The commits that were applied to the stack last, and tried on it last.
+    pub fn commits(&self) -> Vec<CommitId> {
+        let tried = self.receipt.as_ref().and_then(|receipt| receipt.commit.clone());
+        self.state.commit.clone().into_iter().chain(tried).collect()
+    }
 }
 
 /// No more pull requests than this are remembered as applied, the highest numbers.

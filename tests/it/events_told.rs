@@ -348,7 +348,7 @@ async fn a_pull_request_whose_base_was_changed_is_previewed_against_the_new_one(
     let edited = stage.preview(7, &payload, &stale);
     edited.outcome.check(0);
     assert_eq!(stage.github.requests().len(), told);
-    assert_eq!(edited.summary, "");
+    assert_eq!(edited.summary, "### Konverge: nothing to do\n\n");
 }
 
 /// Two pull requests, each fine alone. The queue's group is really compiled, and the status that is required says no.

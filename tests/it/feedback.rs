@@ -156,7 +156,7 @@ async fn an_older_preview_leaves_the_status_of_a_newer_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_ones_own_is_spoken_to_and_linked() {
     let mut stage = Stage::small("").await;
-    stage.github = FakeGithub::start_at(World::new(), "/api/v3").await;
+    stage.github = FakeGithub::start_at(World::of(&stage.monorepo), "/api/v3").await;
     stage.env = vec![("GITHUB_SERVER_URL", "https://git.acme.example".to_owned())];
     let (head, _) = stage.reviewed(7, "own", |stage| stage.stack("own/dev", &[("own-map", "one")]));
     stage.merge(7, "own").outcome.check(0);
@@ -242,7 +242,7 @@ async fn a_preview_into_another_branch_has_a_status_of_its_own() {
     for shard in ["1/2", "2/2", "all/2"] {
         stage.env = vec![
             ("KONVERGE_SHARD", shard.to_owned()),
-            ("GITHUB_RUN_ID", "99".to_owned()),
+            ("GITHUB_RUN_ID", "5005".to_owned()),
         ];
         stage.preview(8, &payload, &trial).outcome.check(0);
     }

@@ -324,6 +324,7 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
         pull_request: 12,
         head: head.clone(),
         base: "b".repeat(40).parse().unwrap(),
+        power: None,
         run: run.to_owned(),
         stacks: Vec::new(),
     };
@@ -359,6 +360,7 @@ async fn the_shares_of_a_run_are_one_review() {
             pull_request: 12,
             head: head.clone(),
             base: "b".repeat(40).parse().unwrap(),
+            power: None,
             run: String::new(),
             stacks: vec![ReviewedStack {
                 id: stack.parse().unwrap(),

@@ -61,13 +61,16 @@ impl Feedback<'_> {
         let pull = match client.pull_request(number).await {
             Ok(pull) => pull,
             Err(error) => {
-                self.warn("whether there is a newer head is not known", error);
+                self.warn(
+                    "whether the pull request is merged or has a newer head is not known, so its review is not recorded",
+                    error,
+                );
                 return Meanwhile::default();
             }
         };
         let meanwhile = Meanwhile {
             superseded: pull.head != *head,
-            merged: pull.is_merged(),
+            unmerged: !pull.is_merged(),
         };
         if meanwhile.superseded {
             self.job.run.notes.note(&format!(
@@ -76,7 +79,7 @@ impl Feedback<'_> {
                 head.short()
             ));
         }
-        if meanwhile.merged {
+        if !meanwhile.unmerged {
             self.job.run.notes.note(
                 "note: the pull request is merged: nobody can have agreed to what is shown only now, so it is on no record",
             );
@@ -90,8 +93,9 @@ impl Feedback<'_> {
 pub(super) struct Meanwhile {
     /// It has another head: the preview says so, and the newer run's stays.
     pub superseded: bool,
-    /// It was merged, perhaps long ago: the preview is run again.
-    pub merged: bool,
+    /// GitHub says that it is not merged. Else the preview may be one that is run again, and what it shows was before
+    /// nobody's eyes when it was merged.
+    pub unmerged: bool,
 }
 
 fn masked(mut check: Check, secrets: &Secrets) -> Check {

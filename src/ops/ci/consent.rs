@@ -7,12 +7,12 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::guardrails::Guardrails;
+use super::guardrails::{Agreed, Guardrails};
 use crate::{
     config::DriftPolicy,
     error::{ErrorKind, Failure},
     model::{
-        Digest, StackId,
+        CommitId, Digest, StackId,
         plan::{ResourcePlan, StackPlan},
         receipt::Grounds,
         review::{ReviewRecord, Unit},
@@ -26,24 +26,17 @@ pub(super) struct ByReview {
     guardrails: Guardrails,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    drift: DriftPolicy,
-    current: Mutex<BTreeMap<StackId, Reviewed>>,
+    current: Mutex<BTreeMap<StackId, (Reviewed, DriftPolicy)>>,
     stopped: Mutex<Vec<(StackPlan, Vec<Unit>)>>,
 }
 
 impl ByReview {
     /// Agreement by these records of merged pull requests, or by the digests that somebody named.
-    pub fn new(
-        guardrails: Guardrails,
-        records: Vec<ReviewRecord>,
-        approvals: BTreeSet<Digest>,
-        drift: DriftPolicy,
-    ) -> Self {
+    pub fn new(guardrails: Guardrails, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
         Self {
             guardrails,
             records,
             approvals,
-            drift,
             current: Mutex::default(),
             stopped: Mutex::default(),
         }
@@ -78,6 +71,17 @@ fn refusal(what: &str, objections: &[Unreviewed]) -> Failure {
     )
 }
 
+/// The refusal of a rule, with the pull requests whose changes it stops.
+fn naming(mut refusal: Failure, pulls: &[(u64, CommitId)]) -> Failure {
+    let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
+    if !numbers.is_empty() {
+        refusal
+            .message
+            .push_str(&format!("\nbrought by {}", numbers.join(", ")));
+    }
+    refusal
+}
+
 fn said(unreviewed: &Unreviewed) -> String {
     let Unreviewed { unit, objection } = unreviewed;
     let place = if unit.path.is_empty() {
@@ -105,40 +109,42 @@ fn said(unreviewed: &Unreviewed) -> String {
 #[async_trait]
 impl Consent for ByReview {
     async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
-        let records = self
+        let records: Vec<_> = self
             .records
             .iter()
-            .filter(|record| !past.used.contains(&record.pull_request));
+            .filter(|record| !past.used.contains(&record.pull_request))
+            .collect();
+        let pulls: Vec<_> = records
+            .iter()
+            .filter(|record| {
+                record
+                    .stacks
+                    .iter()
+                    .any(|s| s.id == plan.id && !s.units.is_empty())
+            })
+            .map(|record| (record.pull_request, record.head.clone()))
+            .collect();
         let mut reviewed = match past.is_new {
-            true => Reviewed::of_new(&plan.id, records),
-            false => Reviewed::of(&plan.id, records),
+            true => Reviewed::of_new(&plan.id, records.iter().copied()),
+            false => Reviewed::of(&plan.id, records.iter().copied()),
         }
         .on(past.last_writes.clone());
-        let agreed = self.approvals.contains(&plan.digest);
-        if agreed {
+        let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
+            since: past.commit.as_ref(),
+        });
+        if agreed.is_some() {
             reviewed = reviewed.with_agreed(plan);
         }
-        let objections = reviewed.objections(plan, self.drift);
+        let drift = self.guardrails.drift(plan, &pulls, agreed).await?;
+        let objections = reviewed.objections(plan, drift);
         self.current
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(plan.id.clone(), reviewed);
+            .insert(plan.id.clone(), (reviewed, drift));
         if objections.is_empty() {
-            let pulls: Vec<_> = self
-                .records
-                .iter()
-                .filter(|record| !past.used.contains(&record.pull_request))
-                .filter(|record| {
-                    record
-                        .stacks
-                        .iter()
-                        .any(|s| s.id == plan.id && !s.units.is_empty())
-                })
-                .map(|record| (record.pull_request, record.head.clone()))
-                .collect();
             let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
             return match Guardrails::refusal(plan, &findings) {
-                Some(refusal) => Err(refusal),
+                Some(refusal) => Err(naming(refusal, &pulls)),
                 None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
             };
         }
@@ -161,10 +167,14 @@ impl Consent for ByReview {
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let objections = current
-            .get(stack)
-            .map(|reviewed| reviewed.resource_objections(stack, plan, self.drift))
-            .unwrap_or_default();
+        let Some((reviewed, drift)) = current.get(stack) else {
+            return Err(Failure::new(
+                ErrorKind::Unreviewed,
+                format!("nobody agreed to a plan of {stack}, so nothing of it is applied"),
+            )
+            .hint("run it again: it is planned as a whole first"));
+        };
+        let objections = reviewed.resource_objections(stack, plan, *drift);
         if objections.is_empty() {
             Ok(())
         } else {

@@ -4,6 +4,7 @@ use super::{
     Ended, Job,
     feedback::Feedback,
     guardrails::Guardrails,
+    in_force::InForce,
     notices::Notices,
     reconcile::{self, restored},
     rounds::Rounds,
@@ -28,9 +29,9 @@ use crate::{
 };
 
 /// Looks at the stacks that were applied, the default branch's code at hand.
-pub(super) async fn run(job: &Job) -> Result<Ended, Failure> {
+pub(super) async fn run(job: &Job, head: &CommitId) -> Result<Ended, Failure> {
     let feedback = Feedback::new(job);
-    let result = looked(job, &feedback).await;
+    let result = looked(job, head, &feedback).await;
     let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     if let Err(failure) = &result {
         feedback.failed(failure);
@@ -38,11 +39,10 @@ pub(super) async fn run(job: &Job) -> Result<Ended, Failure> {
     result
 }
 
-async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
+async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let mut watch = Stopwatch::start();
-    let head = job.runner.sha.clone();
-    job.repository.ensure(&head, job.credentials.as_ref()).await?;
-    let config = Config::of(job.repository.revision(&head)?.as_ref())?;
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let config = Config::of(job.repository.revision(head)?.as_ref())?;
     let key = match config.drift.reconcile {
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
@@ -63,17 +63,16 @@ async fn looked(job: &Job, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
     let behind = behind(&known, &side);
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
-    let branch = job.runner.ref_name.trim_start_matches("refs/heads/");
-    let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, None);
+    let guardrails = Guardrails::of(job, InForce::of(&config, None), Stage::Apply);
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
     let notices = Notices::of(job, &config);
     watch.ends("open");
-    let planning = job.protected_planning(config, side, memory.clone()).await?;
+    let planning = job.protected_planning(config, head, side, memory.clone()).await?;
     let plan = drift::run(&planning, &due, budget).await?;
     watch.ends("look");
     let guardrails = guardrails.for_restoring();
-    let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, &head).await?;
+    let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
     watch.ends("put back");
     rounds.found(&plan, &restored(&report));
     let info = RunInfo {
@@ -205,5 +204,6 @@ async fn issues(feedback: &Feedback<'_>, looked: &Looked<'_>, info: &RunInfo, la
         .chain(gone.map(|(id, _)| id))
         .cloned()
         .collect();
-    feedback.issues(label, MarkerKind::Drift, &settled, issues).await;
+    let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
+    feedback.issues(label, MarkerKind::Drift, settled, issues).await;
 }

@@ -1,13 +1,15 @@
 //! What GitHub is told. Feedback that fails is a warning and never fails the run: the plan and the apply are what counts.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
-use super::Job;
+use super::{Job, verdict};
 use crate::{
     error::Failure,
     github::{Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow},
     model::{
-        CommitId, StackId,
+        CommitId,
         check::{Annotation, Level},
         marker::{Marker, MarkerKind},
         outcome::ApplyReport,
@@ -19,6 +21,9 @@ use crate::{
 /// Issues opened or changed in one run: GitHub takes 80 new contents a minute, and a flood is read by nobody.
 const MOST_ISSUES: usize = 50;
 
+/// Pull requests that are told of one apply, for the same reason.
+const MOST_TOLD: usize = 50;
+
 /// Tells GitHub about one job.
 pub(super) struct Feedback<'a> {
     pub(super) job: &'a Job,
@@ -26,24 +31,28 @@ pub(super) struct Feedback<'a> {
 }
 
 impl<'a> Feedback<'a> {
+    /// In a job that may not tell GitHub anything: summary, outputs and annotations, but neither comment nor status.
     pub fn new(job: &'a Job) -> Self {
+        let tells = job.authority.trust.grants().tells;
         Self {
             job,
-            client: job.client.as_ref(),
+            client: job.client.as_ref().filter(|_| tells),
         }
-    }
-
-    /// For a job whose token may only read: summary, outputs and annotations, but neither comment nor status.
-    pub fn unheard(job: &'a Job) -> Self {
-        Self { job, client: None }
     }
 
     pub(super) fn warn(&self, what: &str, error: GithubError) {
         self.job.run.warn(what, error);
     }
 
-    /// Sets a commit status.
+    /// Sets a commit status, unless a newer run has set it on the same commit.
     pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        if !verdict::is_overtaken(self, commit, context).await {
+            self.own_status(commit, context, state, description).await;
+        }
+    }
+
+    /// Sets a commit status that is read with the run that set it: that of a share.
+    pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
         let Some(client) = self.client else { return };
         let description = self.job.run.secrets.mask_finished(description);
         let url = self.job.runner.run_url();
@@ -79,14 +88,30 @@ impl<'a> Feedback<'a> {
         }
     }
 
-    /// Tells the pull requests that brought a commit what became of it.
-    pub async fn merged_outcome(&self, head: &CommitId, report: &ApplyReport, info: &RunInfo) {
+    /// Tells the pull requests that brought a commit, and the others that a run applied, what became of them.
+    pub async fn merged_outcome(
+        &self,
+        head: &CommitId,
+        others: &BTreeSet<u64>,
+        report: &ApplyReport,
+        info: &RunInfo,
+    ) {
         let Some(client) = self.client else { return };
-        let pulls = match client.pull_requests_of_commit(head).await {
-            Ok(pulls) => pulls,
-            Err(error) => return self.warn("the merged pull request could not be found", error),
-        };
-        for pull in pulls.into_iter().filter(|pull| pull.is_merged()) {
+        let mut pulls = others.clone();
+        match client.pull_requests_of_commit(head).await {
+            Ok(found) => {
+                let merged = found.into_iter().filter(|pull| pull.is_merged());
+                pulls.extend(merged.map(|pull| pull.number));
+            }
+            Err(error) => self.warn("the merged pull request could not be found", error),
+        }
+        if pulls.len() > MOST_TOLD {
+            self.job.run.notes.note(&format!(
+                "note: {} pull requests were applied; the newest {MOST_TOLD} are told",
+                pulls.len()
+            ));
+        }
+        for number in pulls.into_iter().rev().take(MOST_TOLD) {
             let marker = Marker {
                 head: head.to_string(),
                 run: self.job.runner.run_id,
@@ -94,7 +119,7 @@ impl<'a> Feedback<'a> {
                 ..Marker::new(MarkerKind::Apply, "")
             };
             let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
-            self.comment(pull.number, &marker, render).await;
+            self.comment(number, &marker, render).await;
         }
     }
 
@@ -104,7 +129,7 @@ impl<'a> Feedback<'a> {
         &self,
         label: &str,
         kind: MarkerKind,
-        settled: &[StackId],
+        settled: impl Fn(&str) -> bool,
         mut issues: Vec<(Marker, String, String)>,
     ) {
         // They come in the order in which stacks ended.
@@ -141,8 +166,7 @@ impl<'a> Feedback<'a> {
         };
         let over = |issue: &&Issue| {
             let marker = &issue.marker;
-            let settled = settled.iter().any(|stack| stack.as_str() == marker.scope);
-            marker.kind == kind && settled && !marker.is_newer_than(&this)
+            marker.kind == kind && settled(&marker.scope) && !marker.is_newer_than(&this)
         };
         for issue in known.iter().filter(over) {
             if let Err(error) = client.close_issue(issue).await {

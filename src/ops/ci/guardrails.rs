@@ -1,17 +1,26 @@
 //! The guardrails of `konverge.yaml` (the protected branch's), asked: what they need to know is looked up, and nothing
 //! that no rule needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
-use super::{Job, people::People, rules::narrowed};
+use super::{
+    Job,
+    authority::{Agreeing, Task},
+    contributors::Contributors,
+    in_force::{Archive, InForce},
+    people::People,
+};
 use crate::{
-    config::Config,
+    config::DriftPolicy,
     error::{ErrorKind, Failure},
     github::Permission,
     model::{
-        CommitId, RepoPath,
+        CommitId,
         finding::{Finding, Verdict},
         plan::StackPlan,
         receipt::{Grounds, ReviewedPull},
@@ -20,62 +29,60 @@ use crate::{
     policy::{self, Approval, CodeOwners, Facts, Role, Rules, Stage},
 };
 
-/// CODEOWNERS as a commit has it, where GitHub looks for it.
-pub(super) fn owners(job: &Job, commit: &CommitId) -> Option<String> {
-    let source = job.repository.revision(commit).ok()?;
-    let places = CodeOwners::PLACES
-        .iter()
-        .filter_map(|place| RepoPath::normalise(place));
-    let bytes = places
-        .filter_map(|place| source.read_path(&place).ok().flatten())
-        .next()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Who agrees to the digests that a run was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Agreeing {
-    /// Whoever started it with them, and where rules ask for more, those who let it go on in its job's environment.
-    Starter,
-    /// Those alone who let it go on: the run itself found the digests, after it was started.
-    Environment,
+/// A run was told exactly a plan's digest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Agreed<'a> {
+    /// The commit that was applied to the stack last, if it is on record: the digest stands for what came since.
+    pub since: Option<&'a CommitId>,
 }
 
 /// The rules of a run, and whom to ask.
 pub(super) struct Guardrails {
     stage: Stage,
     actor: String,
-    /// Whether the actor pushed what is applied, in the run's first try: then GitHub let them.
+    /// Whether the actor pushed what is applied, in this attempt: then GitHub let them.
     pushed: bool,
     run: Run,
     run_id: u64,
     environment: Option<String>,
-    branch: String,
+    /// Whether GitHub protects the default branch.
+    protected: bool,
+    /// The default branch and the commit of it that is applied, if one is.
+    applied: Option<(String, CommitId)>,
     people: People,
     authors: BTreeMap<u64, String>,
-    config: Config,
+    /// The default branch's policy.
+    own: Arc<InForce>,
+    /// The policies under which pull requests were reviewed, where they are others.
+    reviewed: BTreeMap<u64, Arc<InForce>>,
+    archive: Archive,
     restoring: bool,
-    codeowners: Option<CodeOwners>,
     agreeing: Agreeing,
 }
 
 impl Guardrails {
-    /// The rules of a configuration. `owners` is the protected branch's CODEOWNERS.
-    pub fn of(job: &Job, config: &Config, stage: Stage, branch: &str, owners: Option<&str>) -> Self {
+    /// The rules that the default branch puts in force.
+    pub fn of(job: &Job, own: InForce, stage: Stage) -> Self {
+        let authority = &job.authority;
         Self {
             stage,
-            actor: job.runner.actor.clone(),
-            pushed: job.runner.event_name == "push" && job.runner.run_attempt == 1,
+            actor: authority.actor.clone(),
+            pushed: authority.pushed,
             run: job.run.clone(),
             run_id: job.runner.run_id,
             environment: job.options.environment.clone(),
-            branch: branch.to_owned(),
+            protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
+            applied: match (&authority.task, &authority.branch) {
+                (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
+                _ => None,
+            },
             people: People::new(job.client.clone()),
             authors: BTreeMap::new(),
-            config: config.clone(),
+            own: Arc::new(own),
+            reviewed: BTreeMap::new(),
+            archive: Archive::of(job),
             restoring: false,
-            codeowners: owners.map(CodeOwners::read),
-            agreeing: Agreeing::Starter,
+            agreeing: Agreeing::Environment,
         }
     }
 
@@ -83,6 +90,12 @@ impl Guardrails {
     #[must_use]
     pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
+    }
+
+    /// Under which policy pull requests were reviewed: it has to be satisfied, too.
+    #[must_use]
+    pub fn with_reviewed(self, reviewed: BTreeMap<u64, Arc<InForce>>) -> Self {
+        Self { reviewed, ..self }
     }
 
     /// Who agrees to the digests.
@@ -101,9 +114,57 @@ impl Guardrails {
         }
     }
 
-    /// By identity and folder alone: a stack that was removed, of which only the state knows, keeps its rules.
-    fn rules(&self, plan: &StackPlan) -> Result<Rules, Failure> {
-        let rules = narrowed(&self.config, &plan.id, &plan.stack)?;
+    /// The policies that a plan has to satisfy: the default branch's, those under which its pull requests were reviewed,
+    /// and for a digest the one in force before the commits that it stands for.
+    async fn policies(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Arc<InForce>>, Failure> {
+        let mut policies = vec![Arc::clone(&self.own)];
+        policies.extend(
+            pulls
+                .iter()
+                .filter_map(|(pull, _)| self.reviewed.get(pull).cloned()),
+        );
+        if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
+            let before = self
+                .people
+                .before(agreed.since, head, plan.stack.as_str())
+                .await?;
+            if let Some(before) = before.commit {
+                policies.push(self.archive.at(&before).await?);
+            }
+        }
+        let mut different: Vec<Arc<InForce>> = Vec::new();
+        for policy in policies {
+            if !different.contains(&policy) {
+                different.push(policy);
+            }
+        }
+        Ok(different)
+    }
+
+    /// What an apply does about drift: it stops the stack if one of the policies says so.
+    ///
+    /// # Errors
+    /// As [`Guardrails::findings`].
+    pub async fn drift(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<DriftPolicy, Failure> {
+        let policies = self.policies(plan, pulls, agreed).await?;
+        Ok(match policies.iter().any(|policy| policy.stops_at_drift()) {
+            true => DriftPolicy::Stop,
+            false => DriftPolicy::Restore,
+        })
+    }
+
+    fn rules(&self, policy: &InForce, plan: &StackPlan) -> Result<Rules, Failure> {
+        let rules = policy.rules(&plan.id, &plan.stack)?;
         Ok(match self.restoring {
             true => Rules {
                 freeze: rules.freeze,
@@ -115,7 +176,7 @@ impl Guardrails {
     }
 
     /// What the rules say of a stack's plan. `pulls` are the pull requests with their last heads whose changes it holds;
-    /// each must satisfy the rules. `agreed`: this run was told exactly this plan's digest.
+    /// each must satisfy the rules.
     ///
     /// # Errors
     /// A moment in `policy.freeze` that is none; GitHub can not be asked what a rule needs to know.
@@ -123,28 +184,44 @@ impl Guardrails {
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
-        agreed: bool,
+        agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<Finding>, Failure> {
         if plan.summary.changed() == 0 {
             return Ok(Vec::new());
         }
-        let rules = &self.rules(plan)?;
-        let given: Vec<_> = match agreed {
-            true => self.agreeing(rules, pulls).await,
-            false => Vec::new(),
+        let mut findings = BTreeSet::new();
+        for policy in self.policies(plan, pulls, agreed).await? {
+            findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
+        }
+        Ok(findings.into_iter().collect())
+    }
+
+    /// What one policy says.
+    async fn judge(
+        &self,
+        policy: &InForce,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Finding>, Failure> {
+        let rules = &self.rules(policy, plan)?;
+        let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
+        let codeowners = codeowners.as_ref();
+        let given = match agreed {
+            Some(agreed) => self.agreeing(rules, plan, pulls, agreed).await?,
+            None => Vec::new(),
         };
-        let teams = self.teams(rules, plan, pulls, &given).await?;
-        let needs_approval = rules.approvals > 0 || !rules.reviewers.is_empty();
+        let teams = self.teams((rules, codeowners), plan, pulls, &given).await?;
+        let needs_approval = needs_approval(rules);
         let mut facts = Facts {
             stage: self.stage,
             now: Timestamp::now(),
             actor: &self.actor,
             role: Role::Write,
-            author: None,
             approvals: &given,
             teams: &teams,
-            protected_branch: Some(true),
-            codeowners: self.codeowners.as_ref(),
+            protected_branch: self.protected,
+            codeowners,
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
@@ -152,16 +229,16 @@ impl Guardrails {
             if !self.pushed {
                 facts.role = self.role(self.actor.as_str()).await?;
             }
-            facts.protected_branch = self.people.is_protected(&self.branch).await;
         }
-        if agreed {
+        if agreed.is_some() {
             let may_approve = Rules {
                 reviewers: rules.reviewers.clone(),
                 ..Rules::default()
             };
             let answer = policy::evaluate(&may_approve, plan, &facts);
             let refused = |f: &Finding| f.verdict == Verdict::Deny && f.rule == "policy.reviewers";
-            facts.consented = !answer.iter().any(refused);
+            let others = given.iter().any(|approval| !approval.own);
+            facts.consented = (others || !needs_approval) && !answer.iter().any(refused);
         }
         if pulls.is_empty() || !needs_approval {
             return Ok(policy::evaluate(rules, plan, &facts));
@@ -172,7 +249,6 @@ impl Guardrails {
             approvals.extend(given.iter().cloned());
             let facts = Facts {
                 approvals: &approvals,
-                author: self.authors.get(pull).map(String::as_str),
                 ..facts.clone()
             };
             findings.extend(policy::evaluate(rules, plan, &facts));
@@ -181,12 +257,17 @@ impl Guardrails {
     }
 
     /// Who stands behind a plan that may be applied. Who can not be asked for is left out and told: the apply goes on.
-    pub async fn grounds(&self, plan: &StackPlan, pulls: &[(u64, CommitId)], agreed: bool) -> Grounds {
+    pub async fn grounds(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Grounds {
         if plan.summary.changed() == 0 {
             return Grounds::default();
         }
         // The findings were made of them before.
-        let rules = &self.rules(plan).unwrap_or_default();
+        let rules = &self.rules(&self.own, plan).unwrap_or_default();
         let mut reviewed = Vec::new();
         for (number, head) in pulls {
             let reviewers = match self.people.approvals(*number).await {
@@ -206,27 +287,36 @@ impl Guardrails {
                 reviewers,
             });
         }
+        // It was asked before, so it is known.
         let agreed_by = match agreed {
-            true => self.agreeing(rules, &[]).await,
-            false => Vec::new(),
+            Some(agreed) => self.agreeing(rules, plan, &[], agreed).await.unwrap_or_default(),
+            None => Vec::new(),
         };
+        let others = agreed_by.into_iter().filter(|approval| !approval.own);
         Grounds {
             pull_requests: reviewed,
-            agreed_by: agreed_by.into_iter().map(|approval| approval.reviewer).collect(),
+            agreed_by: others.map(|approval| approval.reviewer).collect(),
             reconciled: false,
         }
     }
 
-    /// Those who agree to the digests that this run was told. Nobody agrees to their own pull request.
-    async fn agreeing(&self, rules: &Rules, pulls: &[(u64, CommitId)]) -> Vec<Approval> {
-        let (mut logins, asked) = match self.agreeing {
-            Agreeing::Starter => (
-                vec![self.actor.clone()],
-                rules.approvals > 0 || !rules.reviewers.is_empty(),
-            ),
+    /// Those who agree to a plan by its digest. Nobody agrees to their own pull request, and where approvals are asked
+    /// for, whoever wrote or pushed a commit that the digest stands for is none.
+    ///
+    /// # Errors
+    /// GitHub does not say who that is.
+    async fn agreeing(
+        &self,
+        rules: &Rules,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Agreed<'_>,
+    ) -> Result<Vec<Approval>, Failure> {
+        let (mut logins, asked) = match &self.agreeing {
+            Agreeing::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
             Agreeing::Environment => (Vec::new(), true),
         };
-        // Without its name they can not be told from those who let another job of the run go on.
+        // Without its name they cannot be told from those who let another job of the run go on.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
             match self.people.let_run_go_on(self.run_id, environment).await {
                 Ok(approvers) => logins.extend(approvers),
@@ -242,15 +332,40 @@ impl Guardrails {
         logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
         logins.sort();
         logins.dedup();
-        logins
-            .into_iter()
-            .map(|reviewer| Approval {
-                reviewer,
-                on_last_head: true,
-                // GitHub lets only such start a run, or go on with one.
-                role: Role::Write,
-            })
-            .collect()
+        let behind = match needs_approval(rules) && !logins.is_empty() {
+            true => self.behind(plan, agreed).await?,
+            false => Contributors::default(),
+        };
+        let approvals = logins.into_iter().map(|reviewer| Approval {
+            on_last_head: true,
+            // GitHub lets only such start a run, or go on with one.
+            role: Role::Write,
+            own: behind.hold(&reviewer),
+            reviewer,
+        });
+        Ok(approvals.collect())
+    }
+
+    /// Who stands behind the commits that a plan's digest stands for.
+    async fn behind(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, Failure> {
+        let Some((branch, head)) = &self.applied else {
+            return Ok(Contributors::default());
+        };
+        let behind = self
+            .people
+            .behind_commits(branch, agreed.since, head, plan.stack.as_str())
+            .await?;
+        match &behind.unknown {
+            None => Ok(behind),
+            Some(commit) => Err(Failure::new(
+                ErrorKind::Policy,
+                format!(
+                    "GitHub does not say who pushed {}, so nobody can be told from who made the change",
+                    commit.short()
+                ),
+            )
+            .hint("let a pull request show the change: its reviewers are known")),
+        }
     }
 
     /// The findings as the refusal that they are, if they are one.
@@ -289,14 +404,18 @@ impl Guardrails {
         for given in self.people.approvals(pull).await? {
             let on_last_head = given.commit == *head;
             // An older one does not count, whoever gave it.
-            let role = match on_last_head {
-                true => self.role(&given.reviewer).await?,
-                false => Role::None,
+            let (role, own) = match on_last_head {
+                true => (
+                    self.role(&given.reviewer).await?,
+                    self.people.behind_pull(pull).await?.hold(&given.reviewer),
+                ),
+                false => (Role::None, false),
             };
             approvals.push(Approval {
                 reviewer: given.reviewer,
                 on_last_head,
                 role,
+                own,
             });
         }
         Ok(approvals)
@@ -306,13 +425,13 @@ impl Guardrails {
     /// out, and the rule says so.
     async fn teams(
         &self,
-        rules: &Rules,
+        (rules, codeowners): (&Rules, Option<&CodeOwners>),
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreeing: &[Approval],
     ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
         let file = policy::owned_file(plan);
-        let owners = self.codeowners.iter().flat_map(|owners| owners.owners(&file));
+        let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
         let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
         let names: BTreeSet<&str> = rules
             .reviewers
@@ -332,4 +451,9 @@ impl Guardrails {
         }
         Ok(self.people.teams(names, &people).await)
     }
+}
+
+/// Whether anybody has to approve.
+fn needs_approval(rules: &Rules) -> bool {
+    rules.approvals > 0 || !rules.reviewers.is_empty()
 }

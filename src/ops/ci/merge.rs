@@ -3,14 +3,20 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Ended, Job,
+    authority::{Agreeing, BY_HAND},
     consent::ByReview,
     deployments::{Announced, Deployments},
     feedback::Feedback,
-    guardrails::{self, Agreeing, Guardrails},
+    guardrails::Guardrails,
+    in_force::InForce,
+    newer::NewerCommits,
     notices::Notices,
     reviews::Reviews,
     rounds::Rounds,
@@ -19,11 +25,11 @@ use super::{
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
-    github::{self, PushEvent, StatusState},
+    github::{self, DefaultBranch, StatusState},
     model::{
-        CommitId, Digest, RepoPath,
+        CommitId, Digest, RepoPath, StackId,
         marker::{Marker, MarkerKind},
-        outcome::{ApplyReport, StackResult},
+        outcome::{ApplyReport, StackOutcome, StackResult},
         plan::StackPlan,
         review::Unit,
     },
@@ -39,56 +45,31 @@ use crate::{
 /// The label of issues about merges that nobody reviewed.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Commits arrived on a branch. With digests the job stands behind an environment, whose reviewers were shown them.
-pub(super) async fn push(job: &Job, event: &PushEvent, digests: &str) -> Result<Ended, Failure> {
-    if !event.is_default_branch() {
-        job.run.notes.note(&format!(
-            "a push to `{}`: only `{}` is applied",
-            event.ref_name, event.default_branch
-        ));
-        return Ok(Ended::WELL);
+/// Applies a commit of the default branch. `digests` are plans that somebody agreed to.
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    digests: BTreeSet<Digest>,
+    agreeing: Agreeing,
+) -> Result<Ended, Failure> {
+    if agreeing == Agreeing::Environment
+        && !digests.is_empty()
+        && let Some(environment) = &job.options.environment
+    {
+        someone_let_it_go_on(job, environment).await?;
     }
-    let Some(after) = &event.after else {
-        return Err(Failure::new(
-            ErrorKind::Github,
-            "the default branch was deleted: nothing is applied",
-        )
-        .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
-    };
     let tip = Tip {
-        head: after,
-        branch: &event.default_branch,
-        approvals: read_digests(digests)?,
-        agreeing: Agreeing::Environment,
+        head,
+        branch,
+        approvals: digests,
+        agreeing,
     };
-    if !tip.approvals.is_empty() {
-        someone_let_it_go_on(job).await?;
-    }
     told(job, tip).await
 }
 
-/// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
-/// again, what they saw may have been other digests.
-async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
-    const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
-    if job.runner.run_attempt > 1 {
-        return Err(Failure::new(
-            ErrorKind::Policy,
-            "the run was started again: what its environment's reviewers were shown may have been other digests",
-        )
-        .hint("start it by a push, so that they are asked anew")
-        .hint(BY_HAND));
-    }
-    let Some(environment) = &job.options.environment else {
-        return Err(Failure::new(
-            ErrorKind::Policy,
-            "it is not known in which environment this job waited, so nobody agrees to these digests",
-        )
-        .hint(
-            "set the input `environment` to the name of the job's `environment:`, which GitHub tells no job",
-        )
-        .hint(BY_HAND));
-    };
+/// Who agrees by letting a job go on has to be known.
+async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failure> {
     let approvers = match &job.client {
         Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
         None => Vec::new(),
@@ -107,32 +88,10 @@ async fn someone_let_it_go_on(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Somebody agreed to plans by their digest.
-pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
-    let tip = Tip {
-        head: &job.runner.sha,
-        branch: job.runner.ref_name.trim_start_matches("refs/heads/"),
-        approvals: read_digests(text)?,
-        agreeing: Agreeing::Starter,
-    };
-    told(job, tip).await
-}
-
-fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
-    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-    let digest = |part: &str| {
-        part.parse::<Digest>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string())
-                .hint("copy the whole digest from the issue or the summary")
-        })
-    };
-    parts.map(digest).collect()
-}
-
 /// What is to be applied.
 struct Tip<'a> {
     head: &'a CommitId,
-    branch: &'a str,
+    branch: &'a DefaultBranch,
     /// The plans that somebody agreed to.
     approvals: BTreeSet<Digest>,
     /// Who that is.
@@ -150,7 +109,7 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
             "applying what was reviewed",
         )
         .await;
-    let (notices, result) = match configured(job, head).await {
+    let (notices, result) = match configured(job, &tip.branch.tip).await {
         Ok(config) => (
             Some(Notices::of(job, &config)),
             caught_up(job, tip, config, &feedback).await,
@@ -159,8 +118,10 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     };
     let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
-        Ok((report, _)) if apply::ended_well(report) => (StatusState::Success, description(report)),
-        Ok((report, _)) => (StatusState::Failure, description(report)),
+        Ok((report, _, newer)) if apply::ended_well(report) => {
+            (StatusState::Success, description(report, newer.len()))
+        }
+        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
         Err(failure) => {
             feedback.failed(failure);
             (StatusState::Error, failure.message.clone())
@@ -169,23 +130,24 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     feedback.status(head, github::APPLY, state, &description).await;
     // They come last: a receiver that does not answer keeps nothing else waiting.
     match (&notices, &result) {
-        (Some(notices), Ok((report, consent))) => {
+        (Some(notices), Ok((report, consent, _))) => {
             let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
             notices.applied(report, &stopped).await;
         }
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
-    let (report, _) = result?;
+    let (report, ..) = result?;
     Ok(Ended {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
         text: report::terminal::outcome(&report, report::terminal::Style::default()),
     })
 }
 
-async fn configured(job: &Job, head: &CommitId) -> Result<Config, Failure> {
-    job.repository.ensure(head, job.credentials.as_ref()).await?;
-    Ok(Config::of(job.repository.revision(head)?.as_ref())?)
+/// The configuration of the default branch's tip, which may be newer than what is applied.
+async fn configured(job: &Job, tip: &CommitId) -> Result<Config, Failure> {
+    job.repository.ensure(tip, job.credentials.as_ref()).await?;
+    Ok(Config::of(job.repository.revision(tip)?.as_ref())?)
 }
 
 async fn caught_up(
@@ -193,7 +155,7 @@ async fn caught_up(
     tip: Tip<'_>,
     config: Config,
     feedback: &Feedback<'_>,
-) -> Result<(ApplyReport, Arc<ByReview>), Failure> {
+) -> Result<(ApplyReport, Arc<ByReview>, BTreeMap<StackId, CommitId>), Failure> {
     let Tip {
         head,
         branch,
@@ -201,6 +163,7 @@ async fn caught_up(
         agreeing,
     } = tip;
     let mut watch = Stopwatch::start();
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
         Failure::new(
             ErrorKind::Config,
@@ -220,24 +183,22 @@ async fn caught_up(
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
     let Behind { targets, held } = behind(&side, &known)?;
+    let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
+    let targets = newer.without(&memory, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
     let reviews = if targets.is_empty() {
         Reviews::default()
     } else {
-        Reviews::of(job, &memory, head, branch).await?
+        Reviews::of(job, &memory, head, &branch.name).await?
     };
-    let owners = guardrails::owners(job, head);
-    let guardrails = Guardrails::of(job, &config, Stage::Apply, branch, owners.as_deref())
+    let power = job.repository.revision(&branch.tip)?;
+    let guardrails = Guardrails::of(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
         .with_authors(reviews.authors.clone())
+        .with_reviewed(reviews.policies.clone())
         .agreed_to_by(agreeing);
-    let consent = Arc::new(ByReview::new(
-        guardrails,
-        reviews.records.clone(),
-        approvals,
-        config.policy.drift,
-    ));
+    let consent = Arc::new(ByReview::new(guardrails, reviews.records.clone(), approvals));
     let deployments = Deployments::of(job, &config, &targets, head);
     let options = ApplyOptions {
         consent: match &deployments {
@@ -247,6 +208,7 @@ async fn caught_up(
             }),
             None => consent.clone(),
         },
+        newer: Some(newer.clone()),
         commit: Some(head.clone()),
         pull_requests: consent.pull_requests().into_iter().collect(),
         restore: false,
@@ -254,9 +216,13 @@ async fn caught_up(
         rolled_back_to: None,
     };
     let unseen = held_removals::reason(&side.layout);
-    let planning = job.protected_planning(config, side, memory.clone()).await?;
+    let planning = job
+        .protected_planning(config, &branch.tip, side, memory.clone())
+        .await?;
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
+    let newer = newer.found();
+    report.stacks.retain(|stack| !newer.contains_key(&stack.id));
     if let Some(unseen) = &unseen {
         let untold = held
             .iter()
@@ -286,11 +252,19 @@ async fn caught_up(
     for (plan, _) in &mut stopped {
         masked::stack(plan, planning.secrets());
     }
-    tell(job, head, &report, &stopped, &info, feedback).await;
+    let told = Told {
+        head,
+        report: &report,
+        stopped: &stopped,
+        info: &info,
+        newer: &newer,
+        pulls: reviews.pull_requests_of(&report),
+    };
+    told.tell(job, feedback).await;
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
-    Ok((report, consent))
+    Ok((report, consent, newer))
 }
 
 /// What the states do not have yet.
@@ -329,55 +303,86 @@ fn folder(entry: &crate::state::Entry) -> RepoPath {
     entry.folder.clone()
 }
 
-/// Tells the pull requests that came with this head, and opens an issue for what nobody reviewed.
-async fn tell(
-    job: &Job,
-    head: &CommitId,
-    report: &ApplyReport,
-    stopped: &[(StackPlan, Vec<Unit>)],
-    info: &RunInfo,
-    feedback: &Feedback<'_>,
-) {
-    feedback.summary(&report::markdown::outcome(report, info, None, SUMMARY_BUDGET));
-    feedback.apply_outputs(report);
-    if report.stacks.is_empty() {
-        return;
-    }
-    let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
-    feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
-    feedback.merged_outcome(head, report, info).await;
-    let settled: Vec<_> = report
-        .stacks
-        .iter()
-        .filter(|stack| apply::is_well(stack.result))
-        .map(|stack| stack.id.clone())
-        .collect();
-    feedback
-        .issues(
-            UNREVIEWED_LABEL,
-            MarkerKind::Unreviewed,
-            &settled,
-            stopped
-                .iter()
-                .map(|(plan, units)| {
-                    let marker = Marker {
-                        head: head.to_string(),
-                        run: job.runner.run_id,
-                        attempt: job.runner.run_attempt,
-                        digest: plan.digest.to_string(),
-                        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
-                    };
-                    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
-                    let body =
-                        report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
-                    (marker, title, body)
-                })
-                .collect(),
-        )
-        .await;
+/// What a run that applied has to tell.
+struct Told<'a> {
+    head: &'a CommitId,
+    report: &'a ApplyReport,
+    /// The plans that nobody reviewed, with the parts that nobody did.
+    stopped: &'a [(StackPlan, Vec<Unit>)],
+    info: &'a RunInfo,
+    /// The stacks that have a newer commit, and were left.
+    newer: &'a BTreeMap<StackId, CommitId>,
+    /// The pull requests whose changes were applied, besides those of the head.
+    pulls: BTreeSet<u64>,
 }
 
-fn description(report: &ApplyReport) -> String {
+impl Told<'_> {
+    /// Tells each pull request that was applied, and keeps an issue for each stack that nobody reviewed.
+    async fn tell(&self, job: &Job, feedback: &Feedback<'_>) {
+        let Self {
+            head,
+            report,
+            stopped,
+            info,
+            ..
+        } = *self;
+        let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
+        summary.push_str(&report::markdown::newer(self.newer));
+        feedback.summary(&summary);
+        for (stack, commit) in self.newer {
+            job.run.notes.note(&format!(
+                "note: {stack} has the newer commit {}, so it is left as it is",
+                commit.short()
+            ));
+        }
+        feedback.apply_outputs(report);
+        let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+        if !report.stacks.is_empty() {
+            feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
+            feedback.merged_outcome(head, &self.pulls, report, info).await;
+        }
+        // Of the stacks that were not looked at nothing differs, unless a newer run knows better.
+        let settled = |stack: &str| {
+            let not_well =
+                |outcome: &StackOutcome| outcome.id.as_str() == stack && !apply::is_well(outcome.result);
+            !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
+        };
+        feedback
+            .issues(
+                UNREVIEWED_LABEL,
+                MarkerKind::Unreviewed,
+                settled,
+                stopped
+                    .iter()
+                    .map(|stopped| unreviewed_issue(job, info, stopped))
+                    .collect(),
+            )
+            .await;
+    }
+}
+
+/// Marker, title and body of the issue about a stack that was stopped.
+fn unreviewed_issue(
+    job: &Job,
+    info: &RunInfo,
+    (plan, units): &(StackPlan, Vec<Unit>),
+) -> (Marker, String, String) {
+    let marker = Marker {
+        head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        digest: plan.digest.to_string(),
+        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
+    };
+    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
+    let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
+    (marker, title, body)
+}
+
+fn description(report: &ApplyReport, newer: usize) -> String {
+    if report.stacks.is_empty() && newer > 0 {
+        return "a newer commit is applied already".to_owned();
+    }
     if report.stacks.is_empty() {
         return "everything is applied already".to_owned();
     }

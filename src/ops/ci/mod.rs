@@ -1,4 +1,4 @@
-//! `ci`: what the event of a GitHub Actions run asks for.
+//! `ci`: what the event of a GitHub Actions run asks for. What the job may do is decided in [`authority`] alone.
 //!
 //! | event | what happens |
 //! |---|---|
@@ -9,14 +9,19 @@
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
+mod authority;
 mod checks;
 mod consent;
+mod contributors;
 mod deployments;
 mod drift;
+mod ending;
 mod feedback;
 mod files;
 mod guardrails;
+mod in_force;
 mod merge;
+mod newer;
 mod notices;
 mod opening;
 mod part;
@@ -32,14 +37,15 @@ mod verdict;
 
 use std::collections::HashMap;
 
+use authority::{Answer, Authority, Caller, Decision, Task};
+use ending::Ending;
 pub use part::Part;
-use serde_json::Value;
 
 use super::{Run, clusters::Live};
 use crate::{
     error::{ErrorKind, Failure},
     git::{Credentials, GitError, Repository},
-    github::{Client, Event, Runner, other_branch},
+    github::{Client, Event, Runner},
     report::RunInfo,
 };
 
@@ -80,6 +86,7 @@ pub(super) struct Job {
     credentials: Option<Credentials>,
     client: Option<Client>,
     options: CiOptions,
+    authority: Authority,
 }
 
 /// Does what the event asks for.
@@ -89,6 +96,19 @@ pub(super) struct Job {
 pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
+    let ending = Ending::begin(run, &runner);
+    let mut client = None;
+    let result = begun(run, options, &runner, &mut client).await;
+    ending.tell(client.as_ref(), options.part, &result).await;
+    result
+}
+
+async fn begun(
+    run: &Run,
+    options: &CiOptions,
+    runner: &Runner,
+    told: &mut Option<Client>,
+) -> Result<Ended, Failure> {
     let event = runner.event()?;
     let token = run.github_token();
     let client = match token {
@@ -104,55 +124,96 @@ pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
             None
         }
     };
+    told.clone_from(&client);
     if options.part != Part::Whole {
         part::refuse_for(&event)?;
     }
     if let Part::Verdict(of) = options.part {
-        return verdict::run(run, &runner, &event, client.as_ref(), of).await;
+        return verdict::run(run, runner, &event, client.as_ref(), of).await;
     }
+    let caller = Caller::of(runner, &options.approve, options.environment.as_deref());
+    let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
+        return Ok(Ended::WELL);
+    };
     let job = Job {
         run: run.clone(),
         repository: checkout(run)?,
         credentials: token.map(|token| Credentials::from_token(token.to_owned().into())),
         client,
         options: options.clone(),
-        runner,
+        runner: runner.clone(),
+        authority,
     };
     if job.repository.is_dirty()? {
         run.notes
             .note("warning: the working tree has changes of its own; only commits are read");
     }
-    match event {
-        Event::PullRequest(event) => preview::pull_request(&job, &event).await,
-        Event::MergeGroup {
-            base,
-            head,
-            base_branch,
-            default_branch,
-            ..
-        } => {
-            let into = other_branch(&base_branch, &default_branch);
-            preview::merge_group(&job, &base, &head, into).await
-        }
-        Event::WorkflowRun(event) => preview::outside(&job, &event).await,
-        Event::Push(event) => merge::push(&job, &event, &job.options.approve).await,
-        Event::WorkflowDispatch {
-            inputs,
-            ref_name,
-            default_branch,
-        } => {
-            only_from(&ref_name, &default_branch)?;
-            match inputs
-                .get("approve")
-                .map(|text| text.trim())
-                .filter(|text| !text.is_empty())
-            {
-                Some(digests) => merge::approved(&job, digests).await,
-                None => drift::run(&job).await,
+    run_task(&job).await
+}
+
+/// What the job may do: GitHub is asked for the default branch where it depends on that. `None`: there is nothing to do.
+async fn authority(
+    run: &Run,
+    event: &Event,
+    caller: Caller<'_>,
+    client: Option<&Client>,
+) -> Result<Option<Authority>, Failure> {
+    let mut decision = Authority::of(event, caller, Answer::NotYet)?;
+    if matches!(decision, Decision::Ask) {
+        decision = match client {
+            None => Authority::of(event, caller, Answer::Never)?,
+            Some(client) => {
+                let branch = client.default_branch().await?;
+                let holds = match Authority::commit_of(event) {
+                    Some(commit) if *commit != branch.tip => {
+                        client.commits_after(commit, &branch.tip).await?.is_some()
+                    }
+                    _ => true,
+                };
+                Authority::of(event, caller, Answer::Is(&branch, holds))?
             }
+        };
+    }
+    match decision {
+        Decision::Granted(authority) => Ok(Some(authority)),
+        Decision::Nothing(why) => {
+            run.notes.note(&why);
+            Ok(None)
         }
-        Event::Schedule { .. } => drift::run(&job).await,
-        Event::RepositoryDispatch { action, payload } => called(&job, &action, &payload).await,
+        Decision::Ask => Err(Failure::new(
+            ErrorKind::Github,
+            "what this job may do was not decided: that is a defect of Konverge",
+        )
+        .hint("report it with the event's payload")),
+    }
+}
+
+async fn run_task(job: &Job) -> Result<Ended, Failure> {
+    let Job {
+        authority, client, ..
+    } = job;
+    match (&authority.task, &authority.branch, client) {
+        (Task::PullRequest(event), ..) => preview::pull_request(job, event).await,
+        (Task::MergeGroup { base, head, .. }, ..) => preview::merge_group(job, base, head).await,
+        (Task::Outside(event), Some(branch), Some(client)) => {
+            preview::outside(job, client, branch, event).await
+        }
+        (
+            Task::Apply {
+                head,
+                digests,
+                agreeing,
+            },
+            Some(branch),
+            _,
+        ) => merge::run(job, branch, head, digests.clone(), agreeing.clone()).await,
+        (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
+        // Authority::of grants none of them without an answer of GitHub.
+        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(Failure::new(
+            ErrorKind::Github,
+            "the default branch is not known, so nothing is applied or compared with what was",
+        )
+        .hint("set the input `github-token`")),
     }
 }
 
@@ -164,36 +225,6 @@ fn checkout(run: &Run) -> Result<Repository, Failure> {
         ),
         error => error.into(),
     })
-}
-
-/// A call from another system. GitHub starts it on the default branch alone, and who called is the run's actor.
-async fn called(job: &Job, action: &str, payload: &Value) -> Result<Ended, Failure> {
-    match action {
-        "konverge-drift" => drift::run(job).await,
-        "konverge-apply" => merge::approved(job, payload["approve"].as_str().unwrap_or_default()).await,
-        other => Err(Failure::new(
-            ErrorKind::Github,
-            format!(
-                "repository_dispatch `{}` asks for nothing known",
-                other.escape_debug()
-            ),
-        )
-        .hint("known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`")),
-    }
-}
-
-/// A person may start a workflow on any branch; state is changed from the default branch only.
-fn only_from(ref_name: &str, default_branch: &str) -> Result<(), Failure> {
-    if ref_name.strip_prefix("refs/heads/").unwrap_or(ref_name) == default_branch {
-        return Ok(());
-    }
-    Err(Failure::new(
-        ErrorKind::Policy,
-        format!("the workflow was started on `{}`", ref_name.escape_debug()),
-    )
-    .hint(format!(
-        "start it on `{default_branch}`: only what is merged is applied or looked at"
-    )))
 }
 
 impl Job {

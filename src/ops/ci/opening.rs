@@ -1,18 +1,19 @@
 //! Opens revisions in a job: commits only, with the power of the protected branch.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use super::Job;
+use super::{Job, authority::Trust, in_force::InForce};
 use crate::{
     config::{Config, Sandbox},
     error::Failure,
-    model::{CommitId, affected::Affected, source::Source},
+    model::{CommitId, StackId, affected::Affected, power::PowerChange, source::Source, stack::Stack},
     ops::{
         At, Claims, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
         health_rules, infrastructure, session, states,
     },
+    policy::CodeOwners,
 };
 
 /// Two revisions and everything to plan their difference with.
@@ -21,47 +22,40 @@ pub(super) struct Opened {
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
-    /// What the job may do with it: less than was asked for if the protected branch's configuration is wrong.
+    /// The configuration as it is proposed.
+    pub proposed: Config,
+    /// What the proposal changes of it that grants power.
+    pub power: Vec<PowerChange>,
+    /// How much the job trusts it: less than it was granted if the default branch's configuration cannot be used.
     pub trust: Trust,
 }
 
-/// What a job may do with what it looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// The protected branch's configuration holds: store, clusters, policy.
-    Protected,
-    /// Spec is compared with Spec, and the review is recorded: a fork's pull request, from a job of this repository.
-    Recorded,
-    /// Spec is compared with Spec; no store, no cluster: this repository's own people, where merging applies nothing.
-    Own,
-    /// The same for a stranger, without any credential.
-    None,
-}
-
-impl Trust {
-    /// Whether it is a stranger's code.
-    fn is_outside(self) -> bool {
-        matches!(self, Self::Recorded | Self::None)
-    }
+/// The commits that a preview is made of.
+pub(super) struct Sides {
+    /// Whose configuration holds: the default branch's tip; where the job was granted no power, the base.
+    pub power: CommitId,
+    /// What is compared with.
+    pub base: CommitId,
+    /// What is compiled: the trial merge, or the head.
+    pub content: CommitId,
 }
 
 impl Job {
-    /// Opens base and head under the configuration that `protected`, a commit of the protected branch, has.
+    /// Opens base and head under the configuration that the commit `power` of the default branch has.
     ///
     /// # Errors
-    /// A commit can not be fetched or read; configuration, core or store can not be used.
-    pub(super) async fn open(
-        &self,
-        protected: &CommitId,
-        base: &CommitId,
-        head: &CommitId,
-        trust: Trust,
-    ) -> Result<Opened, Failure> {
-        for commit in [protected, base, head] {
+    /// A commit cannot be fetched or read; configuration, core or store cannot be used.
+    pub(super) async fn open(&self, sides: &Sides) -> Result<Opened, Failure> {
+        let Sides {
+            power: at,
+            base,
+            content: head,
+        } = sides;
+        for commit in [at, base, head] {
             self.repository.ensure(commit, self.credentials.as_ref()).await?;
         }
-        let at = protected;
         let power = self.repository.revision(at)?;
+        let trust = self.authority.trust;
         let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
         let (protected, trust) = match Config::of(power.as_ref()) {
             Ok(config) => (config, trust),
@@ -74,24 +68,24 @@ impl Job {
                     ),
                     error,
                 );
-                let trust = if trust.is_outside() {
-                    Trust::None
-                } else {
-                    Trust::Own
-                };
-                (Config::default(), trust)
+                (Config::default(), trust.without_power())
             }
         };
+        let grants = trust.grants();
         let mut config = proposed.with_power_from(&protected);
-        if trust != Trust::Protected {
+        if !grants.clusters {
             config = without_power(&config);
         }
-        if config != proposed && trust == Trust::Protected {
+        if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
+            // It is another branch's: who may write to that one takes no wall down.
+            config.kcl.sandbox = None;
+        }
+        if config != proposed && grants.clusters {
             self.run.notes.note(
                 "note: konverge.yaml differs from the protected branch's in keys that grant power; the protected branch's holds until this is merged",
             );
         }
-        // Nobody has reviewed this code yet: it is compiled behind every wall, unless the protected branch says otherwise.
+        // Nobody has reviewed this code yet: it is compiled behind every wall, unless the default branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         let known = Knowledge::of(&self.run, &self.repository);
         let side = |commit: &CommitId| {
@@ -100,9 +94,7 @@ impl Job {
         };
         let head_side = side(head)?;
         head_side.layout.require_module()?;
-        if trust == Trust::Protected
-            && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref())
-        {
+        if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
             self.run.notes.note(
                 "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
             );
@@ -110,14 +102,15 @@ impl Job {
         let base_side = side(base)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
+        let power_changes = difference(&proposed, (&base_side, &head_side));
         let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
-        let memory = match trust {
-            Trust::Own | Trust::None => None,
-            Trust::Protected | Trust::Recorded => self.memory(&protected, KeyUse::Make).await?,
+        let memory = match grants.store {
+            true => self.memory(&protected, KeyUse::Make).await?,
+            false => None,
         };
-        let live = match trust {
-            Trust::Own | Trust::None | Trust::Recorded => Live::Never,
-            Trust::Protected => self.options.live.unwrap_or(Live::Required),
+        let live = match grants.clusters {
+            true => self.options.live.unwrap_or(Live::Required),
+            false => Live::Never,
         };
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
@@ -134,25 +127,29 @@ impl Job {
             targets,
             affected,
             trust,
+            proposed,
+            power: power_changes,
         })
     }
 
-    /// What plans are made of where a commit of the protected branch is looked at by itself, under its own configuration.
+    /// What plans are made of where a commit of the default branch is looked at by itself, under the configuration and
+    /// the files of the branch's tip, `power`.
     ///
     /// # Errors
     /// As [`Job::planning`].
     pub(super) async fn protected_planning(
         &self,
         config: Config,
+        power: &CommitId,
         head: Workspace,
         memory: Memory,
     ) -> Result<Planning, Failure> {
         let live = self.options.live.unwrap_or(Live::Required);
-        let files = Arc::clone(&head.source);
+        let files = self.repository.revision(power)?;
         self.planning(
             config,
             files.as_ref(),
-            Trust::Protected,
+            Trust::Merged,
             (head, None),
             Some(memory),
             live,
@@ -180,10 +177,11 @@ impl Job {
         if let Some(memory) = &memory {
             compiler = compiler.sharing(memory)?;
         }
-        if trust != Trust::Protected {
+        let grants = trust.grants();
+        if !grants.caches {
             compiler = compiler.without_writing_caches();
         }
-        if trust.is_outside() {
+        if !grants.packages {
             compiler = compiler.for_strangers(base.as_ref())?;
         }
         let setup = infrastructure::Setup {
@@ -222,6 +220,44 @@ impl Job {
             .await
             .map(Some)
     }
+}
+
+/// What a proposal changes of what grants power: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+fn difference(proposed: &Config, (base, head): (&Workspace, &Workspace)) -> Vec<PowerChange> {
+    // A base that cannot be read grants nothing, so everything is new.
+    let before = Config::of(base.source.as_ref()).unwrap_or_default();
+    let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
+    for stack in &base.layout.stacks {
+        pairs.entry(&stack.id).or_default().0 = Some(stack);
+    }
+    for stack in &head.layout.stacks {
+        pairs.entry(&stack.id).or_default().1 = Some(stack);
+    }
+    let stacks: Vec<_> = pairs.into_values().collect();
+    let mut changes = before.difference_of_power(proposed, &stacks);
+    let file = |key: &str, stacks| PowerChange {
+        key: key.to_owned(),
+        from: Some("as it is".to_owned()),
+        to: Some("other content".to_owned()),
+        stacks,
+    };
+    if !health_rules::same(proposed, base.source.as_ref(), head.source.as_ref()) {
+        let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
+        changes.push(file(&format!("apply.health_rules: {folder}"), None));
+    }
+    let owners = [base, head].map(|side| InForce::of(proposed, Some(side.source.as_ref())).codeowners);
+    if owners[0] != owners[1] {
+        let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
+        let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);
+        let concerned = head.layout.stacks.iter();
+        let concerned =
+            concerned.filter(|stack| before.owners(&file_of(stack)) != after.owners(&file_of(stack)));
+        changes.push(file(
+            "CODEOWNERS",
+            Some(concerned.map(|stack| stack.id.clone()).collect()),
+        ));
+    }
+    changes
 }
 
 /// The configuration with all power taken out: only how the repository is to be read and compiled remains.

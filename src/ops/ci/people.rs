@@ -7,7 +7,11 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use crate::github::{Approval, Client, GithubError, Permission};
+use super::contributors::{self, Before, Contributors};
+use crate::{
+    github::{Approval, Client, GithubError, Permission},
+    model::CommitId,
+};
 
 /// Answers by question. Questions of one kind wait for each other, as GitHub asks of its clients.
 struct Once<K, V>(Mutex<BTreeMap<K, V>>);
@@ -36,10 +40,12 @@ impl<K: Ord, V: Clone> Once<K, V> {
 pub(super) struct People {
     client: Option<Client>,
     permissions: Once<String, Permission>,
-    protected: Once<String, bool>,
     approvals: Once<u64, Vec<Approval>>,
     members: Once<(String, String), Option<bool>>,
     runs: Once<(u64, String), Vec<String>>,
+    behind_pulls: Once<u64, Contributors>,
+    before: Once<(Option<CommitId>, String), Before>,
+    behind_commits: Once<Option<CommitId>, Contributors>,
 }
 
 impl People {
@@ -47,10 +53,12 @@ impl People {
         Self {
             client,
             permissions: Once::new(),
-            protected: Once::new(),
             approvals: Once::new(),
             members: Once::new(),
             runs: Once::new(),
+            behind_pulls: Once::new(),
+            before: Once::new(),
+            behind_commits: Once::new(),
         }
     }
 
@@ -62,13 +70,6 @@ impl People {
         self.permissions
             .ask(user.to_owned(), client.permission(user))
             .await
-    }
-
-    /// Whether GitHub protects a branch; `None` if it can not be asked.
-    pub async fn is_protected(&self, branch: &str) -> Option<bool> {
-        let client = self.client.as_ref()?;
-        let answer = self.protected.ask(branch.to_owned(), client.is_protected(branch));
-        answer.await.ok()
     }
 
     /// Who approves a pull request, and which head of it.
@@ -86,6 +87,51 @@ impl People {
         };
         let answer = client.run_approvers(run, environment);
         self.runs.ask((run, environment.to_owned()), answer).await
+    }
+
+    /// Who stands behind a pull request.
+    pub async fn behind_pull(&self, pull: u64) -> Result<Contributors, GithubError> {
+        let Some(client) = &self.client else {
+            return Ok(Contributors::default());
+        };
+        let answer = contributors::of_pull_request(client, pull);
+        self.behind_pulls.ask(pull, answer).await
+    }
+
+    /// What was there before the commits that a stack's digest stands for.
+    pub async fn before(
+        &self,
+        since: Option<&CommitId>,
+        head: &CommitId,
+        folder: &str,
+    ) -> Result<Before, GithubError> {
+        let Some(client) = &self.client else {
+            return Ok(Before::default());
+        };
+        let question = (since.cloned(), folder.to_owned());
+        let answer = contributors::before(client, since, head, folder);
+        self.before.ask(question, answer).await
+    }
+
+    /// Who stands behind what `head` brings to a stack since the commit that was applied last.
+    pub async fn behind_commits(
+        &self,
+        branch: &str,
+        since: Option<&CommitId>,
+        head: &CommitId,
+        folder: &str,
+    ) -> Result<Contributors, GithubError> {
+        let Some(client) = &self.client else {
+            // Nobody is known, so nobody can be told from them.
+            return Ok(Contributors {
+                unknown: Some(head.clone()),
+                ..Contributors::default()
+            });
+        };
+        let before = self.before(since, head, folder).await?;
+        let question = before.commit.clone();
+        let answer = contributors::of_commits(client, branch, before, head);
+        self.behind_commits.ask(question, answer).await
     }
 
     /// Which of these people are in these teams (`org/team`). A team that may not be looked into is left out.

@@ -1,10 +1,17 @@
 //! What a preview is about: a pull request, a merge group, a fork's pull request seen from a job that may write.
 
-use super::{Ended, Job, feedback::Feedback, opening::Trust, showing::show};
+use super::{
+    Ended, Job,
+    authority::Trust,
+    ending::{Ending, Place},
+    feedback::Feedback,
+    opening::Sides,
+    showing::show,
+};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::Failure,
     git::GitError,
-    github::{Client, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
+    github::{Client, DefaultBranch, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
     model::CommitId,
     report::Merging,
 };
@@ -15,14 +22,8 @@ pub(super) struct Subject {
     pub number: Option<u64>,
     /// The head: its identity.
     pub head: CommitId,
-    /// A commit of the protected branch, whose configuration holds.
-    pub protected: CommitId,
-    /// What is compared with.
-    pub base: CommitId,
-    /// What is compiled: the trial merge, or the head.
-    pub content: CommitId,
-    /// What the job may do.
-    pub trust: Trust,
+    /// The commits that it is made of.
+    pub sides: Sides,
     /// What merging it does.
     pub merging: Merging,
     /// The branch it goes to, where that is not the default one.
@@ -31,57 +32,32 @@ pub(super) struct Subject {
 
 /// Previews a pull request.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<Ended, Failure> {
-    if let Some(why) = event.nothing_to_preview() {
-        job.run.notes.note(why);
-        return Ok(Ended::WELL);
-    }
     let (base, content) = sides(job, event).await?;
-    let stranger = event.is_from_outside();
-    let into = event.elsewhere();
-    let protected = into.is_none() && !stranger;
-    if !protected && !stranger {
+    let authority = &job.authority;
+    let stranger = authority.trust == Trust::Stranger;
+    let power = match &authority.branch {
+        Some(branch) => branch.tip.clone(),
+        // The tip of the base branch: the trial merge's first parent is newer than the event.
+        None if event.merge_commit.as_ref() == Some(&content) => base.clone(),
+        None => event.base.clone(),
+    };
+    if let (Some(into), false) = (authority.elsewhere(), stranger) {
         job.run.notes.note(&format!(
-            "note: this pull request goes to `{}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
-            event.base_branch, event.default_branch
+            "note: this pull request goes to `{into}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
+            event.default_branch
         ));
     }
-    let trust = match (protected, stranger) {
-        (true, _) => Trust::Protected,
-        (false, true) => Trust::None,
-        (false, false) => Trust::Own,
-    };
-    let subject = Subject {
-        number: Some(event.number),
-        head: event.head.clone(),
-        // The tip of the base branch: the trial merge's first parent is newer than the event.
-        protected: if event.merge_commit.as_ref() == Some(&content) {
-            base.clone()
-        } else {
-            event.base.clone()
-        },
-        base,
-        content,
-        trust,
-        merging: match (stranger, protected) {
-            (true, _) => Merging::Outside,
-            (false, true) => Merging::Applies,
-            (false, false) => Merging::OtherBranch,
-        },
-        into: into.map(str::to_owned),
-    };
     if stranger {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
     }
-    show(
-        job,
-        &subject,
-        &if stranger {
-            Feedback::unheard(job)
-        } else {
-            Feedback::new(job)
-        },
-    )
-    .await
+    let subject = Subject {
+        number: Some(event.number),
+        head: event.head.clone(),
+        sides: Sides { power, base, content },
+        merging: authority.merging(),
+        into: authority.elsewhere().map(str::to_owned),
+    };
+    show(job, &subject, &Feedback::new(job)).await
 }
 
 /// The commits to compare: the trial merge with its first parent, if it is one of this head; else the head with the
@@ -112,72 +88,71 @@ fn shallow(error: GitError) -> Failure {
 }
 
 /// Renders a merge group for real, Spec against Spec; nothing is commented or recorded.
-pub(super) async fn merge_group(
-    job: &Job,
-    base: &CommitId,
-    head: &CommitId,
-    into: Option<&str>,
-) -> Result<Ended, Failure> {
+pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<Ended, Failure> {
+    let authority = &job.authority;
+    let power = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
     let subject = Subject {
         number: None,
         head: head.clone(),
-        protected: base.clone(),
-        base: base.clone(),
-        content: head.clone(),
-        trust: Trust::Own,
+        sides: Sides {
+            power: power.clone(),
+            base: base.clone(),
+            content: head.clone(),
+        },
         merging: Merging::Queued,
-        into: into.map(str::to_owned),
+        into: authority.elsewhere().map(str::to_owned),
     };
     show(job, &subject, &Feedback::new(job)).await
 }
 
 /// A pull request of a fork or of Dependabot, from the job that may write: its commits are fetched as data and compiled
-/// in the sandbox.
-pub(super) async fn outside(job: &Job, event: &WorkflowRunEvent) -> Result<Ended, Failure> {
-    if event.event != "pull_request" || !event.from_outside() {
-        job.run
-            .notes
-            .note("the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do");
-        return Ok(Ended::WELL);
-    }
+/// in the sandbox. `branch` is the default branch: whatever is checked out grants nothing.
+pub(super) async fn outside(
+    job: &Job,
+    client: &Client,
+    branch: &DefaultBranch,
+    event: &WorkflowRunEvent,
+) -> Result<Ended, Failure> {
     refuse_strangers_tree(job, event).await?;
-    let client = job.client.as_ref().ok_or_else(|| {
-        Failure::new(
-            ErrorKind::Github,
-            "a preview of what comes from outside is posted with a token, and there is none",
-        )
-        .hint("set the input `github-token`")
-    })?;
-    let Some(pull) = looked_at(client, event).await? else {
+    let Some(pull) = looked_at(client, event, &branch.name).await? else {
         job.run
             .notes
             .note("the pull request is closed or has a newer head: nothing to do");
         return Ok(Ended::WELL);
     };
     let credentials = job.credentials.as_ref();
-    // The default branch's tip in GitHub's own words: whatever is checked out grants nothing.
-    let tip = job.runner.sha.clone();
     let base = job
         .repository
-        .merge_base_fetching(&tip, &event.head, credentials)
+        .merge_base_fetching(&branch.tip, &event.head, credentials)
         .await
         .map_err(shallow)?;
     let subject = Subject {
         number: Some(pull.number),
         head: event.head.clone(),
-        protected: tip,
-        base,
-        content: event.head.clone(),
-        trust: Trust::Recorded,
-        merging: Merging::Outside,
-        into: other_branch(&pull.base_branch, &event.default_branch).map(str::to_owned),
+        sides: Sides {
+            power: branch.tip.clone(),
+            base,
+            content: event.head.clone(),
+        },
+        merging: job.authority.merging(),
+        into: other_branch(&pull.base_branch, &branch.name).map(str::to_owned),
     };
-    show(job, &subject, &Feedback::new(job)).await
+    let result = show(job, &subject, &Feedback::new(job)).await;
+    if let Err(failure) = &result {
+        let place = Place::preview(pull.number, &event.head, job.options.part);
+        let ending = Ending::begin(&job.run, &job.runner);
+        ending.comment(client, &place, failure).await;
+    }
+    result
 }
 
 /// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub
 /// knows no pull request. Of several the one into the default branch is meant, which is what is applied.
-async fn looked_at(client: &Client, event: &WorkflowRunEvent) -> Result<Option<PullRequest>, Failure> {
+async fn looked_at(
+    client: &Client,
+    event: &WorkflowRunEvent,
+    default_branch: &str,
+) -> Result<Option<PullRequest>, Failure> {
     let Some((owner, _)) = event.head_repository.split_once('/') else {
         return Ok(None);
     };
@@ -185,7 +160,7 @@ async fn looked_at(client: &Client, event: &WorkflowRunEvent) -> Result<Option<P
     let of_head = pulls
         .into_iter()
         .filter(|pull| pull.from_fork == event.from_fork && pull.head == event.head);
-    Ok(of_head.min_by_key(|pull| (pull.base_branch != event.default_branch, pull.number)))
+    Ok(of_head.min_by_key(|pull| (pull.base_branch != default_branch, pull.number)))
 }
 
 /// Refuses a working tree with the stranger's commit in it: that commit, GitHub's trial merge of it, one on top of it.

@@ -48,6 +48,7 @@ pub(super) async fn run(
     };
     let options = ApplyOptions {
         consent: Arc::new(Restoring { guardrails }),
+        newer: None,
         commit: Some(head.clone()),
         pull_requests: Vec::new(),
         restore: true,
@@ -74,7 +75,7 @@ impl Consent for Restoring {
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }
-        let findings = self.guardrails.findings(plan, &[], false).await?;
+        let findings = self.guardrails.findings(plan, &[], None).await?;
         match Guardrails::refusal(plan, &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(Grounds {

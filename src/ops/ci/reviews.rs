@@ -1,11 +1,17 @@
 //! Which reviews an apply may rest on: the last preview of each pull request that the applied head holds. When no stack
 //! needs them any more they are deleted; the receipts beside the states say who reviewed what.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::Job;
+use super::{
+    Job,
+    in_force::{Archive, InForce},
+};
 use crate::{
-    error::Failure,
+    error::{ErrorKind, Failure},
     model::{CommitId, StackId, outcome::ApplyReport, review::ReviewRecord},
     ops::{Memory, Target, apply},
     state::ReviewKey,
@@ -21,9 +27,30 @@ pub(super) struct Reviews {
     pub records: Vec<ReviewRecord>,
     /// Who opened which.
     pub authors: BTreeMap<u64, String>,
+    /// The policy under which each was reviewed.
+    pub policies: BTreeMap<u64, Arc<InForce>>,
     /// Pull requests whose records serve nothing once every stack of this head ended well.
     done: BTreeSet<u64>,
+    /// Merged pull requests that the head holds and that no run has used up.
+    arrived: BTreeSet<u64>,
     places: Vec<ReviewKey>,
+}
+
+/// The policy that was in force when a head was reviewed.
+async fn reviewed_under(
+    archive: &Archive,
+    power: &CommitId,
+    head: &CommitId,
+) -> Result<Arc<InForce>, Failure> {
+    let policy = archive.at(power).await?;
+    if !policy.has_freezes() {
+        return Ok(policy);
+    }
+    Ok(match archive.at(head).await {
+        Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
+        // What it proposed is not known: each freeze holds.
+        Err(_) => policy,
+    })
 }
 
 impl Reviews {
@@ -40,7 +67,20 @@ impl Reviews {
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
         // Asked for after the pull requests: whatever was merged after this head is in it.
         let later = match pulls.iter().any(|pull| pull.is_merged()) {
-            true => client.commits_after(head, branch).await?,
+            true => {
+                let tip = client.branch(branch).await?.tip;
+                client.commits_after(head, &tip).await?.ok_or_else(|| {
+                    Failure::new(
+                        ErrorKind::Policy,
+                        format!(
+                            "{} is no longer on `{}`: nothing of it is applied",
+                            head.short(),
+                            branch.escape_debug()
+                        ),
+                    )
+                    .hint("the run for the newest push applies what the branch holds now")
+                })?
+            }
             false => BTreeSet::new(),
         };
         let mut reviews = Self {
@@ -61,10 +101,25 @@ impl Reviews {
                 continue;
             }
             reviews.done.insert(pull.number);
+            reviews.arrived.insert(pull.number);
             match memory.states.reviews().latest(pull.number, &pull.head).await? {
                 Some(record) => {
-                    reviews.records.push(record);
-                    reviews.authors.insert(pull.number, pull.author);
+                    let power = record.power.as_ref().unwrap_or(&record.base);
+                    match reviewed_under(&Archive::of(job), power, &record.head).await {
+                        Ok(policy) => {
+                            reviews.policies.insert(pull.number, policy);
+                            reviews.authors.insert(pull.number, pull.author);
+                            reviews.records.push(record);
+                        }
+                        Err(error) => job.run.warn(
+                            &format!(
+                                "the review of #{} does not count, since the policy that it was made under ({}) is not known",
+                                pull.number,
+                                power.short()
+                            ),
+                            error,
+                        ),
+                    }
                 }
                 None => job.run.notes.note(&format!(
                     "note: the last head of #{} was never previewed",
@@ -81,6 +136,19 @@ impl Reviews {
             ));
         }
         Ok(reviews)
+    }
+
+    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
+    /// never previewed.
+    pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
+        let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
+        let mut pulls = self.arrived.clone();
+        for record in &self.records {
+            if !record.stacks.iter().any(|stack| touched(&stack.id)) {
+                pulls.remove(&record.pull_request);
+            }
+        }
+        pulls
     }
 
     /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of those with

@@ -1,16 +1,10 @@
 //! A preview told: the check runs, the comment, the status, the summary, the outputs, and the record of what was shown.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Ended, Job,
-    checks::Meanwhile,
-    feedback::Feedback,
-    guardrails::{self, Guardrails},
-    opening::{Opened, Trust},
-    preview::Subject,
-    stopwatch::Stopwatch,
-    verdict,
+    Ended, Job, authority::Trust, checks::Meanwhile, feedback::Feedback, guardrails::Guardrails,
+    in_force::InForce, opening::Opened, preview::Subject, stopwatch::Stopwatch, verdict,
 };
 use crate::{
     error::Failure,
@@ -48,8 +42,13 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
         }
     };
     // What a share says is of its run alone: the verdict reads it so.
-    if job.options.part.share().is_some() || !verdict::is_overtaken(feedback, &subject.head, into).await {
-        feedback.status(&subject.head, &context, state, description).await;
+    match job.options.part.share() {
+        Some(_) => {
+            feedback
+                .own_status(&subject.head, &context, state, description)
+                .await;
+        }
+        None => feedback.status(&subject.head, &context, state, description).await,
     }
     result.map(|(ended, _)| ended)
 }
@@ -60,10 +59,8 @@ async fn previewed(
     feedback: &Feedback<'_>,
 ) -> Result<(Ended, String), Failure> {
     let mut watch = Stopwatch::start();
-    let mut opened = job
-        .open(&subject.protected, &subject.base, &subject.content, subject.trust)
-        .await?;
-    if opened.planning.memory.is_none() && opened.trust == Trust::Protected {
+    let mut opened = job.open(&subject.sides).await?;
+    if opened.planning.memory.is_none() && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
@@ -79,7 +76,7 @@ async fn previewed(
         Some(number) => feedback.meanwhile(number, &subject.head).await,
         None => Meanwhile::default(),
     };
-    if !meanwhile.merged {
+    if meanwhile.unmerged {
         record(job, subject, &opened, &preview).await?;
     }
     watch.ends("compile and plan");
@@ -109,7 +106,7 @@ async fn previewed(
         cached: counted.cached,
         pr: subject.number,
         head: Some(subject.head.clone()),
-        base: Some(subject.base.clone()),
+        base: Some(subject.sides.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
         ..job.info()
     };
@@ -137,12 +134,15 @@ async fn previewed(
         affected: &opened.affected,
         plan: &preview.plan,
         findings: &findings,
+        power: &opened.power,
         waves: &waves,
         links: &links,
         marker: &marker,
         mode: Mode {
             merging: match subject.merging {
-                Merging::Applies if opened.trust != subject.trust => Merging::Unreviewed,
+                Merging::Applies if opened.trust != job.authority.trust || !meanwhile.unmerged => {
+                    Merging::Unreviewed
+                }
                 Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
                 merging => merging,
             },
@@ -185,20 +185,26 @@ async fn findings(
     opened: &Opened,
     plan: &Plan,
 ) -> Result<Vec<Finding>, Failure> {
-    if subject.merging == Merging::Outside {
+    if !job.authority.trust.grants().people {
         return Ok(Vec::new());
     }
-    let owners = guardrails::owners(job, &subject.protected);
-    let config = &opened.planning.config;
-    let guardrails = Guardrails::of(job, config, Stage::Preview, "", owners.as_deref());
+    let power = job.repository.revision(&subject.sides.power)?;
+    let content = job.repository.revision(&subject.sides.content)?;
+    let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
+    let mut guardrails = Guardrails::of(job, now, Stage::Preview);
     let pulls: Vec<_> = subject
         .number
         .map(|number| (number, subject.head.clone()))
         .into_iter()
         .collect();
+    // The merge is judged by the policy that it makes, too.
+    if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
+        let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+        guardrails = guardrails.with_reviewed([(number, Arc::new(then))].into());
+    }
     let mut findings = Vec::new();
     for stack in &plan.stacks {
-        findings.extend(guardrails.findings(stack, &pulls, false).await?);
+        findings.extend(guardrails.findings(stack, &pulls, None).await?);
     }
     Ok(findings)
 }
@@ -237,7 +243,8 @@ async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview
         version: 1,
         pull_request: number,
         head: subject.head.clone(),
-        base: subject.base.clone(),
+        base: subject.sides.base.clone(),
+        power: Some(subject.sides.power.clone()),
         run: job.runner.run_url(),
         stacks: preview.reviewed.clone(),
     };

@@ -3,10 +3,15 @@
 
 use std::num::NonZeroU32;
 
-use super::{Ended, feedback::Feedback, part::Part};
+use super::{
+    Ended,
+    authority::{Answer, Authority, Caller, Decision, Task},
+    feedback::Feedback,
+    part::Part,
+};
 use crate::{
     error::{ErrorKind, Failure},
-    github::{Client, Event, Runner, Status, StatusState, other_branch, preview_of},
+    github::{Client, Event, Runner, Status, StatusState, preview_of},
     model::{CommitId, Share},
     ops::Run,
 };
@@ -23,12 +28,19 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part,
     let pending = async |context: &str| {
         let looking = "looking at what would change";
         feedback
-            .status(head, context, StatusState::Pending, looking)
+            .own_status(head, context, StatusState::Pending, looking)
             .await;
     };
-    let again = feedback.job.runner.run_attempt > 1;
+    let runner = &feedback.job.runner;
+    let again = runner.run_attempt > 1;
     let whole = preview_of(None, into);
-    if part.share().is_none() || again || !is_open(feedback, head, &whole).await {
+    let word = newest_word(feedback, head, &whole).await;
+    let is_open = word.as_ref().is_some_and(|word| {
+        word.state == StatusState::Pending && word.target_url.as_deref() == Some(&runner.run_url())
+    });
+    if word.is_some_and(|word| is_of_later_run(&word, runner)) {
+        feedback.job.run.notes.note(OVERTAKEN);
+    } else if part.share().is_none() || again || !is_open {
         pending(&whole).await;
     }
     if part.share().is_some() && again {
@@ -36,18 +48,10 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part,
     }
 }
 
-/// Whether this run's `pending` is the newest word on the whole.
-async fn is_open(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> bool {
-    let page = feedback.job.runner.run_url();
-    newest_word(feedback, head, whole).await.is_some_and(|status| {
-        status.state == StatusState::Pending && status.target_url.as_deref() == Some(&page)
-    })
-}
-
 /// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
-/// changed: then this one must not have the last word. `into` as in [`preview_of`].
-pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, into: Option<&str>) -> bool {
-    let word = newest_word(feedback, head, &preview_of(None, into)).await;
+/// changed: then this one must not have the last word.
+pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, context: &str) -> bool {
+    let word = newest_word(feedback, head, context).await;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
     if overtaken {
         feedback.job.run.notes.note(OVERTAKEN);
@@ -56,7 +60,7 @@ pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, into:
 }
 
 const OVERTAKEN: &str =
-    "note: a later run looks at the same commit; what it says of konverge/preview is left as it is";
+    "note: a later run looks at the same commit, so the status that it has set is left as it is";
 
 fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
     let page = status.target_url.as_deref();
@@ -77,9 +81,11 @@ pub(super) async fn run(
     client: Option<&Client>,
     of: NonZeroU32,
 ) -> Result<Ended, Failure> {
-    let Some((head, into)) = judged(run, event) else {
+    let caller = Caller::of(runner, "", None);
+    let Some((head, into)) = judged(run, event, caller)? else {
         return Ok(Ended::WELL);
     };
+    let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
         Failure::new(ErrorKind::Github, "the shares can not be judged without a token")
             .hint("set the input `github-token`")
@@ -104,29 +110,31 @@ pub(super) async fn run(
 }
 
 /// The head whose shares were previewed, if they were and may be told of, and the branch it goes to, if that is not the
-/// default one.
-fn judged<'a>(run: &Run, event: &'a Event) -> Option<(&'a CommitId, Option<&'a str>)> {
-    match event {
-        Event::PullRequest(event) => {
-            if let Some(why) = event.nothing_to_preview() {
-                run.notes.note(why);
-                return None;
-            }
-            if event.is_from_outside() {
-                run.notes
-                    .note("note: this job may not write: the workflow on `workflow_run` sets the status");
-                return None;
-            }
-            Some((&event.head, event.elsewhere()))
+/// default one. Nothing is opened for it, so the default branch is not asked for.
+fn judged(
+    run: &Run,
+    event: &Event,
+    caller: Caller<'_>,
+) -> Result<Option<(CommitId, Option<String>)>, Failure> {
+    let authority = match Authority::of(event, caller, Answer::Never)? {
+        Decision::Granted(authority) => authority,
+        Decision::Nothing(why) => {
+            run.notes.note(&why);
+            return Ok(None);
         }
-        Event::MergeGroup {
-            head,
-            base_branch,
-            default_branch,
-            ..
-        } => Some((head, other_branch(base_branch, default_branch))),
-        _ => None,
+        Decision::Ask => return Ok(None),
+    };
+    if !authority.trust.grants().tells {
+        run.notes
+            .note("note: this job may not write: the workflow on `workflow_run` sets the status");
+        return Ok(None);
     }
+    let into = authority.elsewhere().map(str::to_owned);
+    Ok(match authority.task {
+        Task::PullRequest(event) => Some((event.head, into)),
+        Task::MergeGroup { head, .. } => Some((head, into)),
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => None,
+    })
 }
 
 /// Success if every share had it in the run with this page, by its newest word.

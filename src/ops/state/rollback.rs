@@ -148,6 +148,7 @@ impl Rollback {
     pub async fn apply(&self) -> Result<ApplyReport, Failure> {
         let options = ApplyOptions {
             consent: Arc::new(Agreed),
+            newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),
             restore: false,

@@ -1,8 +1,11 @@
 //! What an apply did, as Markdown for the summary and for the comment on a merged pull request.
 
+use std::collections::BTreeMap;
+
 use super::page::Page;
 use crate::{
     model::{
+        CommitId, StackId,
         marker::Marker,
         outcome::{ApplyReport, ResourceResult, StackOutcome, StackResult},
     },
@@ -75,6 +78,26 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&Marker>, bud
     }
     page.try_push(&footer);
     page.into_text()
+}
+
+/// The stacks that were left as they are because they have a newer commit; nothing if there are none.
+pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
+    const NAMED: usize = 50;
+    if stacks.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nA newer commit is applied already; these stacks were left as they are:\n\n".to_owned();
+    for (stack, commit) in stacks.iter().take(NAMED) {
+        text.push_str(&format!(
+            "- {}: `{}`\n",
+            escape::code(stack.as_str()),
+            commit.short()
+        ));
+    }
+    if stacks.len() > NAMED {
+        text.push_str(&format!("- and {} more\n", stacks.len() - NAMED));
+    }
+    text
 }
 
 fn trouble(stack: &StackOutcome) -> String {
@@ -155,7 +178,7 @@ fn row(stack: &StackOutcome) -> String {
     )
 }
 
-fn footer(run: &RunInfo) -> String {
+pub(super) fn footer(run: &RunInfo) -> String {
     let mut facts = Vec::new();
     if let Some(url) = &run.run_url {
         facts.push(escape::link("run", url));

@@ -4,7 +4,7 @@ use super::{
     alerts, bodies,
     detail::{Detail, Folds, LADDER, Table},
     page::{Full, Page},
-    table, tail, verdict,
+    power, table, tail, verdict,
 };
 use crate::report::{
     CommentInput,
@@ -39,7 +39,7 @@ fn packed(input: &CommentInput<'_>, budget: usize, marker: &str) -> Comment {
     let head = format!("{marker}{}", verdict::render(input, &view));
     let budget = budget.max(4096);
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
-    let fixed = head + &alerts;
+    let fixed = head + &alerts + &power::render(input, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {
         if let Ok((body, omitted)) = attempt(input, &view, &fixed, budget, detail) {
             return Comment { body, omitted, step };

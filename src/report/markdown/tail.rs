@@ -172,7 +172,7 @@ fn merging(input: &CommentInput<'_>, view: &View<'_>) -> String {
     } else if input.mode.merging == Merging::OtherBranch {
         "Merging applies nothing: this goes to another branch than the one that is applied."
     } else if input.mode.merging == Merging::Unreviewed {
-        "`konverge.yaml` of the protected branch can not be used, so this was compared with the base's Spec and is on record nowhere. After the merge what it changes waits for an approval by digest."
+        "This preview was not recorded as a review; the job's log says why. After the merge what it changes waits for an approval by digest."
     } else if input.mode.merging == Merging::NoStore {
         "Merging applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
     } else {

@@ -205,3 +205,23 @@ async fn a_comment_at_the_limit_is_taken() {
         .unwrap();
     assert_eq!(fake.writes(), 1);
 }
+
+/// Somebody deletes it between the list and the write.
+#[tokio::test]
+async fn a_comment_that_is_deleted_meanwhile_is_written_anew() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    github
+        .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
+        .await
+        .unwrap();
+    let gone = Act::Answer(404, vec![], json!({"message": "Not Found"}));
+    let id = fake.world(|world| world.comments[0].id);
+    fake.next("PATCH", &format!("/issues/comments/{id}"), gone);
+    let again = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await
+        .unwrap();
+    assert!(matches!(again, Upsert::Created { .. }), "{again:?}");
+    fake.world(|world| assert!(world.comments.last().unwrap().body.ends_with("two\n")));
+}

@@ -45,9 +45,14 @@ async fn who_merged_what_and_who_may() {
             .unwrap()
             .is_empty()
     );
-    let after = async |commit| github.commits_after(&sha(commit), "main").await.unwrap();
-    assert_eq!(after('a').await, [sha('c'), sha('d')].into());
-    assert!(after('d').await.is_empty());
+    let branch = github.default_branch().await.unwrap();
+    assert_eq!(
+        (branch.name.as_str(), &branch.tip, branch.protected),
+        ("main", &sha('d'), true)
+    );
+    let after = async |commit| github.commits_after(&sha(commit), &branch.tip).await.unwrap();
+    assert_eq!(after('a').await, Some([sha('c'), sha('d')].into()));
+    assert_eq!(after('d').await, Some([].into()));
     let approvals = github.approvals(12).await.unwrap();
     assert_eq!(
         approvals.iter().map(|a| a.reviewer.as_str()).collect::<Vec<_>>(),
@@ -59,8 +64,10 @@ async fn who_merged_what_and_who_may() {
         github.permission("mallory/../root").await.unwrap(),
         Permission::None
     );
-    assert!(github.is_protected("main").await.unwrap());
-    assert!(!github.is_protected("topic").await.unwrap());
+    assert!(
+        github.branch("topic").await.is_err(),
+        "what GitHub does not know is no answer"
+    );
 }
 
 /// GitHub knows of no pull request that a fork's commit belongs to, only of those from a branch.

@@ -10,6 +10,7 @@ use konverge::{
         finding::{Finding, Verdict},
         marker::{Marker, MarkerKind},
         plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan, Validation},
+        power::PowerChange,
         spec::RuntimeKind,
     },
     report::{CommentInput, Merging, Mode, RunInfo},
@@ -23,6 +24,7 @@ pub struct Sample {
     pub affected: Affected,
     pub plan: Plan,
     pub findings: Vec<Finding>,
+    pub power: Vec<PowerChange>,
     pub waves: BTreeMap<StackId, usize>,
     pub links: BTreeMap<StackId, String>,
     pub marker: Marker,
@@ -36,6 +38,7 @@ impl Sample {
             affected: &self.affected,
             plan: &self.plan,
             findings: &self.findings,
+            power: &self.power,
             waves: &self.waves,
             links: &self.links,
             marker: &self.marker,
@@ -303,6 +306,7 @@ pub fn shop() -> Sample {
             ],
         },
         plan,
+        power: Vec::new(),
         findings: vec![
             Finding {
                 verdict: Verdict::Deny,
@@ -371,6 +375,7 @@ pub fn large(n: usize) -> Sample {
         },
         plan: Plan { version: 1, stacks },
         findings: Vec::new(),
+        power: Vec::new(),
         waves: BTreeMap::new(),
         links: BTreeMap::new(),
         run: RunInfo {

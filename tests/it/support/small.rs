@@ -29,9 +29,10 @@ impl Stage {
         let scratch = tempfile::tempdir().unwrap();
         let monorepo = Repository::init();
         monorepo.write("kcl.mod", "[package]\nname = \"small\"\nversion = \"0.1.0\"\n");
+        let github = FakeGithub::start(World::of(&monorepo)).await;
         let stage = Self {
             monorepo,
-            github: FakeGithub::start(World::new()).await,
+            github,
             cluster: Cluster::shared(),
             bucket: String::new(),
             scratch,

@@ -61,7 +61,7 @@ impl Stage {
             minio.endpoint()
         );
         monorepo.write("konverge.yaml", config).commit("No project yet");
-        let github = FakeGithub::start(World::new()).await;
+        let github = FakeGithub::start(World::of(&monorepo)).await;
         let scratch = tempfile::tempdir().unwrap();
         Self {
             monorepo,
@@ -169,6 +169,16 @@ impl Stage {
         self.monorepo.checkout(&base);
         let trial = self.monorepo.merge(branch);
         self.github.world(|world| {
+            let before = world.pulls.iter().find(|pull| pull.number == number);
+            let before = before.map(|pull| pull.head.clone());
+            if from == "acme/konfig" && before.as_ref() != Some(&head) {
+                let kind = if before.is_some() {
+                    "push"
+                } else {
+                    "branch_creation"
+                };
+                world.moved(branch, before.as_deref(), &head, kind, "ada");
+            }
             world.pulls.retain(|pull| pull.number != number);
             world.pulls.push(Pull {
                 branch: branch.into(),
@@ -212,10 +222,21 @@ impl Stage {
             }
             world.commit_pulls.insert(commit.to_owned(), vec![number]);
             world.main.push(commit.to_owned());
+            let before = self.monorepo.rev(&format!("{commit}^1"));
+            world.moved("main", Some(&before), commit, "pr_merge", "dev");
         });
     }
 
+    /// A push of `main`, by whoever the run says acts, unless GitHub made it by a merge.
     pub fn push(&mut self, before: &str, after: &str) -> Ran {
+        let actor = self.env.iter().find(|(name, _)| *name == "GITHUB_ACTOR");
+        let actor = actor.map_or("dev", |(_, actor)| actor).to_owned();
+        self.github.world(|world| {
+            let is_it = |moved: &Value| moved["after"] == after && moved["ref"] == "refs/heads/main";
+            if before != after && !world.activity.iter().any(is_it) {
+                world.moved("main", Some(before), after, "push", &actor);
+            }
+        });
         let payload = payloads::push("main", before, after, false);
         self.ci("push", &payload, after, "refs/heads/main")
     }

@@ -3,6 +3,7 @@
 //! when the fake is dropped.
 
 mod contract;
+mod history;
 mod world;
 
 use std::{
@@ -51,6 +52,7 @@ pub struct Recorded {
 struct Inner {
     world: World,
     script: VecDeque<(String, String, Act)>,
+    broken: Option<(String, Act)>,
     requests: Vec<Recorded>,
     violations: Vec<String>,
 }
@@ -83,6 +85,7 @@ impl FakeGithub {
         let inner = Arc::new(Mutex::new(Inner {
             world,
             script: VecDeque::new(),
+            broken: None,
             requests: Vec::new(),
             violations: Vec::new(),
         }));
@@ -112,6 +115,11 @@ impl FakeGithub {
     pub fn next(&self, method: &str, path_end: &str, act: Act) {
         let rule = (method.to_owned(), path_end.to_owned(), act);
         self.lock().script.push_back(rule);
+    }
+
+    /// From now on every GET of exactly this path is acted upon; `None` mends it.
+    pub fn broken(&self, path: Option<(&str, Act)>) {
+        self.lock().broken = path.map(|(path, act)| (path.to_owned(), act));
     }
 
     /// Looks at or changes what GitHub knows.
@@ -203,6 +211,9 @@ fn answer(
     let act = scripted
         .and_then(|at| inner.script.remove(at))
         .map(|(_, _, act)| act);
+    let fault = inner.broken.as_ref();
+    let fault = fault.filter(|(path, _)| method == "GET" && path == route);
+    let act = act.or(fault.map(|(_, act)| act.clone()));
     let record = |status: u16, inner: &mut Inner| {
         inner.requests.push(Recorded {
             method: method.to_owned(),
@@ -272,7 +283,12 @@ fn paged(
     let mut extra: Vec<(&str, String)> = Vec::new();
     let list = match &mut value {
         Value::Array(items) => Some(items),
-        Value::Object(map) => map.get_mut("check_runs").and_then(Value::as_array_mut),
+        Value::Object(map) => {
+            let key = ["check_runs", "commits"]
+                .into_iter()
+                .find(|key| map.contains_key(*key));
+            key.and_then(|key| map.get_mut(key)).and_then(Value::as_array_mut)
+        }
         _ => None,
     };
     if let Some(items) = list {

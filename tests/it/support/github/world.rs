@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::history::History;
+use crate::support::git::Repository;
+
 /// A token: who it writes as, and what it may.
 #[derive(Debug, Clone)]
 pub struct Token {
@@ -98,7 +101,11 @@ pub struct World {
     pub deployments: Vec<Value>,
     pub deployment_statuses: Vec<(u64, Value)>,
     pub protected: Vec<String>,
-    /// The commits of `main`, the oldest first, as far as they matter.
+    /// The repository, whose branches GitHub has.
+    pub history: Option<History>,
+    /// Who moved which branch, the oldest first.
+    pub activity: Vec<Value>,
+    /// Where there is no repository: the commits of `main`, the oldest first.
     pub main: Vec<String>,
     /// Who let a run go on in its environment.
     pub run_approvals: Vec<Value>,
@@ -124,6 +131,48 @@ impl World {
             protected: vec!["main".into()],
             last: 1000,
             ..Self::default()
+        }
+    }
+
+    /// One that has the branches of a real repository.
+    pub fn of(repository: &Repository) -> Self {
+        Self {
+            history: Some(History {
+                folder: repository.path().to_owned(),
+                ..History::default()
+            }),
+            ..Self::new()
+        }
+    }
+
+    /// Somebody moved a branch.
+    pub fn moved(&mut self, branch: &str, before: Option<&str>, after: &str, kind: &str, actor: &str) {
+        let zeros = "0".repeat(40);
+        self.activity.push(json!({
+            "id": self.activity.len(), "before": before.unwrap_or(&zeros), "after": after,
+            "ref": format!("refs/heads/{branch}"), "activity_type": kind, "actor": {"login": actor},
+        }));
+    }
+
+    /// The commits of a pull request, the oldest first.
+    fn commits_of(&self, pull: &Pull) -> Vec<Value> {
+        let Some(history) = &self.history else {
+            return Vec::new();
+        };
+        let merged = pull
+            .merge_commit
+            .as_ref()
+            .and_then(|commit| history.parent(commit));
+        let base = merged.or_else(|| self.tip(&pull.base));
+        let compared = base.and_then(|base| history.compare(&base, &pull.head));
+        compared.map(|(_, commits)| commits).unwrap_or_default()
+    }
+
+    /// The newest commit of a branch.
+    fn tip(&self, branch: &str) -> Option<String> {
+        match &self.history {
+            Some(history) => history.tip(branch),
+            None => self.main.last().filter(|_| branch == "main").cloned(),
         }
     }
 
@@ -211,6 +260,7 @@ impl World {
     ) -> Option<Answer> {
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         Some(match (method, rest) {
+            ("GET", []) => (200, json!({"full_name": HERE, "default_branch": "main"})),
             ("GET", ["issues", issue, "comments"]) => {
                 let issue = number(issue);
                 (
@@ -306,19 +356,43 @@ impl World {
                 (200, wanted.map(pull_json).collect())
             }
             ("GET", ["compare", sides]) => {
-                let (base, _) = sides.split_once("...")?;
-                let at = self.main.iter().position(|commit| commit == base);
-                let after = &self.main[at.map_or(self.main.len(), |at| at + 1)..];
-                let commits: Vec<_> = after.iter().map(|sha| json!({"sha": sha})).collect();
-                let status = if after.is_empty() { "identical" } else { "ahead" };
-                (
-                    200,
-                    json!({"status": status, "ahead_by": after.len(), "total_commits": after.len(), "commits": commits}),
-                )
+                let (base, head) = sides.split_once("...")?;
+                let compared = match &self.history {
+                    Some(history) => history.compare(base, head),
+                    None => {
+                        let at = self.main.iter().position(|commit| commit == base);
+                        let after = &self.main[at.map_or(self.main.len(), |at| at + 1)..];
+                        let status = if after.is_empty() { "identical" } else { "ahead" };
+                        Some((status, after.iter().map(|sha| json!({"sha": sha})).collect()))
+                    }
+                };
+                compared.map_or_else(not_found, |(status, commits)| {
+                    (
+                        200,
+                        json!({"status": status, "total_commits": commits.len(), "commits": commits}),
+                    )
+                })
             }
             ("GET", ["pulls", pull]) => {
                 let found = self.pulls.iter().find(|p| p.number == number(pull));
                 found.map_or_else(not_found, |p| (200, pull_json(p)))
+            }
+            ("GET", ["pulls", pull, "commits"]) => {
+                let found = self.pulls.iter().find(|p| p.number == number(pull));
+                found.map_or_else(not_found, |pull| (200, self.commits_of(pull).into()))
+            }
+            ("GET", ["commits"]) => {
+                let (sha, path) = (query.get("sha")?, query.get("path")?);
+                let found = self
+                    .history
+                    .as_ref()
+                    .and_then(|history| history.touching(sha, path));
+                found.map_or_else(not_found, |commits| (200, commits.into()))
+            }
+            ("GET", ["activity"]) => {
+                // The newest first.
+                let wanted = |a: &&Value| query.get("ref").is_none_or(|name| a["ref"] == name.as_str());
+                (200, self.activity.iter().rev().filter(wanted).cloned().collect())
             }
             ("GET", ["pulls", pull, "reviews"]) => {
                 let pull = number(pull);
@@ -342,7 +416,8 @@ impl World {
             }
             ("GET", ["branches", branch]) => {
                 let protected = self.protected.iter().any(|b| b == branch);
-                (200, json!({"name": branch, "protected": protected}))
+                let answer = |sha| json!({"name": branch, "commit": {"sha": sha}, "protected": protected});
+                self.tip(branch).map_or_else(not_found, |sha| (200, answer(sha)))
             }
             ("GET", ["actions", "runs", _, "approvals"]) => {
                 (200, self.run_approvals.iter().cloned().collect())
@@ -469,8 +544,8 @@ fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
         ["statuses", _] | ["commits", _, "statuses"] => &["statuses"],
         ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
         ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
-        ["collaborators", _, "permission"] => &["metadata"],
-        ["branches", _] | ["compare", _] => &["contents"],
+        [] | ["collaborators", _, "permission"] => &["metadata"],
+        ["branches", _] | ["compare", _] | ["commits"] | ["activity"] => &["contents"],
         ["deployments", ..] => &["deployments"],
         ["actions", ..] => &["actions"],
         _ => {

@@ -1,0 +1,510 @@
+//! What a job may do: one value, computed here alone, from the event, from who started the run, and from GitHub's answer
+//! about the default branch. This file asks nobody; the tests below are its table.
+//!
+//! No ref of an event grants anything. What grants power (store, clusters, sandbox, policy…) is read from the commit that
+//! GitHub names as the default branch's tip *now*, also in a run that is started again; a tag is not a branch.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    error::{ErrorKind, Failure},
+    github::{DefaultBranch, Event, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch},
+    model::{CommitId, Digest},
+    report::Merging,
+};
+
+/// How much a job trusts the code that it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The default branch's own code: merged, or looked at for drift.
+    Merged,
+    /// A proposal of this repository's own people into the default branch.
+    Proposed,
+    /// This repository's own people, where merging applies nothing.
+    Own,
+    /// A stranger's code in a job of this repository that may write.
+    Recorded,
+    /// A stranger's code in its own job, which may write nothing.
+    Stranger,
+}
+
+/// What a job may open, keep and write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // a row of the table
+pub(super) struct Grants {
+    /// The real infrastructure is compared with; else Spec with Spec.
+    pub clusters: bool,
+    /// The store of the default branch's configuration is opened; what is shown is recorded there.
+    pub store: bool,
+    /// Packages are fetched with the job's credentials; else only those that the base has, as anybody could fetch them.
+    pub packages: bool,
+    /// What was compiled is kept for later runs.
+    pub caches: bool,
+    /// GitHub is told: comment, status, issues.
+    pub tells: bool,
+    /// The policy's findings are shown: GitHub is asked about people.
+    pub people: bool,
+}
+
+impl Trust {
+    /// The table of what each level may.
+    pub const fn grants(self) -> Grants {
+        const NOTHING: Grants = Grants {
+            clusters: false,
+            store: false,
+            packages: false,
+            caches: false,
+            tells: false,
+            people: false,
+        };
+        match self {
+            Self::Merged => Grants {
+                clusters: true,
+                store: true,
+                packages: true,
+                caches: true,
+                tells: true,
+                people: true,
+            },
+            Self::Proposed => Grants {
+                ..Self::Merged.grants()
+            },
+            Self::Own => Grants {
+                packages: true,
+                tells: true,
+                people: true,
+                ..NOTHING
+            },
+            Self::Recorded => Grants {
+                store: true,
+                tells: true,
+                ..NOTHING
+            },
+            Self::Stranger => NOTHING,
+        }
+    }
+
+    /// What is left where the default branch's configuration cannot be used, or is not known.
+    #[must_use]
+    pub const fn without_power(self) -> Self {
+        match self {
+            Self::Merged | Self::Proposed | Self::Own => Self::Own,
+            Self::Recorded | Self::Stranger => Self::Stranger,
+        }
+    }
+}
+
+/// Who started the run, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    /// The full ref that the run was started on.
+    pub ref_name: &'a str,
+    /// Who acts: who started the run, or started it again.
+    pub actor: &'a str,
+    /// Who started its first attempt, and so gave its inputs.
+    pub starter: &'a str,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// The digests that the job was given beside the event.
+    pub approve: &'a str,
+    /// The environment that the job waited in, if it is named.
+    pub environment: Option<&'a str>,
+}
+
+impl<'a> Caller<'a> {
+    /// The caller of a run.
+    pub fn of(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
+        Self {
+            ref_name: &runner.ref_name,
+            actor: &runner.actor,
+            starter: &runner.starter,
+            attempt: runner.run_attempt,
+            approve,
+            environment,
+        }
+    }
+}
+
+/// What GitHub answers about the default branch.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answer<'a> {
+    /// It was not asked yet.
+    NotYet,
+    /// It cannot be asked: there is no token, or the job needs no power.
+    Never,
+    /// This is the branch, and whether it holds the commit of the event.
+    Is(&'a DefaultBranch, bool),
+}
+
+/// What the event comes to.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Nothing is to be done, and why.
+    Nothing(String),
+    /// It depends on the default branch: ask GitHub, then decide again.
+    Ask,
+    /// The job may do this.
+    Granted(Authority),
+}
+
+/// What a job may do.
+#[derive(Debug, Clone)]
+pub(super) struct Authority {
+    /// Its task.
+    pub task: Task,
+    /// How much it trusts the code that it looks at; [`Trust::grants`] says what follows.
+    pub trust: Trust,
+    /// The default branch, whose tip grants power; `None` grants none.
+    pub branch: Option<DefaultBranch>,
+    /// Who acts, whom `policy.actors` is about.
+    pub actor: String,
+    /// The actor pushed or merged what is applied, in this attempt: then GitHub let them write.
+    pub pushed: bool,
+}
+
+/// What the job is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Preview a pull request.
+    PullRequest(Box<PullRequestEvent>),
+    /// Preview a merge queue's group.
+    MergeGroup {
+        /// The group's parent.
+        base: CommitId,
+        /// Its head.
+        head: CommitId,
+        /// The branch that it goes to.
+        base_branch: String,
+        /// The default branch, as the event names it.
+        default_branch: String,
+    },
+    /// Preview a stranger's pull request in a job of this repository.
+    Outside(Box<WorkflowRunEvent>),
+    /// Apply a commit of the default branch.
+    Apply {
+        /// The commit.
+        head: CommitId,
+        /// The plans that somebody agreed to.
+        digests: BTreeSet<Digest>,
+        /// Who that is.
+        agreeing: Agreeing,
+    },
+    /// Look for drift, at the default branch's tip.
+    Drift {
+        /// The tip.
+        head: CommitId,
+    },
+}
+
+/// Who agrees to the digests that a run was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Agreeing {
+    /// Whoever started its first attempt with them, and where rules ask for more, those who let it go on in its job's
+    /// environment.
+    Starter(String),
+    /// Those alone who let it go on: the run itself found the digests, after it was started.
+    Environment,
+}
+
+impl Authority {
+    /// Decides what a job may do.
+    ///
+    /// # Errors
+    /// An event that is refused: on another branch, without a token, with digests that nobody can have agreed to.
+    pub fn of(event: &Event, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+        match event {
+            Event::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
+            Event::MergeGroup {
+                base,
+                head,
+                base_branch,
+                default_branch,
+                ..
+            } => {
+                let task = Task::MergeGroup {
+                    base: base.clone(),
+                    head: head.clone(),
+                    base_branch: base_branch.clone(),
+                    default_branch: default_branch.clone(),
+                };
+                Ok(Self::merge_group(task, caller, answer))
+            }
+            Event::WorkflowRun(event) => Self::outside(event, caller, answer),
+            Event::Push(event) => Self::push(event, caller, answer),
+            Event::Schedule { .. } => Self::drift(caller, answer),
+            Event::WorkflowDispatch { inputs, ref_name, .. } => {
+                let digests = inputs.get("approve").map_or("", |text| text.trim());
+                if let Answer::Is(branch, _) = answer {
+                    only_on(branch, ref_name)?;
+                }
+                match digests.is_empty() {
+                    true => Self::drift(caller, answer),
+                    false => Self::called(digests, caller, answer),
+                }
+            }
+            Event::RepositoryDispatch { action, payload } => match action.as_str() {
+                "konverge-drift" => Self::drift(caller, answer),
+                "konverge-apply" => {
+                    Self::called(payload["approve"].as_str().unwrap_or_default(), caller, answer)
+                }
+                other => Err(Failure::new(
+                    ErrorKind::Github,
+                    format!(
+                        "repository_dispatch `{}` asks for nothing known",
+                        other.escape_debug()
+                    ),
+                )
+                .hint(
+                    "known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`",
+                )),
+            },
+        }
+    }
+
+    fn granted(task: Task, trust: Trust, caller: Caller<'_>, answer: Answer<'_>) -> Self {
+        Self {
+            task,
+            trust,
+            branch: match answer {
+                Answer::Is(branch, _) => Some(branch.clone()),
+                Answer::NotYet | Answer::Never => None,
+            },
+            actor: caller.actor.to_owned(),
+            pushed: false,
+        }
+    }
+
+    fn pull_request(event: &PullRequestEvent, caller: Caller<'_>, answer: Answer<'_>) -> Decision {
+        if let Some(why) = event.nothing_to_preview() {
+            return Decision::Nothing(why.to_owned());
+        }
+        // A stranger's own job needs no power, so it asks for none.
+        let trust = match (event.is_from_outside(), answer) {
+            (true, _) => Trust::Stranger,
+            (false, Answer::NotYet) => return Decision::Ask,
+            (false, Answer::Is(branch, _)) if event.base_branch == branch.name => Trust::Proposed,
+            (false, Answer::Is(..) | Answer::Never) => Trust::Own,
+        };
+        let task = Task::PullRequest(Box::new(event.clone()));
+        Decision::Granted(Self::granted(task, trust, caller, answer))
+    }
+
+    fn merge_group(task: Task, caller: Caller<'_>, answer: Answer<'_>) -> Decision {
+        match answer {
+            Answer::NotYet => Decision::Ask,
+            Answer::Is(..) | Answer::Never => {
+                Decision::Granted(Self::granted(task, Trust::Own, caller, answer))
+            }
+        }
+    }
+
+    fn outside(
+        event: &WorkflowRunEvent,
+        caller: Caller<'_>,
+        answer: Answer<'_>,
+    ) -> Result<Decision, Failure> {
+        if event.event != "pull_request" || !event.from_outside() {
+            return Ok(Decision::Nothing(
+                "the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do"
+                    .to_owned(),
+            ));
+        }
+        match answer {
+            Answer::NotYet => Ok(Decision::Ask),
+            Answer::Never => Err(no_token(
+                "a preview of what comes from outside is posted with a token",
+            )),
+            Answer::Is(branch, _) => {
+                only_on(branch, caller.ref_name)?;
+                let task = Task::Outside(Box::new(event.clone()));
+                Ok(Decision::Granted(Self::granted(
+                    task,
+                    Trust::Recorded,
+                    caller,
+                    answer,
+                )))
+            }
+        }
+    }
+
+    fn push(event: &PushEvent, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+        if !event.is_default_branch() {
+            return Ok(Decision::Nothing(format!(
+                "a push to `{}`: only `{}` is applied",
+                event.ref_name.escape_debug(),
+                event.default_branch
+            )));
+        }
+        let Some(after) = &event.after else {
+            return Err(Failure::new(
+                ErrorKind::Github,
+                "the default branch was deleted: nothing is applied",
+            )
+            .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
+        };
+        let digests = read_digests(caller.approve)?;
+        if !digests.is_empty() {
+            only_in_an_environment(caller)?;
+        }
+        let (branch, holds) = match answer {
+            Answer::NotYet => return Ok(Decision::Ask),
+            Answer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            Answer::Is(branch, holds) => (branch, holds),
+        };
+        only_on(branch, &event.ref_name)?;
+        if !holds {
+            return Err(Failure::new(
+                ErrorKind::Policy,
+                format!(
+                    "{} is no longer on `{}`: its history was rewritten since the push",
+                    after.short(),
+                    branch.name.escape_debug()
+                ),
+            )
+            .hint("nothing is lost: the run for the newest push applies what the branch holds now"));
+        }
+        let task = Task::Apply {
+            head: after.clone(),
+            digests,
+            agreeing: Agreeing::Environment,
+        };
+        Ok(Decision::Granted(Self {
+            pushed: caller.attempt == 1,
+            ..Self::granted(task, Trust::Merged, caller, answer)
+        }))
+    }
+
+    /// Somebody, or another system, asks for an apply of what the default branch holds.
+    fn called(text: &str, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+        let digests = read_digests(text)?;
+        let branch = match answer {
+            Answer::NotYet => return Ok(Decision::Ask),
+            Answer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            Answer::Is(branch, _) => branch,
+        };
+        only_on(branch, caller.ref_name)?;
+        let task = Task::Apply {
+            head: branch.tip.clone(),
+            digests,
+            // Whoever only starts the run again did not type the digests.
+            agreeing: Agreeing::Starter(caller.starter.to_owned()),
+        };
+        Ok(Decision::Granted(Self::granted(
+            task,
+            Trust::Merged,
+            caller,
+            answer,
+        )))
+    }
+
+    fn drift(caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+        let branch = match answer {
+            Answer::NotYet => return Ok(Decision::Ask),
+            Answer::Never => return Err(no_token("which commit is applied is asked of GitHub")),
+            Answer::Is(branch, _) => branch,
+        };
+        only_on(branch, caller.ref_name)?;
+        let task = Task::Drift {
+            head: branch.tip.clone(),
+        };
+        Ok(Decision::Granted(Self::granted(
+            task,
+            Trust::Merged,
+            caller,
+            answer,
+        )))
+    }
+
+    /// The branch that a preview's pull request or group goes to, where that is not the default one.
+    pub fn elsewhere(&self) -> Option<&str> {
+        let (base, named) = match &self.task {
+            Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
+            Task::MergeGroup {
+                base_branch,
+                default_branch,
+                ..
+            } => (base_branch, default_branch),
+            Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => return None,
+        };
+        let default = self.branch.as_ref().map_or(named, |branch| &branch.name);
+        other_branch(base, default)
+    }
+
+    /// What merging a pull request does, as its preview says.
+    pub fn merging(&self) -> Merging {
+        match (self.trust, self.elsewhere()) {
+            (Trust::Recorded | Trust::Stranger, _) => Merging::Outside,
+            (_, Some(_)) => Merging::OtherBranch,
+            (Trust::Merged | Trust::Proposed, None) => Merging::Applies,
+            (Trust::Own, None) => Merging::Unreviewed,
+        }
+    }
+
+    /// The commit of an event that the default branch has to hold, if it is not to be its tip.
+    pub fn commit_of(event: &Event) -> Option<&CommitId> {
+        match event {
+            Event::Push(event) => event.after.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// A person may start a workflow on any branch or tag. State is changed from the default branch only.
+fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), Failure> {
+    if branch.is(full_ref) {
+        return Ok(());
+    }
+    let name = branch.name.escape_debug();
+    Err(Failure::new(
+        ErrorKind::Policy,
+        format!("the workflow was started on `{}`", full_ref.escape_debug()),
+    )
+    .hint(format!(
+        "start it on the branch `{name}`: only what is merged is applied or looked at"
+    )))
+}
+
+/// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
+/// again, what they saw may have been other digests.
+fn only_in_an_environment(caller: Caller<'_>) -> Result<(), Failure> {
+    if caller.attempt > 1 {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            "the run was started again: what its environment's reviewers were shown may have been other digests",
+        )
+        .hint("start it by a push, so that they are asked anew")
+        .hint(BY_HAND));
+    }
+    if caller.environment.is_none() {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            "it is not known in which environment this job waited, so nobody agrees to these digests",
+        )
+        .hint(
+            "set the input `environment` to the name of the job's `environment:`, which GitHub tells no job",
+        )
+        .hint(BY_HAND));
+    }
+    Ok(())
+}
+
+/// What to do where nobody is known to have agreed to digests.
+pub(super) const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
+
+fn no_token(what: &str) -> Failure {
+    Failure::new(ErrorKind::Github, format!("{what}, and there is none")).hint("set the input `github-token`")
+}
+
+fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
+    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
+    let digest = |part: &str| {
+        part.parse::<Digest>().map_err(|error| {
+            Failure::new(ErrorKind::Usage, error.to_string())
+                .hint("copy the whole digest from the issue or the summary")
+        })
+    };
+    parts.map(digest).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Who stands behind the commits that a plan is made of: their approval of it does not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    github::{Client, Contribution, GithubError, Movement},
+    model::CommitId,
+};
+
+/// Who stands behind some commits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Contributors {
+    /// The logins of those who wrote, committed or pushed one of them, or are named as its co-author.
+    pub people: BTreeSet<String>,
+    /// A commit of which GitHub does not say who pushed it, if there is one.
+    pub unknown: Option<CommitId>,
+}
+
+impl Contributors {
+    /// Whether somebody is one of them.
+    pub fn hold(&self, login: &str) -> bool {
+        self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
+    }
+
+    /// Those behind commits that end in `head`, by the movements of the branch that holds them.
+    pub fn of(head: &CommitId, commits: &[Contribution], movements: &[Movement]) -> Self {
+        let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
+        let mut to: BTreeMap<&CommitId, Vec<&Movement>> = BTreeMap::new();
+        for movement in movements {
+            to.entry(&movement.after).or_default().push(movement);
+        }
+        let by_button = |commit: &CommitId| {
+            let movements = to.get(commit).map_or(&[][..], Vec::as_slice);
+            !movements.is_empty() && movements.iter().all(|movement| movement.is_merge)
+        };
+        let mut people = BTreeSet::new();
+        for commit in commits {
+            // GitHub made it when somebody pressed the button, who brought no code.
+            if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
+                people.extend(commit.people.iter().cloned());
+            }
+            let pushes = to.get(&commit.commit).into_iter().flatten();
+            let pushes = pushes.filter(|movement| !movement.is_merge);
+            people.extend(pushes.filter_map(|movement| movement.actor.clone()));
+        }
+        Self {
+            people,
+            unknown: first_unknown(head, &range, &to),
+        }
+    }
+}
+
+/// From the head back: each tip that the commits hold has come by a movement that is known.
+fn first_unknown(
+    head: &CommitId,
+    range: &BTreeSet<&CommitId>,
+    to: &BTreeMap<&CommitId, Vec<&Movement>>,
+) -> Option<CommitId> {
+    let mut seen = BTreeSet::new();
+    let mut tips = vec![head];
+    while let Some(tip) = tips.pop() {
+        if !range.contains(tip) || !seen.insert(tip) {
+            continue;
+        }
+        match to.get(tip) {
+            None => return Some(tip.clone()),
+            Some(movements) => tips.extend(movements.iter().filter_map(|movement| movement.before.as_ref())),
+        }
+    }
+    None
+}
+
+/// Who stands behind a pull request: who opened it, and those behind its commits. Who pushed to the branch of a fork is
+/// not asked, nor is it an error where GitHub no longer knows the movements of a deleted branch.
+pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
+    let pull = client.pull_request(number).await?;
+    let commits = client.contributions_to_pull_request(number).await?;
+    let movements = match pull.from_fork {
+        true => Vec::new(),
+        false => {
+            let enough = |movements: &[Movement]| {
+                Contributors::of(&pull.head, &commits, movements)
+                    .unknown
+                    .is_none()
+            };
+            client.movements(&pull.head_branch, enough).await?
+        }
+    };
+    let mut contributors = Contributors::of(&pull.head, &commits, &movements);
+    contributors.people.insert(pull.author);
+    contributors.unknown = None;
+    Ok(contributors)
+}
+
+/// What was there before the commits that a digest stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Before {
+    /// The commit before them; `None` if they begin with the first one of all.
+    pub commit: Option<CommitId>,
+    /// That first one.
+    pub root: Option<Contribution>,
+}
+
+/// The commit that was applied last; where none is on record, the one before the first that touched the stack's folder.
+pub(super) async fn before(
+    client: &Client,
+    since: Option<&CommitId>,
+    head: &CommitId,
+    folder: &str,
+) -> Result<Before, GithubError> {
+    if let Some(since) = since {
+        return Ok(Before {
+            commit: Some(since.clone()),
+            root: None,
+        });
+    }
+    let first = client.contributions_to_folder(head, folder).await?.pop();
+    Ok(match first {
+        None => Before::default(),
+        Some(first) => Before {
+            commit: first.parents.first().cloned(),
+            root: first.parents.is_empty().then_some(first),
+        },
+    })
+}
+
+/// Who stands behind what `head` brings to what was there before.
+pub(super) async fn of_commits(
+    client: &Client,
+    branch: &str,
+    before: Before,
+    head: &CommitId,
+) -> Result<Contributors, GithubError> {
+    let since = before
+        .commit
+        .or(before.root.as_ref().map(|root| root.commit.clone()));
+    let mut commits: Vec<_> = before.root.into_iter().collect();
+    if let Some(since) = since {
+        commits.extend(client.contributions_between(&since, head).await?);
+    }
+    let enough = |movements: &[Movement]| Contributors::of(head, &commits, movements).unknown.is_none();
+    let movements = client.movements(branch, enough).await?;
+    Ok(Contributors::of(head, &commits, &movements))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn id(name: char) -> CommitId {
+        name.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn commit(name: char, is_merge: bool, people: &[&str]) -> Contribution {
+        Contribution {
+            commit: id(name),
+            parents: if is_merge {
+                vec![id('0'), id('1')]
+            } else {
+                vec![id('0')]
+            },
+            people: people.iter().map(|login| (*login).to_owned()).collect(),
+        }
+    }
+
+    fn moved(before: char, after: char, actor: &str, is_merge: bool) -> Movement {
+        Movement {
+            before: Some(id(before)),
+            after: id(after),
+            actor: Some(actor.to_owned()),
+            is_merge,
+        }
+    }
+
+    fn people(contributors: &Contributors) -> Vec<&str> {
+        contributors.people.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn whoever_wrote_or_pushed_stands_behind_and_whoever_pressed_the_button_does_not() {
+        // a was applied; b came by a pull request that bob merged as c; mallory pushed d with ada's name on it.
+        let commits = [
+            commit('b', false, &["ada"]),
+            commit('c', true, &["bob"]),
+            commit('d', false, &["ada"]),
+        ];
+        let movements = [moved('c', 'd', "mallory", false), moved('a', 'c', "bob", true)];
+        let found = Contributors::of(&id('d'), &commits, &movements);
+        assert_eq!((people(&found), &found.unknown), (vec!["ada", "mallory"], &None));
+        assert!(found.hold("Mallory") && !found.hold("bob"));
+        // A merge commit that somebody made and pushed may hold anything.
+        let movements = [moved('a', 'd', "mallory", false)];
+        let found = Contributors::of(&id('d'), &commits, &movements);
+        assert_eq!(people(&found), ["ada", "bob", "mallory"]);
+    }
+
+    #[test]
+    fn a_push_that_nobody_told_of_is_named() {
+        let commits = [commit('b', false, &[]), commit('c', false, &[])];
+        let last = [moved('b', 'c', "ada", false)];
+        assert_eq!(Contributors::of(&id('c'), &commits, &last).unknown, Some(id('b')));
+        assert_eq!(Contributors::of(&id('c'), &commits, &[]).unknown, Some(id('c')));
+        let all = [moved('b', 'c', "ada", false), moved('a', 'b', "bob", false)];
+        assert_eq!(Contributors::of(&id('c'), &commits, &all).unknown, None);
+        // Nothing came since: the plan is of drift alone.
+        assert_eq!(Contributors::of(&id('a'), &[], &[]), Contributors::default());
+    }
+}

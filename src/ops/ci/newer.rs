@@ -1,0 +1,141 @@
+//! A run whose commit is not the newest any more: it was started again, or came late. A stack to which a newer commit was
+//! applied is left as it is; planned for the older commit it would only show the way back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::Job;
+use crate::{
+    error::Failure,
+    github::{Client, DefaultBranch, GithubError},
+    model::{CommitId, StackId},
+    ops::{Memory, Target, apply::Newer},
+};
+
+/// The commits of the branch that came after the one that a run applies, and the stacks that have them.
+pub(super) struct NewerCommits {
+    client: Option<Client>,
+    head: CommitId,
+    branch: String,
+    /// The serials of the states that were looked at in the beginning.
+    looked_at: BTreeMap<StackId, u64>,
+    after: Mutex<BTreeSet<CommitId>>,
+    found: Mutex<BTreeMap<StackId, CommitId>>,
+}
+
+impl NewerCommits {
+    /// Asks GitHub what came after a commit.
+    ///
+    /// # Errors
+    /// GitHub cannot be asked.
+    pub async fn of(
+        job: &Job,
+        known: &crate::state::Known,
+        head: &CommitId,
+        branch: &DefaultBranch,
+    ) -> Result<Self, Failure> {
+        let after = match &job.client {
+            Some(client) => after(client, head, &branch.tip).await?,
+            None => BTreeSet::new(),
+        };
+        let entries = known.entries.iter();
+        Ok(Self {
+            client: job.client.clone(),
+            head: head.clone(),
+            branch: branch.name.clone(),
+            looked_at: entries.map(|(id, entry)| (id.clone(), entry.serial)).collect(),
+            after: Mutex::new(after),
+            found: Mutex::default(),
+        })
+    }
+
+    /// The targets that no newer commit was applied to, or tried on.
+    ///
+    /// # Errors
+    /// A state cannot be read.
+    pub async fn without(&self, memory: &Memory, targets: Vec<Target>) -> Result<Vec<Target>, Failure> {
+        if locked(&self.after).is_empty() {
+            return Ok(targets);
+        }
+        let mut left = Vec::new();
+        for target in targets {
+            let state = memory.states.load(&target.id).await?;
+            let commits = state.iter().flat_map(|state| state.commits());
+            match commits
+                .into_iter()
+                .find(|commit| locked(&self.after).contains(commit))
+            {
+                Some(commit) => {
+                    locked(&self.found).insert(target.id, commit);
+                }
+                None => left.push(target),
+            }
+        }
+        Ok(left)
+    }
+
+    /// The stacks that were left, each with the newer commit that it has.
+    pub fn found(&self) -> BTreeMap<StackId, CommitId> {
+        locked(&self.found).clone()
+    }
+
+    /// The commits after the head by now.
+    async fn ask_again(&self) -> bool {
+        let Some(client) = &self.client else { return false };
+        let asked = async {
+            let tip = client.branch(&self.branch).await?.tip;
+            after(client, &self.head, &tip).await
+        };
+        match asked.await {
+            Ok(after) => {
+                *locked(&self.after) = after;
+                true
+            }
+            // The review of the plan decides then, as without this.
+            Err(error) => {
+                tracing::warn!(%error, "what came after this commit is not known");
+                false
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Newer for NewerCommits {
+    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool {
+        let known = |commit: &&CommitId| locked(&self.after).contains(*commit);
+        let mut newer = commits.iter().find(known).cloned();
+        // Another run wrote the state since: of its commit this run may not have heard.
+        if newer.is_none() && self.looked_at.get(stack) != Some(&serial) && self.ask_again().await {
+            newer = commits.iter().find(known).cloned();
+        }
+        match newer {
+            Some(commit) => {
+                locked(&self.found).insert(stack.clone(), commit);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The commits that a branch's tip has and a commit has not.
+async fn after(
+    client: &Client,
+    commit: &CommitId,
+    tip: &CommitId,
+) -> Result<BTreeSet<CommitId>, GithubError> {
+    if commit == tip {
+        return Ok(BTreeSet::new());
+    }
+    // A commit that left the branch has no newer ones: a forced push may be the way back.
+    Ok(client.commits_after(commit, tip).await?.unwrap_or_default())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
