@@ -21,14 +21,14 @@ use crate::{
     error::{ErrorKind, Failure},
     github::{self, PushEvent, StatusState},
     model::{
-        CommitId, Digest, RepoPath,
+        CommitId, Digest, RepoPath, StackId,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackResult},
         plan::StackPlan,
         review::Unit,
     },
     ops::{
-        At, KeyUse, Target, Workspace,
+        At, Claims, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
         held_removals, masked,
     },
@@ -58,10 +58,10 @@ pub(super) async fn push(job: &Job, event: &PushEvent, digests: &str) -> Result<
     let tip = Tip {
         head: after,
         branch: &event.default_branch,
-        approvals: read_digests(digests)?,
+        approved: read_approved(digests)?,
         agreeing: Agreeing::Environment,
     };
-    if !tip.approvals.is_empty() {
+    if tip.approved != Approved::default() {
         someone_let_it_go_on(job).await?;
     }
     told(job, tip).await
@@ -112,29 +112,50 @@ pub(super) async fn approved(job: &Job, text: &str) -> Result<Ended, Failure> {
     let tip = Tip {
         head: &job.runner.sha,
         branch: job.runner.ref_name.trim_start_matches("refs/heads/"),
-        approvals: read_digests(text)?,
+        approved: read_approved(text)?,
         agreeing: Agreeing::Starter,
     };
     told(job, tip).await
 }
 
-fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
-    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-    let digest = |part: &str| {
-        part.parse::<Digest>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string())
-                .hint("copy the whole digest from the issue or the summary")
-        })
-    };
-    parts.map(digest).collect()
+/// What somebody agreed to.
+#[derive(Debug, Default, PartialEq)]
+struct Approved {
+    /// Plans, by their digests.
+    digests: BTreeSet<Digest>,
+    /// Stacks whose Specs do not compile and which want nothing of what others delete.
+    without: BTreeSet<StackId>,
+}
+
+/// Reads digests, and stacks as `without=STACK`.
+fn read_approved(text: &str) -> Result<Approved, Failure> {
+    let mut approved = Approved::default();
+    for part in text.split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
+        let wrong = |error: String, hint: &str| Failure::new(ErrorKind::Usage, error).hint(hint);
+        if let Some(stack) = part.strip_prefix("without=") {
+            let stack = stack.parse::<StackId>();
+            let stack =
+                stack.map_err(|error| wrong(error.to_string(), "it is `without=<project>/<stack>`"))?;
+            approved.without.insert(stack);
+        } else {
+            let digest = part.parse::<Digest>().map_err(|error| {
+                wrong(
+                    error.to_string(),
+                    "copy the whole digest from the issue or the summary",
+                )
+            })?;
+            approved.digests.insert(digest);
+        }
+    }
+    Ok(approved)
 }
 
 /// What is to be applied.
 struct Tip<'a> {
     head: &'a CommitId,
     branch: &'a str,
-    /// The plans that somebody agreed to.
-    approvals: BTreeSet<Digest>,
+    /// What somebody agreed to.
+    approved: Approved,
     /// Who that is.
     agreeing: Agreeing,
 }
@@ -197,7 +218,7 @@ async fn caught_up(
     let Tip {
         head,
         branch,
-        approvals,
+        approved,
         agreeing,
     } = tip;
     let mut watch = Stopwatch::start();
@@ -235,7 +256,7 @@ async fn caught_up(
     let consent = Arc::new(ByReview::new(
         guardrails,
         reviews.records.clone(),
-        approvals,
+        approved.digests,
         config.policy.drift,
     ));
     let deployments = Deployments::of(job, &config, &targets, head);
@@ -254,7 +275,8 @@ async fn caught_up(
         rolled_back_to: None,
     };
     let unseen = held_removals::reason(&side.layout);
-    let planning = job.protected_planning(config, side, memory.clone()).await?;
+    let mut planning = job.protected_planning(config, side, memory.clone()).await?;
+    planning.claims = Claims::without(approved.without);
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
     if let Some(unseen) = &unseen {
@@ -401,4 +423,20 @@ fn description(report: &ApplyReport) -> String {
         .map(|(result, word)| format!("{} {word}", count(*result)))
         .collect();
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn digests_and_stacks_to_leave_out_are_read() {
+        let digest = Digest::of_bytes(b"plan");
+        let approved = read_approved(&format!("{digest}, without=shop/dev\n")).unwrap();
+        assert_eq!(approved.digests, BTreeSet::from([digest]));
+        assert_eq!(approved.without, BTreeSet::from(["shop/dev".parse().unwrap()]));
+        assert_eq!(read_approved(" ,").unwrap(), Approved::default());
+        assert!(read_approved("without=nothing").is_err() && read_approved("no-digest").is_err());
+    }
 }
