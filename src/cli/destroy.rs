@@ -4,7 +4,7 @@ use super::{
     Context,
     agreement::{self, Asked},
     apply::Output,
-    which::{Infrastructure, LiveArg, always_asked},
+    which::{Infrastructure, LiveArg, Without, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -21,6 +21,8 @@ pub struct Args {
     names: Vec<String>,
     #[command(flatten)]
     infrastructure: Infrastructure,
+    #[command(flatten)]
+    without: Without,
     /// Destroy without asking; needed where nobody can answer
     #[arg(long, short)]
     yes: bool,
@@ -44,6 +46,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         selection: Selection::Named(args.names.clone()),
         live: Live::Required,
         given: args.infrastructure.given(),
+        without: args.without.stacks.clone(),
         ..Request::default()
     };
     let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;

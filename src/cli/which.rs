@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{
     error::Failure,
-    model::Share,
+    model::{Share, StackId},
     ops::{
         KeyUse, Request, Run, Selection, Session,
         clusters::{GivenCluster, Live},
@@ -23,6 +23,17 @@ pub struct Opened {
     pub infrastructure: Infrastructure,
     #[command(flatten)]
     file: SpecFile,
+    #[command(flatten)]
+    without: Without,
+}
+
+/// Stacks whose Specs cannot be compiled.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Without {
+    /// A stack whose Spec does not compile and which wants nothing of what others delete; may be repeated. Without it
+    /// nothing that holds data is deleted while it could move there
+    #[arg(long = "without", value_name = "IDENTITY")]
+    pub stacks: Vec<StackId>,
 }
 
 impl Opened {
@@ -39,6 +50,7 @@ impl Opened {
             live,
             given: self.infrastructure.given(),
             no_wait,
+            without: self.without.stacks.clone(),
         };
         match &self.file.path {
             Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,

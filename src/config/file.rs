@@ -230,23 +230,26 @@ pub struct Apply {
     /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or `health.k`. `konverge health --rules`
     /// tries them.
     pub health_rules: Option<String>,
-    /// What happens when another field manager owns a field of ours; default `stop`.
+    /// What happens when another field manager owns a field that the Spec sets; default `restore`.
     pub conflicts: Conflicts,
     /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes
     /// `deployments: write`; at most 20 environments a run.
     pub deployments: bool,
 }
 
-/// What happens when another field manager owns a field of ours.
+/// What happens when another field manager owns a field that the Spec sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Conflicts {
-    /// The resource fails, and the owner is named.
+    /// A field that the last apply wrote is put back, as `policy.drift` says. Any other field fails the resource, and the
+    /// owner is named.
     #[default]
+    Restore,
+    /// The resource fails, and the owner is named; also for a field that the last apply wrote.
     Stop,
     /// The field is taken over.
     Take,
-    /// The field is left to its owner.
+    /// The field keeps the value of its owner; also one that the last apply wrote.
     Leave,
 }
 

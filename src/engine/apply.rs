@@ -3,7 +3,7 @@
 mod unit;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard},
 };
 
@@ -20,6 +20,7 @@ use crate::{
         outcome::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
         plan::Action,
         receipt::Grounds,
+        spec::RuntimeKind,
         state::{JournalEntry, Recorded},
     },
 };
@@ -70,10 +71,14 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         failures: Mutex::default(),
         stopped: Mutex::default(),
     };
-    let intents: Vec<_> = may_go
+    let mut intents: Vec<_> = may_go
         .filter(|node| !node.provisional)
         .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
         .collect();
+    match walk.places(changing).await {
+        Ok(places) => intents.extend(places),
+        Err(failure) => return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure)),
+    }
     if !intents.is_empty()
         && let Err(failure) = request.journal.intend(intents).await
     {
@@ -295,6 +300,22 @@ impl<'a> Walk<'a> {
             recorded: with_dependencies(recorded, depends_on),
             action,
         })
+    }
+
+    /// What the state is to hold of the clusters, if anything is done.
+    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, Failure> {
+        let clusters = self
+            .plan
+            .nodes
+            .iter()
+            .filter_map(|node| node.planned.public.cluster.clone());
+        let clusters: BTreeSet<_> = clusters.collect();
+        if changing == 0 || clusters.is_empty() {
+            return Ok(None);
+        }
+        let runtime = self.plan.runtimes.get(RuntimeKind::Kubernetes)?;
+        let place = runtime.to_remember(&self.plan.scope, &clusters).await?;
+        Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
     }
 
     fn stop(&self, failure: Failure) {

@@ -63,7 +63,8 @@ impl Carried {
                 mark(from, &|_| true, secrets);
             }
         }
-        let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes);
+        let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes)
+            .with_ownership(stack, old.ownership.clone());
         planned.public = ResourcePlan {
             digest: digested.digest,
             changes: digested.changes,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{ErrorKind, Failure},
-    model::{StackId, plan::Action, spec::RuntimeKind},
+    model::{StackId, claim::IMPORT_ID, plan::Action, spec::RuntimeKind},
     runtime::{Item, Planned},
 };
 
@@ -16,6 +16,12 @@ use crate::{
 pub trait Neighbours: Send + Sync {
     /// Which other stack wants what this one is about to delete.
     async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure>;
+
+    /// Which other stack records what this one is about to create or to take over.
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, Failure> {
+        let _ = (stack, item);
+        Ok(None)
+    }
 
     /// What the owner of objects has let go of.
     async fn released_by(&self, owner: &StackId) -> Result<Released, Failure>;
@@ -49,6 +55,8 @@ pub enum Claim {
     SharedWith(StackId),
     /// It can not be said: the Spec of that stack can not be compiled.
     Unclear(StackId),
+    /// It can not be said of that stack either, and somebody answers for it: it does not want it.
+    Waived(StackId),
 }
 
 /// A stack that is alone: nobody claims anything, and no owner lets go.
@@ -86,6 +94,7 @@ impl<'a> Neighbourhood<'a> {
     pub async fn agreed(&mut self, planned: Planned) -> Result<Planned, Failure> {
         match (&planned.foreign, planned.public.action) {
             (Some(_), _) => self.taken_over(planned).await,
+            (None, Action::Create | Action::Adopt) => self.not_recorded_elsewhere(planned).await,
             (None, Action::Delete) => let_go(self.neighbours, self.stack, planned).await,
             (None, _) => Ok(planned),
         }
@@ -105,6 +114,26 @@ impl<'a> Neighbourhood<'a> {
         let note = format!("it moves here from stack `{}`", foreign.owner);
         planned.public.notes.push(note);
         Ok(planned)
+    }
+
+    async fn not_recorded_elsewhere(&mut self, planned: Planned) -> Result<Planned, Failure> {
+        let Some(other) = self.neighbours.recorded_by(self.stack, &planned.item).await? else {
+            return Ok(planned);
+        };
+        let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
+        if is_object && self.released(other.clone(), &planned.item).await? {
+            return Ok(planned);
+        }
+        let what = match is_object {
+            true => format!("stack `{other}` records the same object, and has not let go of it"),
+            false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
+        };
+        Err(Failure::new(ErrorKind::Policy, what)
+            .hint(format!("only one stack can own an object: take it out of this one or of `{other}`"))
+            .hint(format!(
+                "if `{other}` is to give it up: `konverge state forget {other} '{}'` forgets it there, nothing outside is touched",
+                planned.item.id
+            )))
     }
 
     async fn released(&mut self, owner: StackId, item: &Item) -> Result<bool, Failure> {
@@ -127,7 +156,7 @@ async fn let_go(
     match (neighbours.claim(stack, &planned.item).await?, planned.protected.take()) {
         (Claim::Nobody, Some(refusal)) => Err(refusal),
         (Claim::Unclear(other), Some(refusal)) => Err(refusal.hint(format!(
-            "if it is to move to stack `{other}`, mend that first: `konverge build {other}` says why its Spec can not be compiled"
+            "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
         (Claim::Nobody, None) => Ok(planned),
         (Claim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
@@ -154,11 +183,23 @@ async fn let_go(
             planned,
             format!("it stays: stack `{other}` has it too"),
         )),
+        (Claim::Waived(other), None) => {
+            planned.public.notes.push(format!(
+                "it is not known whether stack `{other}` wants it, whose Spec does not compile: `--without {other}` says \
+                 that it does not"
+            ));
+            Ok(planned)
+        }
+        (Claim::Waived(_), Some(refusal)) => Err(refusal),
         (Claim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
             "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
              not be compiled"
         ))
-        .hint(format!("mend `{other}` first: `konverge build {other}` says what is wrong"))),
+        .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
+        .hint(format!(
+            "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
+             by hand with `approve: without={other}`"
+        ))),
         (Claim::Unclear(other), None) => {
             planned.public.notes.push(format!(
                 "whether stack `{other}` wants it can not be seen: its Spec can not be compiled"
@@ -258,7 +299,15 @@ mod tests {
         let small = small.unwrap().public;
         assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
         let data = asked(delete(kubernetes, true), unclear, false).await;
-        assert!(data.unwrap_err().hints[0].contains("konverge build shop/prod"));
+        let refusal = data.unwrap_err();
+        assert!(refusal.hints[0].contains("konverge build shop/prod"));
+        assert!(refusal.hints[1].contains("konverge apply shop/dev --without shop/prod"));
+        let waived = Claim::Waived("shop/prod".parse().unwrap());
+        let data = asked(delete(kubernetes, true), waived, false)
+            .await
+            .unwrap()
+            .public;
+        assert_eq!((data.action, data.notes.len()), (Action::Delete, 1));
     }
 
     struct Counts(AtomicUsize);

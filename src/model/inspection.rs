@@ -32,6 +32,8 @@ pub enum Rule {
     Golden,
     /// A Kubernetes object fits the schema of its kind.
     Schema,
+    /// No object is in two stacks.
+    Ownership,
     /// The Spec depends on more than the repository.
     Irreproducible,
 }
@@ -80,7 +82,7 @@ impl Inspection {
 
 impl Rule {
     /// Every check.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Structure,
         Self::Compile,
         Self::Format,
@@ -88,6 +90,7 @@ impl Rule {
         Self::Test,
         Self::Golden,
         Self::Schema,
+        Self::Ownership,
         Self::Irreproducible,
     ];
 
@@ -106,6 +109,7 @@ impl Rule {
             Self::Test => "test",
             Self::Golden => "golden",
             Self::Schema => "schema",
+            Self::Ownership => "ownership",
             Self::Irreproducible => "irreproducible",
         }
     }

@@ -5,6 +5,7 @@
 
 pub mod affected;
 pub mod check;
+pub mod claim;
 pub mod diff;
 pub mod digest;
 pub mod event;

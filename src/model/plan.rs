@@ -164,6 +164,10 @@ pub struct ResourcePlan {
     /// Sorted by path. A create has one change at path `""` whose `to` is the whole resource; a delete has one whose
     /// `from` is.
     pub changes: Vec<Change>,
+    /// Sorted paths of which only the field manager changes: the value stays, and is ours from then on. A reviewer has
+    /// nothing to agree to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ownership: Vec<String>,
     /// What a reader should know besides: rollout impact, server warnings, why something could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -189,14 +193,26 @@ impl ResourcePlan {
             replace: Vec::new(),
             data_loss: false,
             changes,
+            ownership: Vec::new(),
             notes: Vec::new(),
         };
-        plan.digest = Digest::of_set(
-            review::resource_units(stack, &plan)
-                .iter()
-                .map(review::Unit::digest),
-        );
+        plan.digest = plan.units_digest(stack);
         plan
+    }
+
+    /// The same with paths of which only the field manager changes.
+    #[must_use]
+    pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {
+        if !paths.is_empty() {
+            self.ownership = paths;
+            self.digest = self.units_digest(stack);
+        }
+        self
+    }
+
+    fn units_digest(&self, stack: &StackId) -> Digest {
+        let units = review::resource_units(stack, self);
+        Digest::of_set(units.iter().map(review::Unit::digest))
     }
 }
 

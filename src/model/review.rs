@@ -71,9 +71,11 @@ fn action_word(action: Action) -> &'static str {
 }
 
 /// The units of one resource's plan. Changes that the server makes by itself (defaults, admission) are shown but not
-/// reviewed; a resource without changes of its own still has one unit, its action.
+/// reviewed; a resource without changes of its own still has one unit, its action. An update that changes nothing but
+/// the owner of fields has none: every value stays.
 pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<Unit> {
-    if plan.action == Action::Unchanged {
+    let keeps_values = plan.changes.is_empty() && !plan.ownership.is_empty();
+    if plan.action == Action::Unchanged || (plan.action == Action::Update && keeps_values) {
         return Vec::new();
     }
     let unit = |path: &str, to: Option<&Value>, from: Option<&Value>| Unit {

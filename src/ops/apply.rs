@@ -406,6 +406,9 @@ const LATE: Duration = Duration::from_secs(1);
 #[async_trait]
 impl Journal for LeaseJournal<'_> {
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+        let mut followed = self.followed.lock().await;
+        entries.iter().for_each(|entry| followed.follow(entry));
+        drop(followed);
         Ok(self.lease.journal(entries).await?)
     }
 

@@ -95,6 +95,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     }
     let options = Options {
         conflicts: match config.apply.conflicts {
+            config::Conflicts::Restore => Conflicts::Restore,
             config::Conflicts::Stop => Conflicts::Stop,
             config::Conflicts::Take => Conflicts::Take,
             config::Conflicts::Leave => Conflicts::Leave,
@@ -150,7 +151,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
 }
 
 /// Terraform's part of the state is encrypted with what the state is.
-struct StateSeal(Sealer);
+pub(super) struct StateSeal(pub(super) Sealer);
 
 impl Seal for StateSeal {
     fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, Failure> {

@@ -11,6 +11,7 @@ pub mod caches;
 pub mod check;
 pub mod ci;
 pub mod clusters;
+mod collisions;
 pub mod cores;
 pub mod doctor;
 pub mod drift;

@@ -5,27 +5,47 @@
 //! Only a stack whose recorded inputs are not the head's can want what it does not have yet. So only those are compiled,
 //! once a run, and not before something leaves a stack.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{Planning, Wanted, Workspace, clusters};
+use super::{Memory, Planning, Wanted, Workspace, clusters};
 use crate::{
     engine::{Claim, Neighbours, Released},
     error::Failure,
     model::{
         ClusterName, ResourceId, StackId,
+        claim::Claim as Outside,
         spec::{RuntimeKind, Spec, object_key},
         stack::Stack,
         state::Recorded,
     },
     runtime::Item,
+    state::Known,
 };
 
-/// What the stacks want whose inputs are not those that are recorded; `None` of one that can not be compiled.
+/// What the other stacks want and have, each thing looked up once a run.
 #[derive(Default)]
-pub struct Claims(OnceCell<Vec<(StackId, Option<Wants>)>>);
+pub struct Claims {
+    /// What the stacks want whose inputs are not those that are recorded; `None` of one that can not be compiled.
+    wanted: OnceCell<Vec<(StackId, Option<Wants>)>>,
+    known: OnceCell<Known>,
+    /// By the mark of a claim who has it, by the index.
+    holders: OnceCell<HashMap<String, Vec<StackId>>>,
+    /// Stacks that want nothing of what others delete, as somebody says: their Specs need not compile for that.
+    without: BTreeSet<StackId>,
+}
+
+impl Claims {
+    /// With stacks that want nothing of what others delete.
+    pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
+        Self {
+            without: stacks.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
 
 /// What a Spec wants, as far as it can be told from what another stack wants.
 #[derive(Default)]
@@ -79,7 +99,11 @@ impl Neighbours for Planning {
         let mut unclear = Claim::Nobody;
         for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
             let Some(wants) = wants else {
-                unclear = Claim::Unclear(other.clone());
+                unclear = match (self.claims.without.contains(other), unclear) {
+                    (true, Claim::Nobody) => Claim::Waived(other.clone()),
+                    (true, before) => before,
+                    (false, _) => Claim::Unclear(other.clone()),
+                };
                 continue;
             };
             let claimed = match prior.runtime {
@@ -95,6 +119,26 @@ impl Neighbours for Planning {
             }
         }
         Ok(unclear)
+    }
+
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, Failure> {
+        let desired = item.desired.as_ref();
+        let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
+        let (Some(claim), Some(memory)) = (claim, &self.memory) else {
+            return Ok(None);
+        };
+        let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
+        for other in self.holders().await?.get(&claim.mark()).into_iter().flatten() {
+            let shared = claim.is_definition() && stack.is_beside(other.as_str());
+            if other == stack || shared {
+                continue;
+            }
+            let state = memory.states.load(other).await?.map(|prior| prior.state);
+            if state.is_some_and(|state| state.resources.iter().any(is_it)) {
+                return Ok(Some(other.clone()));
+            }
+        }
+        Ok(None)
     }
 
     async fn released_by(&self, owner: &StackId) -> Result<Released, Failure> {
@@ -159,9 +203,9 @@ impl Planning {
         let (Wanted::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
             return Ok(&[]);
         };
-        let claims = self.claims.0.get_or_try_init(|| async {
-            let known = memory.states.known().await?;
-            let stacks: Vec<_> = head.behind(&known).cloned().collect();
+        let claims = self.claims.wanted.get_or_try_init(|| async {
+            let known = self.known(memory).await?;
+            let stacks: Vec<_> = head.behind(known).cloned().collect();
             let specs = compiler.specs(head, &stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec
@@ -172,6 +216,32 @@ impl Planning {
             Ok::<_, Failure>(claims.collect())
         });
         Ok(claims.await?)
+    }
+
+    async fn known(&self, memory: &Memory) -> Result<&Known, Failure> {
+        let known = self
+            .claims
+            .known
+            .get_or_try_init(|| async { memory.states.known().await });
+        Ok(known.await?)
+    }
+
+    /// Who has what, by the marks in the index.
+    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, Failure> {
+        let holders = self.claims.holders.get_or_try_init(|| async {
+            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
+            let Some(memory) = &self.memory else {
+                return Ok(holders);
+            };
+            let entries = self.known(memory).await?.entries.iter();
+            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
+                for mark in entry.marks.iter() {
+                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
+                }
+            }
+            Ok::<_, Failure>(holders)
+        });
+        holders.await
     }
 
     /// Of a definition: a stack of the same project that has it on the same cluster, by its state, and wants it, by its

@@ -1,9 +1,12 @@
 //! `preview`: what would happen to each target. Writes nothing; recording the review is `ci`'s.
 
+use std::collections::BTreeMap;
+
 use futures::{StreamExt, stream};
 
 use super::{
     Planning, Target,
+    collisions::{self, Imports},
     masked::{self, Hidden},
 };
 use crate::{
@@ -40,9 +43,17 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
         .await;
     planning.run.check_interrupted()?;
     done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
-    let (stacks, reviewed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
-    let mut reviewed: Vec<_> = reviewed.into_iter().flatten().collect();
+    let mut imports = BTreeMap::new();
+    let (mut stacks, mut reviewed) = (Vec::new(), Vec::new());
+    for (stack, record, imported) in done {
+        imports.insert(stack.id.clone(), imported);
+        stacks.push(stack);
+        reviewed.extend(record);
+    }
     let mut plan = Plan { version: 1, stacks };
+    // What cannot be applied is not agreed to.
+    let refused = collisions::refuse(&mut plan, &imports);
+    reviewed.retain(|stack| !refused.contains(&stack.id));
     // Only when all stacks were planned is it known what is secret.
     let secrets = planning.secrets();
     for stack in &mut reviewed {
@@ -56,15 +67,16 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
     })
 }
 
-async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>) {
+async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>, Imports) {
     let failed = |basis, failure: Failure| {
         StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
     // Without a Spec nothing was looked at.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
-        Err(failure) => return (failed(Basis::Spec, failure), None),
+        Err(failure) => return (failed(Basis::Spec, failure), None, Imports::new()),
     };
+    let imports = collisions::imports(&wanted);
     let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
     match planning.plan(target, wanted).await {
         Ok(planned) => {
@@ -72,9 +84,9 @@ async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<Reviewe
             // What could be planned of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
             let reviewed = shown.then(|| record(&plan, spec_digest));
-            (plan, reviewed)
+            (plan, reviewed, imports)
         }
-        Err(failure) => (failed(basis, failure), None),
+        Err(failure) => (failed(basis, failure), None, Imports::new()),
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Request {
     pub given: GivenCluster,
     /// Whether an apply is over as soon as everything is written, ready or not.
     pub no_wait: bool,
+    /// Stacks that want nothing of what others delete, although that cannot be seen.
+    pub without: Vec<StackId>,
 }
 
 impl Request {
@@ -157,7 +159,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         runtimes,
         live: request.live,
         given,
-        claims: Claims::default(),
+        claims: Claims::without(request.without.iter().cloned()),
     };
     Ok(Session {
         planning,
@@ -274,7 +276,7 @@ async fn without_code(
         runtimes,
         live: request.live,
         given: request.given.clone(),
-        claims: Claims::default(),
+        claims: Claims::without(request.without.iter().cloned()),
     })
 }
 

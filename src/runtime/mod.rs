@@ -7,7 +7,7 @@ pub mod kubernetes;
 pub mod terraform;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -200,6 +200,17 @@ pub trait Runtime: Send + Sync {
 
     /// Looks, and writes nothing. One answer per item, in order.
     async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure>;
+
+    /// What the state is to hold of the places where resources lie, by its key in [`Scope::data`]; written down before the
+    /// first of them is touched. `None` if it holds that already.
+    async fn to_remember(
+        &self,
+        scope: &Scope,
+        clusters: &BTreeSet<ClusterName>,
+    ) -> Result<Option<(String, Value)>, Failure> {
+        let _ = (scope, clusters);
+        Ok(None)
+    }
 
     /// Plans a segment, and writes nothing. Resources of the stack that are not among the items belong to other
     /// segments and are left alone; items that are to go come in segments of their own, after all others. One answer per item, in order; an item that can not be planned is its own

@@ -22,6 +22,8 @@ pub struct LeaseOptions {
     pub watch: Option<Arc<dyn LeaseWatch>>,
     /// Go on from the newest document that can be read, if the newest of all can not (`state push --over-damaged`).
     pub over_damaged: bool,
+    /// Start anew although documents that were written are gone (`state push`, `state import`, `state forget`).
+    pub over_vanished: bool,
 }
 
 impl Default for LeaseOptions {
@@ -32,6 +34,7 @@ impl Default for LeaseOptions {
             folder: RepoPath::root(),
             watch: None,
             over_damaged: false,
+            over_vanished: false,
         }
     }
 }
@@ -155,8 +158,17 @@ impl States {
         loop {
             // What an answer shows was so when it was asked for, however late it comes.
             let asked = self.clock.monotonic();
-            let reading = self.read_for_lease(stack, &options).await?;
+            let mut reading = self.read_for_lease(stack, &options).await?;
+            if !options.over_vanished {
+                reading = self.require_document(stack, reading).await?;
+            }
             let standing = match self.standing(stack, &reading, asked, &mut watch).await {
+                // The document that ended the lease is gone; the index says that it was there.
+                Ok(Standing::Held(holder))
+                    if options.over_vanished && self.ended(stack, &reading, holder.epoch).await? =>
+                {
+                    Standing::Free
+                }
                 // Whose it was can not be read; that its holder has stopped is waited for like after an unlock.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                     Standing::Ended
@@ -218,6 +230,12 @@ impl States {
                 Standing::Free | Standing::Ended => None,
             },
         )
+    }
+
+    /// Whether the index says that a lease was ended by a state document which is gone.
+    async fn ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
+        let entry = self.written(stack).await?.filter(|_| reading.document.is_none());
+        Ok(entry.is_some_and(|entry| !entry.open && entry.epoch >= epoch))
     }
 
     pub(super) async fn read_for_lease(

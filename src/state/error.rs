@@ -69,6 +69,16 @@ pub enum StateError {
         /// How it was noticed.
         why: String,
     },
+    /// The index says that a state was written, and no document of it is there.
+    #[error(
+        "the state of stack `{stack}` is gone: serial {serial} was written, and the store holds no serial of it"
+    )]
+    Vanished {
+        /// The stack.
+        stack: StackId,
+        /// The serial that the index names.
+        serial: u64,
+    },
     /// A serial, lease id or stack that is not there.
     #[error("{0}")]
     Missing(String),
@@ -105,6 +115,14 @@ impl From<StateError> for Failure {
                 .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
             StateError::Stopped(_) => Failure::new(ErrorKind::Interrupted, text)
                 .hint("run it again: the lease expires by itself"),
+            StateError::Vanished { stack, .. } => Failure::new(ErrorKind::State, text)
+                .hint("nothing is created: what the stack made still exists, and would be made a second time")
+                .hint(format!(
+                    "restore the documents below `stacks/` from a backup or the bucket's versions, or put a pulled state back: `konverge state push {stack} FILE`"
+                ))
+                .hint(format!(
+                    "if everything that the stack made is gone too: `konverge state forget {stack} --yes`, then it starts anew"
+                )),
             StateError::Missing(_) => Failure::new(ErrorKind::State, text),
         }
     }

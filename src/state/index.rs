@@ -19,7 +19,10 @@ use super::{
     states::IN_FLIGHT,
 };
 use crate::{
-    model::{CommitId, Digest, RepoPath, StackId},
+    model::{
+        CommitId, Digest, RepoPath, StackId,
+        claim::{Claim, Marks},
+    },
     store::Key,
 };
 
@@ -47,6 +50,9 @@ pub struct Entry {
     /// How many resources are recorded.
     #[serde(default)]
     pub resources: usize,
+    /// What they stand for outside.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
     /// The input digest of the last apply that ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
@@ -69,6 +75,7 @@ impl Entry {
             open: !document.closes_lease,
             retired: document.retired,
             resources: document.state.resources.len(),
+            marks: Marks::of(document.state.resources.iter().filter_map(Claim::of_recorded)),
             input_digest: document.state.input_digest,
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),
@@ -84,6 +91,7 @@ impl Entry {
             open: true,
             retired: false,
             resources: before.map_or(0, |entry| entry.resources),
+            marks: before.map(|entry| entry.marks.clone()).unwrap_or_default(),
             input_digest: None,
             spec_digest: None,
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
@@ -158,6 +166,7 @@ fn join(entries: &mut BTreeMap<StackId, Entry>, more: impl IntoIterator<Item = (
         // An opening knows nothing of the stack but that it is being worked on.
         if newer.open && newer.resources == 0 {
             newer.resources = older.resources;
+            newer.marks = older.marks;
             newer.folder = older.folder;
             newer.commit = older.commit;
         }
@@ -241,7 +250,10 @@ impl States {
                 std::mem::take(&mut finished.deltas),
             )
         };
-        if entries.is_empty() || (entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources)) {
+        // That a stack has a state at all is always told: without it nobody could see later that its documents are gone.
+        let has_first = entries.values().any(|entry| entry.serial <= 1);
+        let is_small = entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources);
+        if entries.is_empty() || (is_small && !has_first) {
             return Ok(());
         }
         self.write_delta(0, entries).await?;
@@ -294,6 +306,30 @@ impl States {
             }
         }
         Ok(known)
+    }
+
+    /// What the index says of a stack of which it says that a state was written, and not that it is retired. The index is
+    /// read once: serials that it named then were written.
+    pub(super) async fn written(&self, stack: &StackId) -> Result<Option<&Entry>, StateError> {
+        let written = self.written.get_or_try_init(|| async {
+            let listed = self.store.list(&index()).await?;
+            let (compactions, deltas) = names(&listed);
+            let mut entries = BTreeMap::new();
+            if let Some(newest) = compactions.last() {
+                let key = compaction_key(*newest);
+                if let Some(bytes) = self.store.get(&key).await?
+                    && let Ok((_, compaction)) = self.envelopes.read::<Compaction>("index", &key, &bytes)
+                {
+                    entries = compaction.entries;
+                }
+            }
+            for delta in self.deltas(&deltas).await?.into_iter().flatten().flatten() {
+                join(&mut entries, delta.entries);
+            }
+            entries.retain(|_, entry| entry.serial > 0 && !entry.retired);
+            Ok::<_, StateError>(entries)
+        });
+        Ok(written.await?.get(stack))
     }
 
     /// Says that a stack is being worked on under a lease.

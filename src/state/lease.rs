@@ -22,7 +22,7 @@ use crate::model::{
 };
 
 /// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
-/// writes at most 4 + N/20 objects.
+/// writes at most 4 + N/20 objects, and a stack's first one more: the index learns that there is a state.
 const RESULTS_TOGETHER: usize = 100;
 /// Rows of epochs older than this many are cleaned up wholly, the ends of taken-over ones included.
 const EPOCHS_KEPT: u64 = 100;

@@ -37,6 +37,8 @@ pub struct States {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
+    /// What the index said when it was first asked, of stacks whose state was written.
+    pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, Entry>>>,
 }
 
 /// What this run recorded and the index does not say yet.
@@ -123,6 +125,7 @@ impl States {
             clock: Arc::new(SystemClock::default()),
             retention: DEFAULT_RETENTION,
             finished: Arc::default(),
+            written: Arc::default(),
         }
     }
 
@@ -174,7 +177,31 @@ impl States {
     /// # Errors
     /// The store's; a document that is damaged, foreign or newer than this Konverge.
     pub async fn load(&self, stack: &StackId) -> Result<Option<Versioned>, StateError> {
-        Ok(self.read(stack).await?.merged(stack))
+        let reading = self.read(stack).await?;
+        Ok(self.require_document(stack, reading).await?.merged(stack))
+    }
+
+    /// Refuses a stack without a state document if the index says that one was written.
+    pub(super) async fn require_document(
+        &self,
+        stack: &StackId,
+        reading: Reading,
+    ) -> Result<Reading, StateError> {
+        if reading.document.is_some() {
+            return Ok(reading);
+        }
+        let Some(serial) = self.written(stack).await?.map(|entry| entry.serial) else {
+            return Ok(reading);
+        };
+        // It may have been written between the two looks.
+        let reading = self.read(stack).await?;
+        match reading.document {
+            Some(_) => Ok(reading),
+            None => Err(StateError::Vanished {
+                stack: stack.clone(),
+                serial,
+            }),
+        }
     }
 
     /// One serial as it was written, without any journal.
@@ -231,6 +258,14 @@ impl States {
             .filter(|(_, entry)| entry.is_known())
             .map(|(stack, _)| stack)
             .collect())
+    }
+
+    /// Whether the index says that a state of the stack was written.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn was_written(&self, stack: &StackId) -> Result<bool, StateError> {
+        Ok(self.written(stack).await?.is_some())
     }
 
     pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<Letter, StateError> {

@@ -69,6 +69,7 @@ mod migration;
 mod moves;
 mod newcomer;
 mod notify;
+mod ownership;
 mod packages;
 mod parts;
 mod parts_on_demand;

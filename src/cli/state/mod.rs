@@ -9,7 +9,7 @@ mod print;
 use super::{Context, which::ClusterArg};
 use crate::{
     error::{ErrorKind, Failure},
-    model::{RepoPath, ResourceId, StackId, plan::Plan},
+    model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
     ops::{
         KeyUse, Memory,
         apply::exit_code,
@@ -111,6 +111,14 @@ enum Action {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Let a stack move to the cluster that its context leads to now
+    Rebind {
+        /// The stack, by identity or folder
+        stack: String,
+        /// The cluster, by its name in konverge.yaml; default: every cluster of the stack
+        #[arg(long, value_name = "NAME")]
+        cluster: Option<ClusterName>,
+    },
     /// End the lease of a run that is dead
     Unlock {
         /// The stack, by identity or folder
@@ -150,7 +158,11 @@ impl Action {
     /// read what it imports.
     fn writes(&self) -> bool {
         match self {
-            Self::Push { .. } | Self::Move { .. } | Self::Forget { .. } | Self::Unlock { .. } => true,
+            Self::Push { .. }
+            | Self::Move { .. }
+            | Self::Forget { .. }
+            | Self::Rebind { .. }
+            | Self::Unlock { .. } => true,
             Self::Doctor { repair } => *repair,
             Self::List
             | Self::Show { .. }
@@ -245,6 +257,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             let serial = ops::forget(&memory, &stack, resources).await?;
             context.note(&format!(
                 "{stack}: forgotten, serial {serial}; nothing outside was touched"
+            ));
+        }
+        Action::Rebind { stack, cluster } => {
+            let stack = ops::named(&memory, stack).await?;
+            let serial = ops::rebind(&memory, &stack, cluster.as_ref()).await?;
+            context.note(&format!(
+                "{stack}: which cluster it was applied to is forgotten, serial {serial}; the next apply records the one that it finds"
             ));
         }
         Action::Unlock { stack, lease, reason } => {

@@ -3,6 +3,7 @@
 mod golden;
 mod halves;
 mod irreproducible;
+mod ownership;
 mod schema;
 mod tools;
 
@@ -76,6 +77,7 @@ pub async fn run(
             Err(failure) => remarks.push(of_failure(stack, &failure)),
         }
     }
+    remarks.extend(ownership::check(workspace, &compiled));
     remarks.extend(schema::check(run, workspace, compiled)?);
     let files = tools::files(workspace, &good, scope)?;
     remarks.extend(irreproducible::scan(&files, &good));

@@ -4,12 +4,11 @@
 //! No ref of an event grants anything. What grants power (store, clusters, sandbox, policy…) is read from the commit that
 //! GitHub names as the default branch's tip *now*, also in a run that is started again; a tag is not a branch.
 
-use std::collections::BTreeSet;
-
+use super::approved::Approved;
 use crate::{
     error::{ErrorKind, Failure},
     github::{DefaultBranch, Event, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch},
-    model::{CommitId, Digest},
+    model::CommitId,
     report::Merging,
 };
 
@@ -184,8 +183,8 @@ pub(super) enum Task {
     Apply {
         /// The commit.
         head: CommitId,
-        /// The plans that somebody agreed to.
-        digests: BTreeSet<Digest>,
+        /// What somebody agreed to.
+        approved: Approved,
         /// Who that is.
         agreeing: Agreeing,
     },
@@ -342,8 +341,8 @@ impl Authority {
             )
             .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
         };
-        let digests = read_digests(caller.approve)?;
-        if !digests.is_empty() {
+        let approved: Approved = caller.approve.parse()?;
+        if !approved.is_empty() {
             only_in_an_environment(caller)?;
         }
         let (branch, holds) = match answer {
@@ -365,7 +364,7 @@ impl Authority {
         }
         let task = Task::Apply {
             head: after.clone(),
-            digests,
+            approved,
             agreeing: Agreeing::Environment,
         };
         Ok(Decision::Granted(Self {
@@ -376,7 +375,7 @@ impl Authority {
 
     /// Somebody, or another system, asks for an apply of what the default branch holds.
     fn called(text: &str, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
-        let digests = read_digests(text)?;
+        let approved = text.parse()?;
         let branch = match answer {
             Answer::NotYet => return Ok(Decision::Ask),
             Answer::Never => return Err(no_token("what may be applied is asked of GitHub")),
@@ -385,7 +384,7 @@ impl Authority {
         only_on(branch, caller.ref_name)?;
         let task = Task::Apply {
             head: branch.tip.clone(),
-            digests,
+            approved,
             // Whoever only starts the run again did not type the digests.
             agreeing: Agreeing::Starter(caller.starter.to_owned()),
         };
@@ -493,17 +492,6 @@ pub(super) const BY_HAND: &str = "or start the workflow by hand with `approve`: 
 
 fn no_token(what: &str) -> Failure {
     Failure::new(ErrorKind::Github, format!("{what}, and there is none")).hint("set the input `github-token`")
-}
-
-fn read_digests(text: &str) -> Result<BTreeSet<Digest>, Failure> {
-    let parts = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-    let digest = |part: &str| {
-        part.parse::<Digest>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string())
-                .hint("copy the whole digest from the issue or the summary")
-        })
-    };
-    parts.map(digest).collect()
 }
 
 #[cfg(test)]

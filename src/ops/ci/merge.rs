@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     Ended, Job,
+    approved::Approved,
     authority::{Agreeing, BY_HAND},
     consent::ByReview,
     deployments::{Announced, Deployments},
@@ -27,14 +28,14 @@ use crate::{
     error::{ErrorKind, Failure},
     github::{self, DefaultBranch, StatusState},
     model::{
-        CommitId, Digest, RepoPath, StackId,
+        CommitId, RepoPath, StackId,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackOutcome, StackResult},
         plan::StackPlan,
         review::Unit,
     },
     ops::{
-        At, KeyUse, Target, Workspace,
+        At, Claims, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
         held_removals, masked,
     },
@@ -45,16 +46,16 @@ use crate::{
 /// The label of issues about merges that nobody reviewed.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Applies a commit of the default branch. `digests` are plans that somebody agreed to.
+/// Applies a commit of the default branch, with what somebody agreed to.
 pub(super) async fn run(
     job: &Job,
     branch: &DefaultBranch,
     head: &CommitId,
-    digests: BTreeSet<Digest>,
+    approved: Approved,
     agreeing: Agreeing,
 ) -> Result<Ended, Failure> {
     if agreeing == Agreeing::Environment
-        && !digests.is_empty()
+        && !approved.is_empty()
         && let Some(environment) = &job.options.environment
     {
         someone_let_it_go_on(job, environment).await?;
@@ -62,7 +63,7 @@ pub(super) async fn run(
     let tip = Tip {
         head,
         branch,
-        approvals: digests,
+        approved,
         agreeing,
     };
     told(job, tip).await
@@ -92,8 +93,8 @@ async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failur
 struct Tip<'a> {
     head: &'a CommitId,
     branch: &'a DefaultBranch,
-    /// The plans that somebody agreed to.
-    approvals: BTreeSet<Digest>,
+    /// What somebody agreed to.
+    approved: Approved,
     /// Who that is.
     agreeing: Agreeing,
 }
@@ -159,7 +160,7 @@ async fn caught_up(
     let Tip {
         head,
         branch,
-        approvals,
+        approved,
         agreeing,
     } = tip;
     let mut watch = Stopwatch::start();
@@ -198,7 +199,11 @@ async fn caught_up(
         .with_authors(reviews.authors.clone())
         .with_reviewed(reviews.policies.clone())
         .agreed_to_by(agreeing);
-    let consent = Arc::new(ByReview::new(guardrails, reviews.records.clone(), approvals));
+    let consent = Arc::new(ByReview::new(
+        guardrails,
+        reviews.records.clone(),
+        approved.digests,
+    ));
     let deployments = Deployments::of(job, &config, &targets, head);
     let options = ApplyOptions {
         consent: match &deployments {
@@ -216,9 +221,10 @@ async fn caught_up(
         rolled_back_to: None,
     };
     let unseen = held_removals::reason(&side.layout);
-    let planning = job
+    let mut planning = job
         .protected_planning(config, &branch.tip, side, memory.clone())
         .await?;
+    planning.claims = Claims::without(approved.without);
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
     let newer = newer.found();

@@ -9,6 +9,7 @@
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
+mod approved;
 mod authority;
 mod checks;
 mod consent;
@@ -201,12 +202,12 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
         (
             Task::Apply {
                 head,
-                digests,
+                approved,
                 agreeing,
             },
             Some(branch),
             _,
-        ) => merge::run(job, branch, head, digests.clone(), agreeing.clone()).await,
+        ) => merge::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
         // Authority::of grants none of them without an answer of GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(Failure::new(

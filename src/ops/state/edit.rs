@@ -1,9 +1,16 @@
 //! Changes by hand, each guarded and each a serial of its own.
 
+use serde_json::json;
+
 use super::{Memory, Pulled};
 use crate::{
     error::{ErrorKind, Failure},
-    model::{ResourceId, StackId, state::StackState},
+    model::{ClusterName, RepoPath, ResourceId, StackId, state::StackState},
+    ops::infrastructure::StateSeal,
+    runtime::{
+        kubernetes::forget_clusters,
+        terraform::{self, Seal},
+    },
     state::{Holder, Lease, LeaseOptions, Reason},
 };
 
@@ -13,6 +20,19 @@ fn at_once() -> LeaseOptions {
         wait: std::time::Duration::ZERO,
         ..LeaseOptions::default()
     }
+}
+
+/// As [`at_once`], also where the documents of a state are gone: what is written takes their place.
+fn over_vanished() -> LeaseOptions {
+    LeaseOptions {
+        over_vanished: true,
+        ..at_once()
+    }
+}
+
+/// The lease of a stack whose state is about to be written anew.
+pub(super) async fn acquire_anew(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
+    Ok(memory.states.acquire(stack, over_vanished()).await?)
 }
 
 pub(super) async fn acquire(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
@@ -72,7 +92,7 @@ pub async fn push(
     }
     let mut options = LeaseOptions {
         over_damaged,
-        ..at_once()
+        ..over_vanished()
     };
     if over_damaged {
         // Whether the last holder gave its lease back stands in the document that can not be read: its term has to pass.
@@ -80,8 +100,9 @@ pub async fn push(
     }
     let lease = memory.states.acquire(stack, options).await?;
     let result = async {
-        let newest = lease.prior().map_or(0, |prior| prior.serial);
-        if !over_damaged && newest != pulled.serial {
+        let newest = lease.prior().map(|prior| prior.serial);
+        // Where no document is left, any that was pulled is better than none.
+        if let Some(newest) = newest.filter(|newest| !over_damaged && *newest != pulled.serial) {
             return Err(refuse(format!(
                 "the file was pulled at serial {}, and serial {newest} has been written since",
                 pulled.serial
@@ -161,13 +182,25 @@ pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u6
 /// Forgets resources, or a whole stack if none is named. Nothing outside is touched.
 ///
 /// # Errors
-/// A resource that is not recorded; somebody holds the lease; the store's.
+/// A resource that is not recorded; Terraform's part of the state cannot be opened; somebody holds the lease; the store's.
 pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) -> Result<u64, Failure> {
-    let lease = acquire(memory, stack).await?;
+    let lease = match resources.is_empty() {
+        true => acquire_anew(memory, stack).await?,
+        false => acquire(memory, stack).await?,
+    };
     let result = async {
-        let mut state = recorded(&lease, stack)?;
+        let vanished =
+            lease.prior().is_none() && resources.is_empty() && memory.states.was_written(stack).await?;
+        let mut state = match vanished {
+            true => StackState::empty(stack.clone(), RepoPath::root()),
+            false => recorded(&lease, stack)?,
+        };
+        // What Terraform made is held in a sealed document of its own, also where the resource is no longer recorded.
+        let seal = memory.states.sealer().cloned().map(StateSeal);
+        let key = seal.as_ref().map(|seal| seal as &dyn Seal);
+        let given_up = terraform::forget(&mut state.runtime, key, resources)?;
         for id in resources {
-            if state.resource(id).is_none() {
+            if state.resource(id).is_none() && !given_up.contains(id) {
                 return Err(Failure::new(
                     ErrorKind::State,
                     format!("`{id}` is not recorded in stack `{stack}`"),
@@ -184,6 +217,43 @@ pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) 
             names.join(", ")
         };
         state.input_digest = None;
+        Ok(lease.record(Reason::Forget, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    memory.states.settle().await?;
+    Ok(serial)
+}
+
+/// Lets a stack move to the cluster that a name leads to now: which cluster it was applied to is forgotten, and so is
+/// every object's uid. What is there without naming the stack as its owner is adopted by a reviewed change, and never
+/// deleted.
+///
+/// # Errors
+/// Nothing is recorded on that cluster; somebody holds the lease; the store's.
+pub async fn rebind(memory: &Memory, stack: &StackId, cluster: Option<&ClusterName>) -> Result<u64, Failure> {
+    let lease = acquire(memory, stack).await?;
+    let result = async {
+        let mut state = recorded(&lease, stack)?;
+        let names = forget_clusters(&mut state.runtime, cluster);
+        if names.is_empty() {
+            let on = cluster.map_or_else(String::new, |cluster| format!(" on cluster `{cluster}`"));
+            return Err(Failure::new(
+                ErrorKind::State,
+                format!("stack `{stack}` remembers no cluster{on}: there is nothing to rebind"),
+            )
+            .hint(format!(
+                "`konverge state show {stack}` shows the clusters that it was applied to"
+            )));
+        }
+        for resource in &mut state.resources {
+            if resource.cluster.as_ref().is_some_and(|name| names.contains(name)) {
+                resource.private = json!({});
+            }
+        }
+        state.input_digest = None;
+        let names: Vec<_> = names.iter().map(ClusterName::as_str).collect();
+        let note = format!("rebound: {}", names.join(", "));
         Ok(lease.record(Reason::Forget, state, Some(note)).await?)
     }
     .await;

@@ -73,7 +73,7 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
     };
     let note = note(&kusion, shown);
     run.begin_writes()?;
-    let lease = edit::acquire(memory, &stack).await?;
+    let lease = edit::acquire_anew(memory, &stack).await?;
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(

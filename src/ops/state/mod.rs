@@ -15,12 +15,12 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
-    model::{RepoPath, StackId, state::StackState},
+    model::{RepoPath, StackId, claim::Marks, state::StackState},
     state::{Entry, StateError, Versioned},
 };
 
 pub use doctor::{Finding, doctor};
-pub use edit::{forget, move_to, push, unlock};
+pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{Import, Imported, LeftOut, import};
 pub use rollback::rollback;
 
@@ -84,7 +84,11 @@ pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
         };
         Ok(Listed {
             stack,
-            entry,
+            // Of no use to a reader.
+            entry: Entry {
+                marks: Marks::default(),
+                ..entry
+            },
             damaged,
         })
     });

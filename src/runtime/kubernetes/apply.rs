@@ -1,17 +1,16 @@
 //! Does what was planned: the same request as the dry-run, bound to the object that was looked at.
 
-use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     OWNER,
-    client::Request,
     cluster::Cluster,
+    creation::{self, Met, Owner},
     delete,
     discovery::ResourceType,
     dry_run,
     error::ApiError,
-    fields, jobs, live,
+    field_ownership, jobs, live,
     plan::{Subject, record},
     runtime::Kubernetes,
     seen::{self, Doing, Seen},
@@ -19,9 +18,9 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::plan::Action,
+    model::{StackId, plan::Action},
     runtime::{Applied, ApplySink, Planned, Scope},
-    secrets::{is_last_applied, secret_texts},
+    secrets::secret_texts,
 };
 
 /// How often a kind is asked for that was defined a moment ago.
@@ -30,35 +29,40 @@ const KIND_TRIES: u32 = 20;
 /// One resource, to its end; every way out goes through [`ApplySink::ended`].
 pub(super) async fn apply(
     runtime: &Kubernetes,
-    _scope: &Scope,
+    scope: &Scope,
     planned: Planned,
     sink: &dyn ApplySink,
 ) -> Result<(), Failure> {
     let id = planned.item.id.clone();
-    let mut result = carry_out(runtime, &planned, sink).await;
+    let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
-        if planned.public.action == Action::Create && is_absent(runtime, &planned).await {
+        if planned.public.action == Action::Create && nothing_was_made(runtime, scope, &planned).await {
             sink.absent(&id).await?;
         }
     }
     sink.ended(&id, result).await
 }
 
-/// Whether an object is not there for certain. The answer to its creation may have been lost, so the server is asked
-/// once more; one that can not be asked leaves it open.
-async fn is_absent(runtime: &Kubernetes, planned: &Planned) -> bool {
+/// Returns true if this stack certainly created nothing: there is no object, or it is another stack's. The answer to the
+/// create may have been lost, so the server is asked once more; one that cannot be asked leaves it open.
+async fn nothing_was_made(runtime: &Kubernetes, scope: &Scope, planned: &Planned) -> bool {
     let Ok(subject) = Subject::of(runtime, &planned.item).await else {
         return false;
     };
-    match &subject.of {
-        Some(of) => matches!(live::get(&subject.cluster, of, &subject.name).await, Ok(None)),
-        None => true,
+    let Some(of) = &subject.of else {
+        return true;
+    };
+    match live::get(&subject.cluster, of, &subject.name).await {
+        Ok(None) => true,
+        Ok(Some(object)) => matches!(creation::owner(&object, &scope.stack), Owner::Other(_)),
+        Err(_) => false,
     }
 }
 
 async fn carry_out(
     runtime: &Kubernetes,
+    scope: &Scope,
     planned: &Planned,
     sink: &dyn ApplySink,
 ) -> Result<Applied, Failure> {
@@ -121,7 +125,7 @@ async fn carry_out(
         )
     })?;
     let body = planned.private["body"].as_object().cloned().unwrap_or_default();
-    let live = write(&subject, &of, planned, seen).await?;
+    let live = write(&subject, &of, planned, seen, &scope.stack).await?;
     let mut recorded = record(
         runtime,
         &planned.item,
@@ -195,17 +199,21 @@ async fn wait_for_kind(
     unreachable!("the loop ends by returning")
 }
 
-/// Sends the object. One that was seen is written only while it is still that object, and still whose it was.
+/// Sends the object. One that was seen is written only while it is still that object, and still whose it was; one that
+/// was not there is created, and nothing that exists is written over.
 async fn write(
     subject: &Subject,
     of: &ResourceType,
     planned: &Planned,
     mut seen: Option<Seen>,
+    stack: &StackId,
 ) -> Result<Value, Failure> {
+    let mut body = planned.private["body"].clone();
     let annotations = &planned.private["body"]["metadata"]["annotations"];
     let doing = Doing::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
-    if let Some(found) = seen.take_if(|_| planned.public.action == Action::Adopt) {
-        seen = Some(migrate(subject, of, (found, doing), &planned.private["ours"]).await?);
+    if let Some(found) = seen.take() {
+        seen =
+            Some(field_ownership::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
     }
     let force = planned.private["force"] == true;
     let policy = crate::retry::Policy::default();
@@ -216,13 +224,15 @@ async fn write(
     };
     let mut bound = seen.clone();
     for attempt in 1.. {
-        let mut body = planned.private["body"].clone();
-        if let Some(seen) = &bound {
-            body["metadata"]["uid"] = json!(seen.uid);
-            body["metadata"]["resourceVersion"] = json!(seen.version);
+        match &bound {
+            Some(seen) => {
+                body["metadata"]["uid"] = json!(seen.uid);
+                body["metadata"]["resourceVersion"] = json!(seen.version);
+            }
+            None => creation::only_create(&mut body),
         }
         let mut request = dry_run::request(of, &subject.name, &body, force, false);
-        request.bound = bound.is_some();
+        request.bound = true;
         let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
             Ok(answer) => return Ok(answer.value),
             Err(error) => error,
@@ -234,6 +244,20 @@ async fn write(
             Some(seen) if error.is_code(409) && attempt < seen::TRIES => {
                 let now = seen.again(subject, of, doing).await?;
                 Some(now.ok_or_else(|| seen::another_object(subject, "it is gone"))?)
+            }
+            None if error.is_code(409) && attempt < seen::TRIES => {
+                match creation::look(subject, of, stack).await? {
+                    // A quota that others use at the same time is answered so, too.
+                    Met::Nothing => {
+                        tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
+                        None
+                    }
+                    Met::Ours(seen) => Some(seen),
+                    Met::Shared(seen, owner) => {
+                        body["metadata"]["annotations"][OWNER] = json!(owner);
+                        Some(seen)
+                    }
+                }
             }
             _ if triage::is_another_object(&error) => return Err(seen::another_object(subject, &error)),
             _ => return Err(subject.refusal(&error)),
@@ -257,86 +281,4 @@ fn moved_meanwhile(subject: &Subject, error: &ApiError) -> Failure {
         ),
     )
     .hint("run it again: a new plan shows who")
-}
-
-/// `kubectl apply` without `--server-side` owns its fields by *update*: left like that, a field that leaves the Spec would
-/// stay in the object for ever (kubernetes/kubernetes#99003). So it gives up what becomes ours; the rest, of which the
-/// plan showed nothing, stays there as it is.
-async fn migrate(
-    subject: &Subject,
-    of: &ResourceType,
-    (seen, doing): (Seen, Doing<'_>),
-    ours: &Value,
-) -> Result<Seen, Failure> {
-    let Some(ours) = ours.as_object() else {
-        return Ok(seen);
-    };
-    let path = of.object(subject.name.namespace(), &subject.name.name);
-    for attempt in 1.. {
-        let live = live::get(&subject.cluster, of, &subject.name).await?;
-        let live = live.ok_or_else(|| seen::another_object(subject, "it is gone"))?;
-        let now = seen.still(&live, subject, doing)?;
-        let Some(entries) = migrated(&live, ours) else {
-            return Ok(now);
-        };
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": now.uid},
-            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": now.version},
-        ]);
-        let mut request = Request::get(path.clone()).body("application/json-patch+json", &patch);
-        (request.method, request.bound) = (Method::PATCH, true);
-        match subject.cluster.api.call(&request).await {
-            Ok(answer) => return Ok(Seen::of(&answer.value)),
-            Err(error) if error.is_code(409) && attempt < seen::TRIES => {}
-            Err(error) => return Err(subject.refusal(&error)),
-        }
-    }
-    unreachable!("the loop ends by returning")
-}
-
-/// The entries with `kubectl apply`'s own without the fields that become ours; `None` if it has none of them.
-fn migrated(live: &Value, ours: &Map<String, Value>) -> Option<Vec<Value>> {
-    let annotations = live["metadata"]["annotations"].as_object()?;
-    annotations.keys().find(|name| is_last_applied(name))?;
-    let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
-    let theirs = entries.iter_mut().find(|entry| {
-        let manager = entry["manager"].as_str().unwrap_or_default();
-        entry["operation"] == "Update"
-            && entry["subresource"].is_null()
-            && matches!(manager, "kubectl-client-side-apply" | "kubectl")
-    })?;
-    let left = fields::without(theirs["fieldsV1"].as_object()?, ours);
-    if theirs["fieldsV1"].as_object() == Some(&left) {
-        return None;
-    }
-    theirs["fieldsV1"] = Value::Object(left);
-    Some(entries)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn kubectl_gives_up_what_becomes_ours_and_nothing_else() {
-        let live = |annotation: &str, manager: &str| {
-            json!({"metadata": {"annotations": {annotation: "{}"}, "managedFields": [
-                {"manager": manager, "operation": "Update", "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}}},
-                {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {"f:data": {"f:a": {}}}}]}})
-        };
-        let copy = "kubectl.kubernetes.io/last-applied-configuration";
-        let ours = json!({"f:data": {"f:a": {}}});
-        let migrated = |live: Value| migrated(&live, ours.as_object().unwrap());
-        let entries = migrated(live(copy, "kubectl-client-side-apply")).unwrap();
-        let left = |entry: &Value| (entry["manager"].clone(), entry["fieldsV1"].clone());
-        assert_eq!(
-            left(&entries[0]),
-            (json!("kubectl-client-side-apply"), json!({"f:data": {"f:b": {}}}))
-        );
-        assert_eq!(left(&entries[1]), (json!("controller"), ours.clone()));
-        assert!(migrated(live(copy, "kubectl-edit")).is_none());
-        assert!(migrated(live("other", "kubectl-client-side-apply")).is_none());
-    }
 }

@@ -9,6 +9,7 @@ use super::{
     access::{self, ClusterAccess},
     admission::Admission,
     client::{Api, Request},
+    cluster_identity::ClusterIdentity,
     discovery::{Discovery, ResourceType},
     error::ApiError,
     wait::Watches,
@@ -24,6 +25,7 @@ pub(super) struct Cluster {
     /// The server's address.
     server: String,
     discovery: RwLock<Option<Arc<Discovery>>>,
+    identity: OnceCell<Option<ClusterIdentity>>,
     environment: OnceCell<Environment>,
     schemas: OnceCell<Option<Value>>,
     pub watches: Watches,
@@ -52,6 +54,7 @@ impl Cluster {
             watches: Watches::new(api.clone()),
             api,
             discovery: RwLock::default(),
+            identity: OnceCell::new(),
             environment: OnceCell::new(),
             schemas: OnceCell::new(),
         })
@@ -70,6 +73,15 @@ impl Cluster {
         } else {
             failure
         }
+    }
+
+    /// Which cluster it is, whatever its name; asked once. `None` without the right to ask.
+    pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, Failure> {
+        let identity = self
+            .identity
+            .get_or_try_init(|| ClusterIdentity::ask(self))
+            .await?;
+        Ok(identity.as_ref())
     }
 
     /// The kinds the cluster knows; asked once, until [`Cluster::forget_discovery`].

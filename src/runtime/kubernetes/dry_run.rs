@@ -52,11 +52,11 @@ pub(super) enum Refused {
 
 /// What decides about fields that others own.
 pub(super) struct Ownership<'a> {
-    /// As last applied: what stands in it was ours, and is taken back.
+    /// As last applied: what stands in it was ours.
     pub prior: Option<&'a Map<String, Value>>,
     /// The object is adopted, and a reviewer sees every path: all fields are taken.
     pub adopting: bool,
-    /// For fields that were never ours.
+    /// For all other fields.
     pub policy: Conflicts,
 }
 
@@ -104,13 +104,13 @@ pub(super) async fn ask(
             crate::model::diff::at(&prior, &path).is_some()
         });
         match ownership.policy {
-            _ if ours_before => {}
+            Conflicts::Restore | Conflicts::Take if ours_before => {}
             Conflicts::Take => notes.push(format!("`{path}` is taken over from `{owner}`")),
             Conflicts::Leave => {
                 remove(&mut body, &path);
                 notes.push(format!("`{path}` is left to `{owner}`"));
             }
-            Conflicts::Stop => stopped.push((path, owner)),
+            Conflicts::Restore | Conflicts::Stop => stopped.push((path, owner)),
         }
     }
     if !stopped.is_empty() {

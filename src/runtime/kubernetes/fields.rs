@@ -18,6 +18,13 @@ pub(super) struct Entry<'a> {
     pub fields: &'a Map<String, Value>,
 }
 
+impl Entry<'_> {
+    /// Whether its manager updated the object itself: it does not say again what it wants, as one that applies does.
+    pub fn is_update(&self) -> bool {
+        self.operation == "Update" && self.subresource.is_empty()
+    }
+}
+
 /// All entries of an object that can be read.
 pub(super) fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
     let all = object
@@ -59,6 +66,64 @@ pub(super) fn without(fields: &Map<String, Value>, others: &Map<String, Value>) 
         (!left.is_empty()).then(|| (key.clone(), Value::Object(left)))
     });
     kept.collect()
+}
+
+/// What two sets of fields have in common.
+pub(super) fn intersection(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let common = fields.iter().filter_map(|(key, below)| {
+        let (mine, theirs) = (below.as_object()?, others.get(key)?.as_object()?);
+        if mine.is_empty() || theirs.is_empty() {
+            return (mine.is_empty() && theirs.is_empty()).then(|| (key.clone(), below.clone()));
+        }
+        let common = intersection(mine, theirs);
+        (!common.is_empty()).then(|| (key.clone(), Value::Object(common)))
+    });
+    common.collect()
+}
+
+/// The fields of both sets.
+pub(super) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = fields.clone();
+    for (key, theirs) in others {
+        let both = match (all.get(key).and_then(Value::as_object), theirs.as_object()) {
+            (Some(mine), Some(theirs)) => Value::Object(union(mine, theirs)),
+            _ => theirs.clone(),
+        };
+        all.insert(key.clone(), both);
+    }
+    all
+}
+
+/// The part of a set of fields at a path of the object and below; `None` if it has nothing there. A field that is owned
+/// as a whole with what surrounds it is not there by itself.
+pub(super) fn under(fields: &Map<String, Value>, object: &Value, path: &str) -> Option<Map<String, Value>> {
+    let Some((first, rest)) = path
+        .strip_prefix('/')
+        .map(|path| path.split_once('/').unwrap_or((path, "")))
+    else {
+        return Some(fields.clone());
+    };
+    let component = first.replace("~1", "/").replace("~0", "~");
+    let rest = match rest {
+        "" => String::new(),
+        rest => format!("/{rest}"),
+    };
+    let (key, below, value) = match object {
+        Value::Array(items) => {
+            let item = items.iter().find(|item| diff::is_item(item, &component))?;
+            let named =
+                |(name, _): &(&String, &Value)| ItemName::read(name).is_some_and(|name| name.is_of(item));
+            let (name, below) = fields.iter().find(named)?;
+            (name.clone(), below, item)
+        }
+        _ => {
+            let key = format!("f:{component}");
+            let below = fields.get(&key)?;
+            (key, below, object.get(&component)?)
+        }
+    };
+    let below = under(below.as_object()?, value, &rest)?;
+    Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
 /// The part of a value that a set of fields covers. Lists keep the order of the object; what the set names and the object
@@ -107,6 +172,18 @@ impl ItemName {
     }
 }
 
+impl ItemName {
+    /// Whether it names an item.
+    pub fn is_of(&self, item: &Value) -> bool {
+        match self {
+            Self::Keys(keys) => keys
+                .iter()
+                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value))),
+            Self::Literal(literal) => diff::same(literal, item),
+        }
+    }
+}
+
 impl<'a> Items<'a> {
     pub fn of(fields: &'a Map<String, Value>) -> Self {
         let items = fields.iter();
@@ -116,12 +193,7 @@ impl<'a> Items<'a> {
 
     /// The fields of an item, if it is one of them.
     pub fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
-        let found = self.0.iter().find(|(name, _)| match name {
-            ItemName::Keys(keys) => keys
-                .iter()
-                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value))),
-            ItemName::Literal(literal) => diff::same(literal, item),
-        });
+        let found = self.0.iter().find(|(name, _)| name.is_of(item));
         found.map(|(_, below)| *below)
     }
 }

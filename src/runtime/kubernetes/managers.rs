@@ -46,6 +46,16 @@ pub(super) fn blame_notes(live: &Value, changes: &[Change]) -> Vec<String> {
     words.collect()
 }
 
+/// Whether the HorizontalPodAutoscaler set the number of replicas last: it scales as the controller manager, through the
+/// scale subresource.
+pub(super) fn is_autoscaled(object: &Value) -> bool {
+    let mut entries = fields::entries(object);
+    entries.any(|entry| {
+        (entry.manager, entry.subresource) == ("kube-controller-manager", "scale")
+            && owns(entry.fields, object, "/spec/replicas")
+    })
+}
+
 /// Whether a set of fields covers the path, or something below it.
 fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
     let mut at = fields;

@@ -10,11 +10,14 @@ mod apply;
 mod change;
 mod client;
 mod cluster;
+mod cluster_identity;
+mod creation;
 mod custom;
 mod delete;
 mod discovery;
 mod dry_run;
 mod error;
+mod field_ownership;
 mod fields;
 pub mod health;
 mod identity;
@@ -34,6 +37,7 @@ mod triage;
 mod wait;
 
 pub use access::{ClusterAccess, Credentials};
+pub use cluster_identity::forget_clusters;
 pub use runtime::{Conflicts, Kubernetes, Options};
 
 /// Our name as a field manager.

@@ -93,6 +93,46 @@ fn ours<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<
         .flatten()
 }
 
+/// Whether a manager that updated the object owns a field that is ours too: an apply would have to take it over.
+pub(super) fn is_shared(live: &Node<'_>) -> bool {
+    let entries = live
+        .get("metadata")
+        .and_then(|metadata| metadata.get("managedFields"));
+    let entries = entries.map(Node::as_list).unwrap_or_default();
+    let entries = || {
+        entries
+            .iter()
+            .filter_map(Node::as_map)
+            .filter(|entry| entry.text("subresource").is_empty())
+    };
+    let ours =
+        entries().find(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("operation") == "Apply");
+    let Some(ours) = ours.and_then(|entry| entry.get("fieldsV1")?.as_map()) else {
+        return false;
+    };
+    let mut updates = entries().filter(|entry| entry.text("operation") == "Update");
+    updates.any(|entry| {
+        entry
+            .get("fieldsV1")
+            .and_then(Node::as_map)
+            .is_some_and(|theirs| meet(ours, theirs))
+    })
+}
+
+/// Whether two sets of fields have one in common.
+fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
+    ours.iter().any(|(key, below)| {
+        let (Some(mine), Some(other)) = (below.as_map(), theirs.get(key).and_then(Node::as_map)) else {
+            return false;
+        };
+        match (mine.iter().next(), other.iter().next()) {
+            (None, None) => true,
+            (Some(_), Some(_)) => meet(mine, other),
+            _ => false,
+        }
+    })
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
@@ -252,6 +292,23 @@ mod tests {
             edit(&mut desired, &mut live);
             assert!(!proven(desired, live), "{name}");
         }
+    }
+
+    #[test]
+    fn a_field_that_another_manager_updated_is_shared() {
+        let shared = |operation: &str, fields: Value| {
+            let mut live = live();
+            let entries = live["metadata"]["managedFields"].as_array_mut().unwrap();
+            entries.push(json!({"manager": "somebody", "operation": operation, "apiVersion": "v1", "fieldsV1": fields}));
+            is_shared(&serde_json::from_str(&live.to_string()).unwrap())
+        };
+        let label = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}});
+        assert!(shared("Update", label.clone()));
+        assert!(!shared("Apply", label));
+        assert!(!shared(
+            "Update",
+            json!({"f:metadata": {"f:labels": {".": {}, "f:other": {}}}})
+        ));
     }
 
     #[test]

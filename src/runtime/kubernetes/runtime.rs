@@ -1,11 +1,19 @@
 //! The runtime: clusters by name, and the trait's calls handed to who does the work.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{access::ClusterAccess, apply, cluster::Cluster, health::Rules, identity, plan};
+use serde_json::Value;
+
+use super::{
+    access::ClusterAccess, apply, cluster::Cluster, cluster_identity, health::Rules, identity, plan,
+};
 use crate::{
     checkout::Checkout,
     error::{ErrorKind, Failure},
@@ -18,11 +26,13 @@ use crate::{
     secrets::Secrets,
 };
 
-/// What to do about a field that another manager owns and that was never ours.
+/// What to do about a field that the Spec sets and that another manager owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conflicts {
-    /// The resource fails, and the owner is named.
+    /// A field that the last apply wrote is put back. Any other fails the resource, and the owner is named.
     #[default]
+    Restore,
+    /// The resource fails, and the owner is named.
     Stop,
     /// The field is taken over.
     Take,
@@ -52,7 +62,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            conflicts: Conflicts::Stop,
+            conflicts: Conflicts::Restore,
             ready_timeout: Duration::from_secs(600),
             fail_early_after: Duration::from_secs(30),
             wait: true,
@@ -166,11 +176,21 @@ impl Runtime for Kubernetes {
             .collect()
     }
 
-    async fn observe(&self, _: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+        cluster_identity::check(self, scope, items).await?;
         plan::observe(self, items).await
     }
 
+    async fn to_remember(
+        &self,
+        scope: &Scope,
+        clusters: &BTreeSet<ClusterName>,
+    ) -> Result<Option<(String, Value)>, Failure> {
+        cluster_identity::to_remember(self, scope, clusters).await
+    }
+
     async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+        cluster_identity::check(self, scope, &items).await?;
         plan::plan(self, scope, items).await
     }
 

@@ -12,7 +12,10 @@ use super::{
     holding::Holding,
     providers::ProviderRef,
 };
-use crate::model::{ResourceId, state::Replacement};
+use crate::{
+    error::Failure,
+    model::{ResourceId, state::Replacement},
+};
 
 /// The key of the document in the stack's runtime data.
 pub const STATE: &str = "terraform/state";
@@ -126,11 +129,34 @@ impl Book {
     }
 }
 
+/// Gives resources up: they are no longer held, and nothing outside is touched. Which of them were held.
+///
+/// # Errors
+/// The document cannot be opened or sealed again.
+pub fn forget(
+    data: &mut BTreeMap<String, Value>,
+    key: Option<&dyn Seal>,
+    ids: &[ResourceId],
+) -> Result<Vec<ResourceId>, Failure> {
+    if ids.is_empty() || !data.contains_key(STATE) {
+        return Ok(Vec::new());
+    }
+    let mut book = Book::open(data, key)?;
+    let held = |id: &&ResourceId| book.resources.contains_key(*id) || book.in_flight.contains_key(*id);
+    let held: Vec<ResourceId> = ids.iter().filter(held).cloned().collect();
+    for id in &held {
+        book.forget(id);
+    }
+    if !held.is_empty() {
+        data.insert(STATE.to_owned(), book.sealed(key)?);
+    }
+    Ok(held)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::error::Failure;
     use serde_json::json;
 
     /// Turns the text round: enough to tell sealed from clear.
@@ -169,5 +195,9 @@ mod tests {
         assert_eq!(Book::open(&data, Some(&key)).unwrap(), book);
         assert!(matches!(Book::open(&data, None), Err(TerraformError::KeyMissing)));
         assert_eq!(Book::open(&BTreeMap::new(), None).unwrap(), Book::default());
+        let mut data = data;
+        let ids = ["n:t:t_x:a".parse().unwrap(), "n:t:t_x:b".parse().unwrap()];
+        assert_eq!(forget(&mut data, Some(&key), &ids).unwrap(), ids[..1]);
+        assert_eq!(Book::open(&data, Some(&key)).unwrap(), Book::default());
     }
 }

@@ -38,7 +38,7 @@ mod subject;
 mod toolbox;
 
 pub use binary::{Binary, Make};
-pub use book::STATE;
+pub use book::{STATE, forget};
 pub use encryption::Seal;
 pub use environment::PASSED_VARIABLES;
 pub use error::{Class, TerraformError};

@@ -9,12 +9,10 @@ use super::{
     providers::{self, ProviderRef},
 };
 use crate::{
-    model::{Digest, ResourceId, reference, spec::Resource, value::join_path},
+    model::{Digest, ResourceId, claim::IMPORT_ID, reference, spec::Resource, value::join_path},
     runtime::Item,
 };
 
-/// The extension that takes an existing object over (Kusion's).
-const IMPORT_ID: &str = "kusionstack.io/import-id";
 /// The extension that names the id a resource had before: its state moves here.
 pub(super) const MOVED_FROM: &str = "konverge/moved-from";
 /// The extension by which an object outlives its resource: it is dropped from the state and left standing.

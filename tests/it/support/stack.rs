@@ -57,7 +57,7 @@ impl TestStack {
             id,
             secrets: Secrets::new(HashKey::derived("test")),
             options: Options {
-                conflicts: Conflicts::Stop,
+                conflicts: Conflicts::Restore,
                 ready_timeout: Duration::from_secs(60),
                 wait: false,
                 ..Options::default()

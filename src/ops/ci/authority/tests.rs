@@ -122,14 +122,18 @@ fn said(decision: Result<Decision, Failure>) -> String {
                 Task::Outside(_) => "outside".to_owned(),
                 Task::Apply {
                     head,
-                    digests,
+                    approved,
                     agreeing,
                 } => {
                     let by = match agreeing {
                         Agreeing::Starter(who) => who,
                         Agreeing::Environment => "environment",
                     };
-                    format!("apply {} ({} agreed by {by})", &head.as_str()[..1], digests.len())
+                    format!(
+                        "apply {} ({} agreed by {by})",
+                        &head.as_str()[..1],
+                        approved.digests.len()
+                    )
                 }
                 Task::Drift { head } => format!("drift {}", &head.as_str()[..1]),
             };

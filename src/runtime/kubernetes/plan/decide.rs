@@ -49,6 +49,7 @@ pub(super) struct Draft {
     changes: Vec<Change>,
     validated: Validation,
     replace: Vec<String>,
+    ownership: Vec<String>,
     data_loss: bool,
     notes: Vec<String>,
     recorded: Option<Recorded>,
@@ -65,6 +66,7 @@ impl Draft {
             changes: Vec::new(),
             validated: Validation::None,
             replace: Vec::new(),
+            ownership: Vec::new(),
             data_loss: false,
             notes: Vec::new(),
             recorded: None,
@@ -148,7 +150,8 @@ impl Planner<'_> {
             RuntimeKind::Kubernetes,
             draft.action,
             draft.changes,
-        );
+        )
+        .with_ownership(stack, draft.ownership);
         public.cluster = Some(subject.cluster.api.name.clone());
         public.validated = draft.validated;
         public.replace = draft.replace;

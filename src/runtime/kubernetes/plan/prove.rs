@@ -111,7 +111,10 @@ impl Planner<'_> {
         let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == guard)) else {
             return Ok(None);
         };
-        let Some(live) = raw.look().filter(|live| self.is_ours(live)) else {
+        let Some(live) = raw
+            .look()
+            .filter(|live| self.is_ours(live) && !proof::is_shared(live))
+        else {
             return Ok(None);
         };
         let Some(mut desired) = item.desired.take() else {

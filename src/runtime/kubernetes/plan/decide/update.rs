@@ -1,5 +1,6 @@
 //! What is there already: unchanged if that can be proven, else what the server says.
 
+use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -18,9 +19,13 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
+            FIELD_MANAGER,
             change::{self, Sides},
+            client::Request,
+            discovery::ResourceType,
             dry_run::{self, Answered, Ownership, Refused},
-            fields, managers, rollout,
+            field_ownership::{self, Leftover, Transfer},
+            managers, rollout,
             seen::Seen,
             triage::{self, Cause},
         },
@@ -58,9 +63,15 @@ impl Planner<'_> {
             adopting,
             policy: self.runtime.options.conflicts,
         };
-        let sent = Value::Object(body.clone());
+        let sent = self.without_scaled(&body, live);
         match dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership).await {
-            Ok(answered) => {
+            Ok(mut answered) => {
+                let becomes = &mut answered.answer.value;
+                let left = self
+                    .leave_nothing_over(subject, of, prior.as_ref(), &body, (live, becomes))
+                    .await?;
+                let ignored = |path: &str| self.is_ignored(path);
+                let transfer = Transfer::between(live, becomes, ignored).with_leftovers(&left);
                 let environment = subject.cluster.environment().await?;
                 let sides = Sides {
                     prior: prior.as_ref(),
@@ -71,9 +82,13 @@ impl Planner<'_> {
                 };
                 let mut changes = change::changes(&sides, &self.runtime.secrets);
                 changes.retain(|change| !self.is_ignored(&change.path));
-                let adopting = ownership.adopting;
                 let blame = managers::blame_notes(live, &changes);
-                let mut draft = self.answered(item, subject, &sides, (changes, adopting), &answered, &guard);
+                let found = Found {
+                    changes,
+                    adopting: ownership.adopting,
+                    transfer,
+                };
+                let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
                 draft.notes.extend(blame);
                 Ok(draft)
             }
@@ -87,6 +102,68 @@ impl Planner<'_> {
                 }
                 _ => Err(subject.refusal(&error)),
             },
+        }
+    }
+
+    /// What is sent, without the number of replicas where the autoscaler set it last: a Spec that happens to name the same
+    /// number does not take it over.
+    fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
+        let mut sent = Value::Object(body.clone());
+        if managers::is_autoscaled(live) {
+            let live = diff::at(live, "/spec/replicas");
+            if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
+                dry_run::remove(&mut sent, "/spec/replicas");
+            }
+        }
+        sent
+    }
+
+    /// Fields that the last apply wrote and the Spec no longer sets go, also those that only managers own which update:
+    /// an apply alone would leave them. The server says what becomes of the object without them.
+    async fn leave_nothing_over(
+        &self,
+        subject: &Subject,
+        of: &ResourceType,
+        prior: Option<&Map<String, Value>>,
+        body: &Map<String, Value>,
+        (live, becomes): (&Value, &mut Value),
+    ) -> Result<Vec<Leftover>, Failure> {
+        let Some(prior) = prior else {
+            return Ok(Vec::new());
+        };
+        let secrets = &self.runtime.secrets;
+        let desired = Value::Object(mask_object(secrets, body).into_owned());
+        let prior = Value::Object(prior.clone());
+        let mut left = field_ownership::leftovers(&prior, &desired, &change::shown(live, secrets), becomes);
+        left.retain(|leftover| !self.is_ignored(&leftover.path));
+        let paths = || left.iter().map(|leftover| leftover.path.as_str());
+        let Some(patch) = field_ownership::removal(live, paths()).filter(|_| !left.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = Request::get(path)
+            .query("dryRun", "All")
+            .query("fieldManager", FIELD_MANAGER)
+            .body("application/json-patch+json", &patch);
+        request.method = Method::PATCH;
+        match subject.cluster.api.call(&request).await {
+            Ok(answer) => {
+                for leftover in &left {
+                    let Some((map, key)) = change::member(becomes, &leftover.path) else {
+                        continue;
+                    };
+                    match diff::at(&answer.value, &leftover.path) {
+                        Some(value) => map.insert(key, value.clone()),
+                        None => map.shift_remove(&key),
+                    };
+                }
+                Ok(left)
+            }
+            // It cannot be without them: they stay.
+            Err(error) if matches!(triage::cause(&error), Cause::Invalid | Cause::Immutable(_)) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(subject.refusal(&error)),
         }
     }
 
@@ -126,29 +203,38 @@ impl Planner<'_> {
         item: &Item,
         subject: &Subject,
         sides: &Sides<'_>,
-        (changes, adopting): (Vec<Change>, bool),
+        found: Found,
         answered: &Answered,
         guard: &str,
     ) -> Draft {
-        if changes.is_empty() && !adopting {
+        let Found {
+            changes,
+            adopting,
+            transfer,
+        } = found;
+        if changes.is_empty() && !adopting && transfer.is_settled() {
             let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
+        let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
         let mut draft = Draft::new(if adopting { Action::Adopt } else { Action::Update });
         draft.changes = changes;
+        if !adopting {
+            draft.ownership = transfer.paths();
+        }
         draft.validated = Validation::Server;
         draft.notes.clone_from(&answered.notes);
+        if !adopting {
+            draft.notes.extend(transfer.notes());
+        }
         draft.notes.extend(rollout::impact(sides.live, sides.becomes));
         draft.notes.extend(answered.answer.warnings.iter().cloned());
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), "");
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.private = json!({"body": answered.body, "force": answered.force});
         Seen::keep(sides.live, &mut draft.private);
-        if adopting {
-            let version = sides.becomes["apiVersion"].as_str().unwrap_or_default();
-            draft.private["ours"] = json!(fields::ours(sides.becomes, version));
-        }
+        draft.private["claim"] = Value::Object(transfer.claim);
         draft
     }
 
@@ -228,6 +314,13 @@ impl Planner<'_> {
         }
         Ok(draft)
     }
+}
+
+/// What came of a dry-run.
+struct Found {
+    changes: Vec<Change>,
+    adopting: bool,
+    transfer: Transfer,
 }
 
 /// Nothing would come of it.

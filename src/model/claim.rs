@@ -1,0 +1,216 @@
+//! What a resource stands for outside, so that two stacks that want the same can be told.
+
+use serde_json::{Map, Value};
+
+use super::{
+    ClusterName, ResourceId,
+    digest::DigestBuilder,
+    spec::{Resource, RuntimeKind, object_key},
+    state::Recorded,
+};
+
+/// The extension by which a Terraform resource takes over what exists.
+pub const IMPORT_ID: &str = "kusionstack.io/import-id";
+
+/// One thing outside that only one stack can own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Claim {
+    /// A Kubernetes object, in any version of its kind.
+    Object {
+        /// Where it lies.
+        cluster: ClusterName,
+        /// Group, kind, namespace (`default` if none is written) and name.
+        key: [String; 4],
+    },
+    /// What a Terraform resource takes over: its type, and its id at the provider.
+    Import {
+        /// Such as `aws_vpc`.
+        kind: String,
+        /// Such as `vpc-0a1b`.
+        id: String,
+    },
+}
+
+impl Claim {
+    /// What a wanted resource stands for; `None` where that cannot be told: the cluster is not known, or Terraform makes it.
+    pub fn of_resource(resource: &Resource, cluster: Option<&ClusterName>) -> Option<Self> {
+        let own = resource.extensions.get("cluster").and_then(Value::as_str);
+        let own = own.and_then(|name| name.parse().ok());
+        let cluster = own.as_ref().or(cluster);
+        let (id, attributes) = (&resource.id, &resource.attributes);
+        Self::new(resource.runtime, cluster, id, attributes, &resource.extensions)
+    }
+
+    /// What a recorded resource stands for.
+    pub fn of_recorded(recorded: &Recorded) -> Option<Self> {
+        let (id, attributes) = (&recorded.id, &recorded.attributes);
+        Self::new(
+            recorded.runtime,
+            recorded.cluster.as_ref(),
+            id,
+            attributes,
+            &recorded.extensions,
+        )
+    }
+
+    fn new(
+        runtime: RuntimeKind,
+        cluster: Option<&ClusterName>,
+        id: &ResourceId,
+        attributes: &Map<String, Value>,
+        extensions: &Map<String, Value>,
+    ) -> Option<Self> {
+        match runtime {
+            RuntimeKind::Kubernetes => {
+                let (group, kind, namespace, name) = object_key(attributes);
+                let namespace = match namespace {
+                    "" => "default",
+                    namespace => namespace,
+                };
+                Some(Self::Object {
+                    cluster: cluster?.clone(),
+                    key: [group, kind, namespace, name].map(str::to_owned),
+                })
+            }
+            RuntimeKind::Terraform => {
+                let import = extensions.get(IMPORT_ID).and_then(Value::as_str)?;
+                let kind = extensions.get("resourceType").and_then(Value::as_str);
+                // `provider:namespace:type:name`
+                let kind = kind.or_else(|| id.as_str().rsplit(':').nth(1))?;
+                Some(Self::Import {
+                    kind: kind.to_owned(),
+                    id: import.to_owned(),
+                })
+            }
+        }
+    }
+
+    /// Whether every stack of a project may have it: the definitions of `<project>/crd` are of each of them.
+    pub fn is_definition(&self) -> bool {
+        matches!(self, Self::Object { key, .. } if key[1] == "CustomResourceDefinition")
+    }
+
+    /// A short mark: two claims with different marks are different.
+    pub fn mark(&self) -> String {
+        let mut builder = DigestBuilder::new("claim");
+        let parts = match self {
+            Self::Object { cluster, key } => [cluster.as_str()]
+                .into_iter()
+                .chain(key.iter().map(String::as_str))
+                .collect::<Vec<_>>(),
+            Self::Import { kind, id } => vec![kind.as_str(), id.as_str()],
+        };
+        for part in parts {
+            builder.part(part.as_bytes());
+        }
+        builder.finish().to_string()[..Marks::LENGTH].to_owned()
+    }
+}
+
+/// The marks of all that a stack has, in few bytes: what it has for certain stands in its state.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Marks(String);
+
+impl Marks {
+    /// Hexadecimal digits of a mark.
+    const LENGTH: usize = 10;
+
+    /// Of these claims.
+    pub fn of(claims: impl Iterator<Item = Claim>) -> Self {
+        let mut marks: Vec<_> = claims.map(|claim| claim.mark()).collect();
+        marks.sort();
+        Self(marks.concat())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let ends = (Self::LENGTH..=self.0.len()).step_by(Self::LENGTH);
+        ends.filter_map(|end| self.0.get(end - Self::LENGTH..end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn resource(id: &str, runtime: RuntimeKind, attributes: Value, extensions: Value) -> Resource {
+        Resource {
+            id: id.parse().unwrap(),
+            runtime,
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: extensions.as_object().unwrap().clone(),
+        }
+    }
+
+    #[test]
+    fn one_object_is_one_claim_whatever_its_version() {
+        let east = "east".parse().unwrap();
+        let of = |version: &str, metadata: Value, extensions: Value| {
+            let object = json!({"apiVersion": version, "kind": "Deployment", "metadata": metadata});
+            Claim::of_resource(
+                &resource("a", RuntimeKind::Kubernetes, object, extensions),
+                Some(&east),
+            )
+            .unwrap()
+        };
+        let one = of("apps/v1", json!({"name": "web"}), json!({}));
+        assert_eq!(
+            one,
+            of(
+                "apps/v1beta1",
+                json!({"name": "web", "namespace": "default"}),
+                json!({})
+            )
+        );
+        assert_ne!(
+            one,
+            of("apps/v1", json!({"name": "web", "namespace": "shop"}), json!({}))
+        );
+        assert_ne!(
+            one,
+            of("apps/v1", json!({"name": "web"}), json!({"cluster": "west"}))
+        );
+    }
+
+    #[test]
+    fn terraform_claims_only_what_it_takes_over() {
+        let vpc = |extensions| {
+            resource(
+                "hashicorp:aws:aws_vpc:main",
+                RuntimeKind::Terraform,
+                json!({}),
+                extensions,
+            )
+        };
+        assert_eq!(Claim::of_resource(&vpc(json!({})), None), None);
+        let taken = Claim::of_resource(&vpc(json!({IMPORT_ID: "vpc-1"})), None).unwrap();
+        assert_eq!(
+            taken,
+            Claim::Import {
+                kind: "aws_vpc".to_owned(),
+                id: "vpc-1".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn marks_are_cut_where_they_were_joined() {
+        let claim = |id: &str| Claim::Import {
+            kind: "aws_vpc".to_owned(),
+            id: id.to_owned(),
+        };
+        let marks = Marks::of(["a", "b"].map(claim).into_iter());
+        let all: Vec<_> = marks.iter().collect();
+        assert_eq!(all.len(), 2);
+        assert!(all.contains(&claim("a").mark().as_str()) && all.contains(&claim("b").mark().as_str()));
+    }
+}

@@ -1,0 +1,57 @@
+//! The same object in two stacks, from their Specs alone.
+
+use std::collections::BTreeMap;
+
+use super::{super::Workspace, remark};
+use crate::{
+    model::{
+        claim::Claim,
+        inspection::{Remark, Rule},
+        spec::Spec,
+        stack::Stack,
+    },
+    ops::clusters::{self, GivenCluster, Live},
+};
+
+/// Objects named in a remark; the others are counted.
+const NAMED: usize = 3;
+
+/// One remark for each stack that has objects of a stack before it. Stacks are compared whose clusters `konverge.yaml`
+/// names.
+pub(super) fn check(workspace: &Workspace, compiled: &[(&Stack, Spec)]) -> Vec<Remark> {
+    let mut owners: BTreeMap<Claim, &Stack> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
+    for (at, (stack, spec)) in compiled.iter().enumerate() {
+        let given = GivenCluster::default();
+        let cluster = clusters::cluster_of(&workspace.config, stack, &given, Live::Auto);
+        let cluster = cluster.ok().flatten();
+        for resource in &spec.resources {
+            let Some(claim) = Claim::of_resource(resource, cluster.as_ref()) else {
+                continue;
+            };
+            let is_definition = claim.is_definition();
+            let owner = *owners.entry(claim).or_insert(stack);
+            let shared = is_definition && owner.id.is_beside(stack.id.as_str());
+            if owner.id != stack.id && !shared {
+                let twice = found.entry((at, owner.id.as_str())).or_default();
+                twice.push(resource.id.to_string());
+            }
+        }
+    }
+    let remarks = found.into_iter().map(|((at, owner), ids)| {
+        let (stack, _) = &compiled[at];
+        let named: Vec<_> = ids.iter().take(NAMED).map(|id| format!("`{id}`")).collect();
+        let more = match ids.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "{}{more}: in stack `{owner}` too, on the same cluster; only one stack can own an object",
+            named.join(", ")
+        );
+        let mut remark = remark(&stack.folder.child("stack.yaml"), Rule::Ownership, &message);
+        remark.hint = Some(format!("take it out of `{}` or of `{owner}`", stack.id));
+        remark
+    });
+    remarks.collect()
+}

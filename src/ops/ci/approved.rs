@@ -1,0 +1,67 @@
+//! What somebody agreed to by hand: plans by their digests, and stacks that a deletion may go on without.
+
+use std::{collections::BTreeSet, str::FromStr};
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{Digest, StackId},
+};
+
+/// The input `approve`: digests, and `without=STACK`, apart by commas or white space.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Approved {
+    /// Plans, by their digests.
+    pub digests: BTreeSet<Digest>,
+    /// Stacks that do not compile, and that claim nothing of what other stacks delete.
+    pub without: BTreeSet<StackId>,
+}
+
+impl Approved {
+    /// Whether nobody agreed to anything.
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty() && self.without.is_empty()
+    }
+}
+
+impl FromStr for Approved {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let wrong = |error: String, hint: &str| Failure::new(ErrorKind::Usage, error).hint(hint);
+        let mut approved = Self::default();
+        for part in text.split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
+            if let Some(stack) = part.strip_prefix("without=") {
+                let stack = stack.parse().map_err(|error: crate::model::InvalidId| {
+                    wrong(error.to_string(), "write `without=<project>/<stack>`")
+                })?;
+                approved.without.insert(stack);
+            } else {
+                let digest = part.parse::<Digest>().map_err(|error| {
+                    wrong(
+                        error.to_string(),
+                        "copy the whole digest from the issue or the summary",
+                    )
+                })?;
+                approved.digests.insert(digest);
+            }
+        }
+        Ok(approved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn digests_and_stacks_are_read() {
+        let digest = Digest::of_bytes(b"x");
+        let approved: Approved = format!("{digest}, without=shop/dev\n").parse().unwrap();
+        assert_eq!(approved.digests, BTreeSet::from([digest]));
+        assert_eq!(approved.without, BTreeSet::from(["shop/dev".parse().unwrap()]));
+        assert!(" ,".parse::<Approved>().unwrap().is_empty());
+        assert!("without=nothing".parse::<Approved>().is_err());
+        assert!("no-digest".parse::<Approved>().is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! The same thing outside, created or taken over by two stacks of one plan: each stack alone can be applied, both cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ClusterName, ResourceId, StackId,
+        claim::Claim,
+        plan::{Action, Plan, ResourcePlan},
+        spec::{RuntimeKind, Spec},
+    },
+};
+
+/// What Terraform resources of a stack take over.
+pub(super) type Imports = BTreeMap<ResourceId, Claim>;
+
+/// The imports of a Spec.
+pub(super) fn imports(spec: &Spec) -> Imports {
+    let terraform = spec
+        .resources
+        .iter()
+        .filter(|resource| resource.runtime == RuntimeKind::Terraform);
+    terraform
+        .filter_map(|resource| Some((resource.id.clone(), Claim::of_resource(resource, None)?)))
+        .collect()
+}
+
+/// What a planned resource would make its stack's own.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum New<'a> {
+    /// An object, by its group, its kind and the rest of its id.
+    Object(&'a ClusterName, &'a str, &'a str, &'a str),
+    Import(&'a Claim),
+}
+
+impl<'a> New<'a> {
+    fn of(plan: &'a ResourcePlan, imports: Option<&'a Imports>) -> Option<Self> {
+        let is_new = matches!(plan.action, Action::Create | Action::Adopt);
+        match plan.runtime {
+            RuntimeKind::Kubernetes if is_new => {
+                let mut parts = plan.id.as_str().splitn(3, ':');
+                let (version, kind, rest) = (parts.next()?, parts.next()?, parts.next()?);
+                let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+                Some(Self::Object(plan.cluster.as_ref()?, group, kind, rest))
+            }
+            RuntimeKind::Terraform => {
+                let takes_over = is_new || plan.action == Action::Update;
+                imports?.get(&plan.id).filter(|_| takes_over).map(Self::Import)
+            }
+            RuntimeKind::Kubernetes => None,
+        }
+    }
+
+    fn is_definition(&self) -> bool {
+        matches!(self, Self::Object(_, _, "CustomResourceDefinition", _))
+    }
+}
+
+/// Gives every stack an error that would create or take over what another one would too. Which stacks these are.
+pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> BTreeSet<StackId> {
+    let mut wanted: BTreeMap<New<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
+    for (at, stack) in plan.stacks.iter().enumerate() {
+        for resource in &stack.resources {
+            if let Some(new) = New::of(resource, imports.get(&stack.id)) {
+                wanted.entry(new).or_default().push((at, &resource.id));
+            }
+        }
+    }
+    let mut refusals: BTreeMap<usize, Failure> = BTreeMap::new();
+    for (new, stacks) in &wanted {
+        for (at, id) in stacks {
+            let mine = &plan.stacks[*at].id;
+            // The definitions of a project belong to each of its stacks.
+            let collides = |(other, _): &&(usize, &ResourceId)| {
+                let other = &plan.stacks[*other].id;
+                other != mine && !(new.is_definition() && mine.is_beside(other.as_str()))
+            };
+            if let Some((other, _)) = stacks.iter().find(collides) {
+                let other = &plan.stacks[*other].id;
+                refusals.entry(*at).or_insert_with(|| refusal(new, id, other));
+            }
+        }
+    }
+    let mut refused = BTreeSet::new();
+    for (at, failure) in refusals {
+        let stack = &mut plan.stacks[at];
+        refused.insert(stack.id.clone());
+        if stack.error.is_none() {
+            stack.error = Some(failure.body());
+            stack.held_back.clear();
+        }
+    }
+    refused
+}
+
+fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> Failure {
+    let what = match new {
+        New::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
+        New::Import(_) => {
+            format!("`{id}`: stack `{other}` would take over the same object by its `import-id`")
+        }
+    };
+    Failure::new(ErrorKind::Policy, what)
+        .hint("only one stack can own an object: take it out of one of the two")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        RepoPath,
+        plan::{Basis, StackPlan},
+    };
+
+    fn stack(id: &str, cluster: &str, resource: &str, action: Action) -> StackPlan {
+        let id: StackId = id.parse().unwrap();
+        let mut planned = ResourcePlan::new(
+            &id,
+            resource.parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            Vec::new(),
+        );
+        planned.cluster = Some(cluster.parse().unwrap());
+        StackPlan::new(RepoPath::root(), id, Basis::Live, vec![planned])
+    }
+
+    fn refused(stacks: Vec<StackPlan>) -> usize {
+        let mut plan = Plan { version: 1, stacks };
+        let refused = refuse(&mut plan, &BTreeMap::new());
+        assert_eq!(
+            plan.stacks.iter().filter(|stack| stack.error.is_some()).count(),
+            refused.len()
+        );
+        refused.len()
+    }
+
+    #[test]
+    fn two_stacks_cannot_create_one_object() {
+        let web = "apps/v1:Deployment:shop:web";
+        let one = || stack("a/dev", "east", web, Action::Create);
+        assert_eq!(
+            refused(vec![one(), stack("b/dev", "east", web, Action::Create)]),
+            2
+        );
+        let beta = "apps/v1beta1:Deployment:shop:web";
+        assert_eq!(
+            refused(vec![one(), stack("b/dev", "east", beta, Action::Adopt)]),
+            2
+        );
+        assert_eq!(
+            refused(vec![one(), stack("b/dev", "west", web, Action::Create)]),
+            0
+        );
+        assert_eq!(
+            refused(vec![one(), stack("b/dev", "east", web, Action::Delete)]),
+            0
+        );
+        let definition = "apiextensions.k8s.io/v1:CustomResourceDefinition:a.b.c";
+        let make = |id: &str| stack(id, "east", definition, Action::Create);
+        assert_eq!(refused(vec![make("a/dev"), make("a/prod")]), 0);
+        assert_eq!(refused(vec![make("a/dev"), make("b/prod")]), 2);
+    }
+
+    #[test]
+    fn two_stacks_cannot_take_over_one_terraform_object() {
+        let stack = |id: &str| {
+            let id: StackId = id.parse().unwrap();
+            let resource = "hashicorp:aws:aws_vpc:main".parse().unwrap();
+            let planned = ResourcePlan::new(&id, resource, RuntimeKind::Terraform, Action::Adopt, Vec::new());
+            StackPlan::new(RepoPath::root(), id, Basis::Live, vec![planned])
+        };
+        let import = |stack: &str, vpc: &str| {
+            let claim = Claim::Import {
+                kind: "aws_vpc".to_owned(),
+                id: vpc.to_owned(),
+            };
+            let resource: ResourceId = "hashicorp:aws:aws_vpc:main".parse().unwrap();
+            (
+                stack.parse::<StackId>().unwrap(),
+                Imports::from([(resource, claim)]),
+            )
+        };
+        for (other, refusals) in [("vpc-1", 2), ("vpc-2", 0)] {
+            let mut plan = Plan {
+                version: 1,
+                stacks: vec![stack("a/dev"), stack("b/dev")],
+            };
+            let imports = BTreeMap::from([import("a/dev", "vpc-1"), import("b/dev", other)]);
+            assert_eq!(refuse(&mut plan, &imports).len(), refusals);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A cluster's name says where a kubeconfig leads today, not which cluster it is. The uid of its namespace `kube-system`
+//! does: it is made once with the cluster. A stack's state remembers it, and a stack that would be compared with another
+//! cluster is stopped: there, nothing of it exists, and all of it would be created again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{client::Request, cluster::Cluster, runtime::Kubernetes};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::ClusterName,
+    runtime::{Item, Scope},
+};
+
+/// Under this key a stack's runtime data names its clusters.
+const CLUSTERS: &str = "kubernetes/clusters";
+
+/// A cluster as a state remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClusterIdentity {
+    /// Its name in the configuration.
+    cluster: ClusterName,
+    /// Of the namespace `kube-system`.
+    uid: String,
+    /// Where it was reached.
+    server: String,
+}
+
+impl ClusterIdentity {
+    /// Asks a cluster; `None` without the right to ask.
+    pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, Failure> {
+        let request = Request::get("/api/v1/namespaces/kube-system");
+        let answer = match cluster.api.call(&request).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_code(403) || error.is_code(404) => return Ok(None),
+            Err(error) => return Err(cluster.failure(&error, "asking which cluster it is")),
+        };
+        let uid = answer.value["metadata"]["uid"].as_str();
+        Ok(uid.map(|uid| Self {
+            cluster: cluster.api.name.clone(),
+            uid: uid.to_owned(),
+            server: cluster.server().to_owned(),
+        }))
+    }
+}
+
+/// Refuses items that were applied to another cluster than the one which their cluster's name leads to now.
+///
+/// # Errors
+/// One was; or the cluster cannot be asked.
+pub(super) async fn check(runtime: &Kubernetes, scope: &Scope, items: &[Item]) -> Result<(), Failure> {
+    let applied = items.iter().filter(|item| item.prior.is_some());
+    let names: BTreeSet<Option<&ClusterName>> = applied.map(|item| item.cluster.as_ref()).collect();
+    for name in names {
+        // A name that leads nowhere is the failure of each item.
+        let Ok(cluster) = runtime.cluster(name) else {
+            continue;
+        };
+        let Some(before) = remembered(scope, &cluster.api.name) else {
+            continue;
+        };
+        let Some(now) = cluster.identity().await? else {
+            continue;
+        };
+        if now.uid != before.uid {
+            return Err(another_cluster(scope, &cluster.api.name, &before, now));
+        }
+    }
+    Ok(())
+}
+
+fn recorded(data: &BTreeMap<String, Value>) -> Vec<ClusterIdentity> {
+    let recorded = data.get(CLUSTERS).map(Vec::deserialize);
+    recorded.and_then(Result::ok).unwrap_or_default()
+}
+
+fn remembered(scope: &Scope, name: &ClusterName) -> Option<ClusterIdentity> {
+    let mut recorded = recorded(&scope.data).into_iter();
+    recorded.find(|identity| identity.cluster == *name)
+}
+
+/// Forgets which cluster a name led to, or all names. Which names these were.
+pub fn forget_clusters(data: &mut BTreeMap<String, Value>, name: Option<&ClusterName>) -> Vec<ClusterName> {
+    let is_meant = |identity: &ClusterIdentity| name.is_none_or(|name| identity.cluster == *name);
+    let (forgotten, kept): (Vec<_>, Vec<_>) = recorded(data).into_iter().partition(is_meant);
+    if !forgotten.is_empty() {
+        data.insert(CLUSTERS.to_owned(), json!(kept));
+    }
+    forgotten.into_iter().map(|identity| identity.cluster).collect()
+}
+
+fn another_cluster(
+    scope: &Scope,
+    name: &ClusterName,
+    before: &ClusterIdentity,
+    now: &ClusterIdentity,
+) -> Failure {
+    let stack = &scope.stack;
+    let what = format!(
+        "`{name}` is another cluster than the one that `{stack}` was applied to: its kube-system has the uid {} (at {}), \
+         recorded is {} (at {})",
+        now.uid.escape_debug(),
+        now.server,
+        before.uid.escape_debug(),
+        before.server.escape_debug()
+    );
+    Failure::new(ErrorKind::Policy, what)
+        .hint(format!(
+            "check where the kubeconfig and the context of `{name}` lead: nothing was compared or written"
+        ))
+        .hint(format!(
+            "if the stack is to move to this cluster: `konverge state rebind {stack} --cluster {name}`, then `konverge \
+             preview {stack}` shows what is missing there"
+        ))
+}
+
+/// What a stack's runtime data is to say of these clusters; `None` if it says it already.
+pub(super) async fn to_remember(
+    runtime: &Kubernetes,
+    scope: &Scope,
+    clusters: &BTreeSet<ClusterName>,
+) -> Result<Option<(String, Value)>, Failure> {
+    let before = recorded(&scope.data);
+    let mut known = before.clone();
+    for name in clusters {
+        if let Some(identity) = runtime.cluster(Some(name))?.identity().await?
+            && remembered(scope, name).is_none_or(|before| before.uid != identity.uid)
+        {
+            known.retain(|before| before.cluster != *name);
+            known.push(identity.clone());
+        }
+    }
+    known.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    let changed = before != known;
+    Ok(changed.then(|| (CLUSTERS.to_owned(), json!(known))))
+}

@@ -1,0 +1,111 @@
+//! Server-side apply writes over an object that exists, also one that another stack created a moment before: both use
+//! the same field manager. So a create names a version that no object has. The server creates the object if there is
+//! none, and answers 409 if there is one; that check is part of its own transaction, so two creates cannot both win.
+//! This module decides what to do with the object that the create met.
+
+use serde_json::{Value, json};
+
+use super::{OWNER, discovery::ResourceType, identity, live, plan::Subject, seen, seen::Seen};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::StackId,
+};
+
+/// The first write to an etcd store gets revision 2: no object has this version.
+const NO_VERSION: &str = "1";
+
+/// Makes an apply fail if the object exists.
+pub(super) fn only_create(body: &mut Value) {
+    body["metadata"]["resourceVersion"] = json!(NO_VERSION);
+}
+
+/// The object that a create met, and how to go on.
+pub(super) enum Met {
+    /// It was deleted since: create again.
+    Nothing,
+    /// Write to it: an earlier try of this write made it, or it has no owner. Conflicts with its managers are refused.
+    Ours(Seen),
+    /// A CustomResourceDefinition of a stack of the same project: write to it, and leave its owner.
+    Shared(Seen, String),
+}
+
+/// Looks at the object that a create met.
+///
+/// # Errors
+/// It belongs to another stack, or is being deleted.
+pub(super) async fn look(subject: &Subject, of: &ResourceType, stack: &StackId) -> Result<Met, Failure> {
+    let Some(object) = live::get(&subject.cluster, of, &subject.name).await? else {
+        return Ok(Met::Nothing);
+    };
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return Err(seen::another_object(subject, "one of its name is being deleted"));
+    }
+    let seen = Seen::of(&object);
+    match owner(&object, stack) {
+        Owner::Nobody | Owner::Us => Ok(Met::Ours(seen)),
+        Owner::Beside(owner) => Ok(Met::Shared(seen, owner.to_owned())),
+        Owner::Other(owner) => Err(belongs_to(subject, owner)),
+    }
+}
+
+/// Whose an object is, as its annotation says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Owner<'a> {
+    /// No stack's.
+    Nobody,
+    /// This stack's.
+    Us,
+    /// A stack of the same project, which shares it: a CustomResourceDefinition.
+    Beside(&'a str),
+    /// Another stack's.
+    Other(&'a str),
+}
+
+/// Whose an object is.
+pub(super) fn owner<'a>(object: &'a Value, stack: &StackId) -> Owner<'a> {
+    match identity::annotation(object, OWNER) {
+        None => Owner::Nobody,
+        Some(owner) if owner == stack.as_str() => Owner::Us,
+        Some(owner) if object["kind"] == "CustomResourceDefinition" && stack.is_beside(owner) => {
+            Owner::Beside(owner)
+        }
+        Some(owner) => Owner::Other(owner),
+    }
+}
+
+fn belongs_to(subject: &Subject, owner: &str) -> Failure {
+    let owner = owner.escape_debug();
+    Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{} was not created: stack `{owner}` created it since the plan was made, and owns it",
+            subject.title()
+        ),
+    )
+    .hint(format!(
+        "both stacks want the same object: take it out of one of them, this one or `{owner}`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_owner_is_read_from_the_annotation() {
+        let object = |kind: &str, owner: &str| json!({"kind": kind, "metadata": {"annotations": {"konverge/stack": owner}}});
+        let stack: StackId = "shop/dev".parse().unwrap();
+        let unowned = json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
+        assert_eq!(owner(&unowned, &stack), Owner::Nobody);
+        assert_eq!(owner(&object("ConfigMap", "shop/dev"), &stack), Owner::Us);
+        assert_eq!(
+            owner(&object("ConfigMap", "shop/prod"), &stack),
+            Owner::Other("shop/prod")
+        );
+        let definition = object("CustomResourceDefinition", "shop/prod");
+        assert_eq!(owner(&definition, &stack), Owner::Beside("shop/prod"));
+        let foreign = object("CustomResourceDefinition", "bank/prod");
+        assert_eq!(owner(&foreign, &stack), Owner::Other("bank/prod"));
+    }
+}
