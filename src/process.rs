@@ -269,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_says_or_writes_too_much_is_stopped() {
-        let mut endless = Program::new("yes");
+        let mut endless = program("yes");
         endless.most_output = 1000;
         let error = endless.run().await.unwrap_err();
         assert!(
@@ -278,7 +278,7 @@ mod tests {
         );
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("large");
-        let mut large = Program::new("dd").args(["if=/dev/zero", "bs=4096", "count=100"]);
+        let mut large = program("dd").args(["if=/dev/zero", "bs=4096", "count=100"]);
         large.args.push(format!("of={}", file.display()).into());
         large.most_file_bytes = Some(8192);
         let ended = large.run().await.unwrap();

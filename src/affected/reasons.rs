@@ -43,7 +43,11 @@ impl Changed {
     fn of(paths: HashSet<RepoPath>) -> Self {
         let mut sorted: Vec<RepoPath> = paths.iter().cloned().collect();
         sorted.sort();
-        let odd = sorted.iter().filter(|path| path.as_str().contains(".k/")).cloned().collect();
+        let odd = sorted
+            .iter()
+            .filter(|path| path.as_str().contains(".k/"))
+            .cloned()
+            .collect();
         Self { paths, sorted, odd }
     }
 
@@ -57,7 +61,9 @@ impl Changed {
             true => String::new(),
             false => format!("{path}/", path = path.as_str()),
         };
-        let start = self.sorted.partition_point(|other| other.as_str() < below.as_str());
+        let start = self
+            .sorted
+            .partition_point(|other| other.as_str() < below.as_str());
         let own = self.paths.get(path).filter(|_| !path.is_root());
         let inside = self.sorted[start..].iter();
         own.into_iter()
@@ -176,7 +182,8 @@ impl<'a> Difference<'a> {
             }
             Entry::Occupied(_) => {}
         };
-        let mut add = |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, Way::Own(chain));
+        let mut add =
+            |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, Way::Own(chain));
         for (kind, path, _) in differing(&old.files, &new.files) {
             add(*kind, vec![path.clone(), folder.clone()]);
         }
@@ -232,7 +239,9 @@ impl<'a> Difference<'a> {
         }
         // A file that is imported as well as an entry is the entry.
         let is_entry = |path: &RepoPath| found.contains_key(&(path.clone(), InputKind::Entry));
-        let told = found.iter().filter(|((path, kind), _)| *kind == InputKind::Entry || !is_entry(path));
+        let told = found
+            .iter()
+            .filter(|((path, kind), _)| *kind == InputKind::Entry || !is_entry(path));
         let mut told: Vec<_> = told.collect();
         told.sort_by(|(a, way_a), (b, way_b)| (way_a.length(), a).cmp(&(way_b.length(), b)));
         told.truncate(MAX_REASONS);
@@ -295,7 +304,10 @@ impl<'a> Side<'a> {
             })
             .collect();
         let files = |entry: &NodeId| analysis.graph.nodes[*entry].files.len();
-        let own = analysis.inputs.iter().map(|inputs| inputs.entries.iter().map(files).sum());
+        let own = analysis
+            .inputs
+            .iter()
+            .map(|inputs| inputs.entries.iter().map(files).sum());
         let most: usize = own.max().unwrap_or(0);
         Self {
             analysis,
@@ -328,7 +340,10 @@ impl<'a> Side<'a> {
         let mut seen = HashSet::from([entry]);
         // The node of each step, in the order of steps: nearest first.
         let mut nodes = vec![entry];
-        reach.steps.push(Step { from: None, length: 0 });
+        reach.steps.push(Step {
+            from: None,
+            length: 0,
+        });
         // Paths that no longer chain can come before, and what of the found was counted so.
         let mut near: HashSet<RepoPath> = HashSet::new();
         let (mut counted, mut level_found) = (0, 0);
@@ -336,7 +351,11 @@ impl<'a> Side<'a> {
         while at < nodes.len() {
             if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
                 // All that was found before the last level has a chain that none found from here on is shorter than.
-                near.extend(reach.found[counted..level_found].iter().map(|found| found.path.clone()));
+                near.extend(
+                    reach.found[counted..level_found]
+                        .iter()
+                        .map(|found| found.path.clone()),
+                );
                 (counted, level_found) = (level_found, reach.found.len());
                 if near.len() >= self.enough {
                     break;
@@ -368,7 +387,11 @@ impl<'a> Side<'a> {
                 step,
             });
         };
-        let kind = if step == 0 { InputKind::Entry } else { InputKind::Import };
+        let kind = if step == 0 {
+            InputKind::Entry
+        } else {
+            InputKind::Import
+        };
         for file in node.files.iter().filter(|file| changed.contains(&file.path)) {
             add(kind, &file.path, None);
         }

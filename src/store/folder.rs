@@ -164,7 +164,10 @@ mod tests {
         std::fs::create_dir_all(path.join("stacks/old")).unwrap();
         set_permissions(path.join("stacks"), Permissions::from_mode(0o755)).unwrap();
         let store = folder(path.clone(), &StoreOptions::default()).unwrap();
-        let keys = [Key::of(&["stacks", "shop/dev", "1"]), Key::of(&["stacks", "old", "a.b=c@d+e"])];
+        let keys = [
+            Key::of(&["stacks", "shop/dev", "1"]),
+            Key::of(&["stacks", "old", "a.b=c@d+e"]),
+        ];
         for key in &keys {
             store.create(key, Bytes::from_static(b"x")).await.unwrap();
         }

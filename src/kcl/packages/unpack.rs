@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Packages, bounds::Bounds};
-use crate::{kcl::wall::Walls, process::Program};
+use crate::{checkout::Checkout, kcl::wall::Walls, process::Program};
 
 const SCRIPT: &str = include_str!("unpack.py");
 
@@ -24,9 +24,14 @@ pub(super) async fn unpack(
         .checkout
         .executable("the interpreter of the KCL core", &packages.core.interpreter)
         .map_err(|error| error.to_string())?;
-    let walls = walls(packages, interpreter, target, bounds).map_err(|error| error.to_string())?;
+    let walls =
+        walls(packages, interpreter.path().to_owned(), target, bounds).map_err(|error| error.to_string())?;
     let walls = serde_json::to_string(&walls).map_err(|error| error.to_string())?;
-    let mut program = Program::new(&packages.executable).args(["__worker", &walls]);
+    // This program itself, which runs already.
+    let own = Checkout::default()
+        .executable("konverge", &packages.executable)
+        .map_err(|error| error.to_string())?;
+    let mut program = Program::new(own).args(["__worker", &walls]);
     program.env = Some(Vec::new());
     program.stdin = archive;
     program.deadline = bounds.time;
