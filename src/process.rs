@@ -180,12 +180,12 @@ impl Program {
         let mut bounded = from.take((self.most_output as u64).saturating_add(1));
         let read = bounded.read_to_end(&mut all).await;
         read.map_err(|source| ProcessError::Io {
-            path: self.path.clone(),
+            path: self.executable.path().to_owned(),
             source,
         })?;
         match all.len() > self.most_output {
             true => Err(ProcessError::TooMuch {
-                path: self.path.clone(),
+                path: self.executable.path().to_owned(),
                 limit: self.most_output,
             }),
             false => Ok(all),
