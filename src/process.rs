@@ -3,9 +3,13 @@
 //!
 //! This is the one file where `unsafe` is allowed: `pre_exec` is the only door to the process options below.
 
-use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
+use std::{ffi::OsString, os::unix::process::ExitStatusExt, path::PathBuf, process::Stdio, time::Duration};
 
-use tokio::{io::AsyncWriteExt, process::Command};
+use nix::sys::resource::{Resource, setrlimit};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::Command,
+};
 
 use crate::checkout::Executable;
 
@@ -26,6 +30,12 @@ pub struct Program {
     pub stdin: Vec<u8>,
     /// Killed after this.
     pub deadline: Duration,
+    /// Killed when it has written more on standard output, or on standard error.
+    pub most_output: usize,
+    /// No file that it, or a program that it starts, writes grows larger.
+    pub most_file_bytes: Option<u64>,
+    /// Its address space, and that of each program that it starts.
+    pub most_memory: Option<u64>,
 }
 
 /// How a program ended.
@@ -33,6 +43,8 @@ pub struct Program {
 pub struct Ended {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// All of its standard output.
     pub stdout: Vec<u8>,
     /// All of its standard error.
@@ -52,6 +64,14 @@ pub enum ProcessError {
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
+    },
+    /// It said too much and was killed.
+    #[error("`{path}` wrote more than {limit} bytes and was stopped")]
+    TooMuch {
+        /// The program.
+        path: PathBuf,
+        /// The limit.
+        limit: usize,
     },
     /// It did not end in time and was killed.
     #[error("`{path}` did not end within {} s and was stopped", deadline.as_secs())]
@@ -74,6 +94,9 @@ impl Program {
             dir: None,
             stdin: Vec::new(),
             deadline: Duration::from_secs(600),
+            most_output: usize::MAX,
+            most_file_bytes: None,
+            most_memory: None,
         }
     }
 
@@ -118,28 +141,65 @@ impl Program {
             command.current_dir(dir);
         }
         die_with_parent(&mut command);
+        limit(&mut command, Resource::RLIMIT_FSIZE, self.most_file_bytes);
+        limit(&mut command, Resource::RLIMIT_AS, self.most_memory);
         let mut child = command.kill_on_drop(true).spawn().map_err(io)?;
         let mut stdin = child.stdin.take().expect("stdin was asked for");
+        let stdout = child.stdout.take().expect("stdout was asked for");
+        let stderr = child.stderr.take().expect("stderr was asked for");
         let feed = async {
             // A program that does not read its input closes the pipe: that is its right.
             let _ = stdin.write_all(&self.stdin).await;
             drop(stdin);
+            Ok(())
         };
-        let both = async { tokio::join!(feed, child.wait_with_output()).1 };
-        match tokio::time::timeout(self.deadline, both).await {
-            Ok(output) => {
-                let output = output.map_err(io)?;
-                Ok(Ended {
-                    code: output.status.code(),
-                    stdout: output.stdout,
-                    stderr: output.stderr,
-                })
-            }
+        let all = async {
+            let (stdout, stderr, ()) = tokio::try_join!(self.read(stdout), self.read(stderr), feed)?;
+            let status = child.wait().await.map_err(io)?;
+            Ok(Ended {
+                code: status.code(),
+                signal: status.signal(),
+                stdout,
+                stderr,
+            })
+        };
+        match tokio::time::timeout(self.deadline, all).await {
+            Ok(ended) => ended,
             Err(_) => Err(ProcessError::Deadline {
                 path: path.to_owned(),
                 deadline: self.deadline,
             }),
         }
+    }
+}
+
+impl Program {
+    /// All that comes, unless it is too much: then nobody reads any more, and the program is killed.
+    async fn read(&self, from: impl AsyncRead + Unpin) -> Result<Vec<u8>, ProcessError> {
+        let mut all = Vec::new();
+        let mut bounded = from.take((self.most_output as u64).saturating_add(1));
+        let read = bounded.read_to_end(&mut all).await;
+        read.map_err(|source| ProcessError::Io {
+            path: self.executable.path().to_owned(),
+            source,
+        })?;
+        match all.len() > self.most_output {
+            true => Err(ProcessError::TooMuch {
+                path: self.executable.path().to_owned(),
+                limit: self.most_output,
+            }),
+            false => Ok(all),
+        }
+    }
+}
+
+/// Bounds what the child may take.
+#[allow(unsafe_code)]
+fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
+    let Some(most) = most else { return };
+    // SAFETY: between fork and exec only an async-signal-safe call is made: setrlimit.
+    unsafe {
+        command.pre_exec(move || Ok(setrlimit(resource, most, most)?));
     }
 }
 
@@ -205,6 +265,25 @@ mod tests {
             slow.run().await.unwrap_err(),
             ProcessError::Deadline { .. }
         ));
+    }
+
+    #[tokio::test]
+    async fn who_says_or_writes_too_much_is_stopped() {
+        let mut endless = program("yes");
+        endless.most_output = 1000;
+        let error = endless.run().await.unwrap_err();
+        assert!(
+            matches!(error, ProcessError::TooMuch { limit: 1000, .. }),
+            "{error}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("large");
+        let mut large = program("dd").args(["if=/dev/zero", "bs=4096", "count=100"]);
+        large.args.push(format!("of={}", file.display()).into());
+        large.most_file_bytes = Some(8192);
+        let ended = large.run().await.unwrap();
+        assert_ne!(ended.code, Some(0));
+        assert!(file.metadata().unwrap().len() <= 8192);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
     which::{Revisions, Stacks},
 };
 use crate::{
-    error::Failure,
+    error::{ErrorKind, Failure},
     model::{
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
@@ -23,7 +23,7 @@ use crate::{
         escape::{self, log},
         json,
     },
-    secrets::mask_object,
+    secrets::mask_resource,
 };
 
 /// Arguments of `konverge build`.
@@ -39,7 +39,7 @@ pub struct Args {
     /// How to print it
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
     output: Output,
-    /// Print the values of Secrets in clear
+    /// Print secret values in clear; refused in CI, where others read the log
     #[arg(long)]
     show_secrets: bool,
 }
@@ -66,6 +66,13 @@ impl Args {
 /// # Errors
 /// The first stack that can not be compiled, after those that can have been printed.
 pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    if args.show_secrets && context.in_ci() {
+        return Err(Failure::new(
+            ErrorKind::Usage,
+            "`--show-secrets` prints secret values in clear, and this is a CI job (the variable CI is set): its log is read by others",
+        )
+        .hint("leave the option out; `konverge apply` writes the values without showing them"));
+    }
     if let Some(file) = &args.spec {
         print(args, context, &[(None, build::of_file(file)?)]);
         return Ok(0);
@@ -107,11 +114,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
 
 fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
     let shown = |resource: &Resource| {
-        let mut resource = resource.clone();
-        if !args.show_secrets && resource.runtime == RuntimeKind::Kubernetes {
-            resource.attributes = mask_object(&context.secrets, &resource.attributes).into_owned();
+        if args.show_secrets {
+            return resource.clone();
         }
-        resource
+        mask_resource(&context.secrets, resource)
     };
     // What is secret is known when all were looked at.
     let mut specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
@@ -120,7 +126,11 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
         .collect();
     let copies = specs.iter_mut().flat_map(|(_, resources)| resources);
     for resource in copies.filter(|_| !args.show_secrets) {
-        for value in resource.attributes.values_mut() {
+        for value in resource
+            .attributes
+            .values_mut()
+            .chain(resource.extensions.values_mut())
+        {
             *value = context.secrets.mask_value(value);
         }
     }

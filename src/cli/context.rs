@@ -73,6 +73,16 @@ impl Context {
         std::io::stderr().is_terminal() && !self.env.contains_key("GITHUB_ACTIONS") && !self.global.quiet
     }
 
+    /// Whether this is a job of a CI service: all of them set `CI`.
+    pub fn in_ci(&self) -> bool {
+        let is_set = |name: &str| {
+            self.env
+                .get(name)
+                .is_some_and(|value| !value.is_empty() && value != "false")
+        };
+        is_set("CI") || is_set("GITHUB_ACTIONS")
+    }
+
     /// Prints a result to stdout, whose values were masked when it was made. A reader that went away is no error.
     pub fn print(&self, text: &str) {
         let text = self.secrets.mask_finished(text);

@@ -15,32 +15,8 @@ use crate::{
     error::{ErrorDocument, ErrorKind, Failure},
     ops::masked,
     report::{escape::log_each, json},
-    secrets::{HashKey, Secrets},
+    secrets::{HashKey, Secrets, learn_environment},
 };
-
-/// Environment variables whose values are never printed.
-const SECRET_VARIABLES: [&str; 20] = [
-    "GITHUB_TOKEN",
-    "GH_TOKEN",
-    "INPUT_GITHUB-TOKEN",
-    "KONVERGE_REVIEW_KEY",
-    "KONVERGE_AGE_IDENTITY",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_CLIENT_SECRET",
-    "OSS_ACCESS_KEY_SECRET",
-    "OSS_SESSION_TOKEN",
-    "GOOGLE_SERVICE_ACCOUNT_KEY",
-    "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
-    "ALIBABA_CLOUD_SECURITY_TOKEN",
-    "PGPASSWORD",
-    "MYSQL_PWD",
-    "KONVERGE_HTTP_TOKEN",
-    "KONVERGE_HTTP_PASSWORD",
-    "ACTIONS_RUNTIME_TOKEN",
-    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-];
 
 /// Runs the command line; never panics on wrong input.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -178,9 +154,7 @@ fn context(cli: &Cli) -> Context {
     }
     let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
     let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derived(key)));
-    for value in SECRET_VARIABLES.iter().filter_map(|name| env.get(*name)) {
-        secrets.learn(value);
-    }
+    learn_environment(&secrets, &env);
     Context {
         global: cli.global.clone(),
         env,

@@ -194,6 +194,9 @@ pub struct Terraform {
     pub binary: Option<String>,
     /// Providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
+    /// Settings in a Spec's provider configuration that name a command or a file of credentials of the machine that
+    /// Konverge runs on (`exec`, `config_path`, `shared_config_files`), and are allowed all the same. Default: none.
+    pub credential_settings: Vec<String>,
     /// The absolute path of a folder outside of the repository, laid out as Terraform's filesystem mirror; with it
     /// nothing is downloaded.
     pub mirror: Option<String>,

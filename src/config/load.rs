@@ -7,6 +7,7 @@ use crate::{
         RepoPath,
         source::{Source, SourceError},
     },
+    secrets::without_secrets,
     yaml::{self, YamlError},
 };
 
@@ -125,6 +126,17 @@ impl Config {
                 &format!("known are {}", STORES.join(", ")),
             );
         }
+        let options = self.state.options.iter();
+        let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
+        let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
+        if let Some((key, _)) = url.chain(options).find(|(_, value)| holds_credentials(value)) {
+            return refuse(
+                format!(
+                    "{key} holds credentials, and this file is read by everybody who sees the repository"
+                ),
+                "take them out of the address: credentials come from the environment; if they are real, change them",
+            );
+        }
         if let Some(folder) = &self.apply.health_rules
             && RepoPath::normalise(folder).is_none_or(|path| path.is_root())
         {
@@ -187,12 +199,24 @@ impl Config {
     }
 }
 
+/// Whether a text is, or holds in its query, an address with a password, or over HTTP with anything that stands for one.
+fn holds_credentials(text: &str) -> bool {
+    text.match_indices("://").any(|(at, sign)| {
+        let rest = &text[at + sign.len()..];
+        let authority = rest.split(['/', '?', '#', '&']).next().unwrap_or_default();
+        let userinfo = authority.rsplit_once('@').map(|(userinfo, _)| userinfo);
+        let is_web = text[..at].ends_with("http") || text[..at].ends_with("https");
+        userinfo.is_some_and(|userinfo| is_web || userinfo.contains(':'))
+    })
+}
+
+/// The words of a reader quote what it read.
 fn invalid(error: YamlError) -> ConfigError {
     let hint = nearest(&error.message);
     ConfigError::Invalid {
         line: error.line,
         column: error.column,
-        message: error.message,
+        message: without_secrets(&error.message),
         hint,
     }
 }
@@ -268,6 +292,27 @@ mod tests {
         let error = Config::parse("stacks:\n- match: a/**\n  cluster: prod\n").unwrap_err();
         assert!(error.to_string().contains("prod"), "{error}");
         assert!(Config::parse("clusters:\n  prod: {}\nstacks:\n- match: a/**\n  cluster: prod\n").is_ok());
+    }
+
+    #[test]
+    fn an_address_with_credentials_is_refused_and_not_shown() {
+        for state in [
+            "url: 'postgres://me:s3cret-pass@db/x'",
+            "url: 'https://s3cret-pass@host/x'",
+            "url: 's3://b?endpoint=http://me:s3cret-pass@127.0.0.1:9000'",
+            "options: {endpoint: 'http://me:s3cret-pass@127.0.0.1:9000'}",
+            "url: 7\n  options: 'http://me:s3cret-pass@127.0.0.1:9000'",
+        ] {
+            let failure = Failure::from(Config::parse(&format!("state:\n  {state}\n")).unwrap_err());
+            assert!(!format!("{failure:?}").contains("s3cret"), "{failure:?}");
+        }
+        for state in [
+            "url: 'postgres://me@db/x'",
+            "url: 's3://b/a@b:c'",
+            "url: /srv/me:x@y",
+        ] {
+            assert!(Config::parse(&format!("state: {{{state}}}\n")).is_ok(), "{state}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
         plan::{Action, Basis, Change, Origin, ResourcePlan, StackPlan, Validation},
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{Secrets, mask_object},
+    secrets::{Secrets, mask_resource},
 };
 
 /// What would change if `head` took the place of `base`. Nothing is asked, so nothing is validated, and a replacement
@@ -86,7 +86,7 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
 }
 
 fn shown(resource: &Resource, secrets: &Secrets) -> Value {
-    Value::Object(mask_object(secrets, &resource.attributes).into_owned())
+    Value::Object(mask_resource(secrets, resource).attributes)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub use self::{
     diagnostic::Diagnostic,
     error::KclError,
     install::{InstallOptions, InstallStep, install, versions},
-    packages::{Asker, KnownPackages, Packages, clear_packages, packages_use},
+    packages::{Asker, Bounds, KnownPackages, Packages, clear_packages, packages_use},
     pool::{Pool, PoolOptions},
     tools::TestCase,
     wall::SandboxMode,

@@ -97,11 +97,18 @@ const ALLOWED_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
+/// Allowed besides where something is unpacked.
+const MAKING_FOLDERS: &[libc::c_long] = &[
+    libc::SYS_mkdirat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+];
+
 /// Restricts this thread, and whatever it becomes, to the calls above.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this architecture has no table.
-pub(super) fn restrict() -> Result<(), String> {
+pub(super) fn restrict(makes_folders: bool) -> Result<(), String> {
     let words = |error: &dyn std::fmt::Display| format!("seccomp: {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| words(&error))?;
     let thread = SeccompCondition::new(
@@ -115,6 +122,7 @@ pub(super) fn restrict() -> Result<(), String> {
     let mut allowed: std::collections::BTreeMap<_, _> = ALLOWED
         .iter()
         .chain(ALLOWED_HERE)
+        .chain(if makes_folders { MAKING_FOLDERS } else { &[] })
         .map(|call| (*call, Vec::new()))
         .collect();
     // A thread may be started, a process may not.

@@ -1,7 +1,7 @@
 //! The walls around a worker: what `konverge __worker` puts up around itself before it becomes the interpreter.
 //!
 //! - Landlock: reads the worker's scratch folder, the package folder, and what the interpreter needs to start; writes
-//!   nothing, anywhere; no TCP, no signals to others, no abstract sockets.
+//!   nothing, anywhere (but for the one that unpacks a package, into its folder); no TCP, no signals to others, no abstract sockets.
 //! - seccomp: only the system calls of [`super::syscalls`]; no socket can be made, no process traced or started.
 //! - limits: memory, no core dumps, no file of more than zero bytes.
 //! - an empty environment, and no new privileges, ever.
@@ -51,6 +51,12 @@ pub struct Walls {
     pub readable: Vec<PathBuf>,
     /// Folders that may be listed.
     pub folders: Vec<PathBuf>,
+    /// The one folder in which files may be made and written, with all below.
+    #[serde(default)]
+    pub writable: Option<PathBuf>,
+    /// Bytes of the largest file there.
+    #[serde(default)]
+    pub file_size: u64,
     /// Bytes of address space.
     pub memory: u64,
     /// What to do where a wall can not be put up.
@@ -89,7 +95,7 @@ impl Walls {
         let mut missing = Vec::new();
         missing.extend(self.limit().err());
         missing.extend(self.landlock().err());
-        missing.extend(syscalls::restrict().err());
+        missing.extend(syscalls::restrict(self.writable.is_some()).err());
         if !missing.is_empty() {
             let words = missing.join("; ");
             if self.mode == SandboxMode::Required {
@@ -110,7 +116,7 @@ impl Walls {
             (Resource::RLIMIT_AS, self.memory),
             (Resource::RLIMIT_STACK, STACK),
             (Resource::RLIMIT_CORE, 0),
-            (Resource::RLIMIT_FSIZE, 0),
+            (Resource::RLIMIT_FSIZE, self.file_size),
             (Resource::RLIMIT_NOFILE, 256),
         ] {
             setrlimit(resource, limit, limit).map_err(|error| format!("limit {resource:?}: {error}"))?;
@@ -142,6 +148,10 @@ impl Walls {
                 .map(|path| (path.as_path(), AccessFs::ReadDir.into())),
         );
         rules.push((Path::new("/etc/ld.so.cache"), AccessFs::ReadFile.into()));
+        if let Some(folder) = &self.writable {
+            let write = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::Truncate;
+            rules.push((folder, read_all | write));
+        }
         let newest = ABI::V6;
         let ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)

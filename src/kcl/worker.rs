@@ -216,6 +216,8 @@ fn walls(options: &PoolOptions, scratch: &Scratch) -> Walls {
         work_dir: scratch.root().to_owned(),
         readable,
         folders: core.folders.clone(),
+        writable: None,
+        file_size: 0,
         memory: options.memory_limit,
         mode: options.sandbox,
     }

@@ -18,7 +18,7 @@ use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, Failure},
     kcl::{
-        Asker, Cache, CacheAccess, CompileRequest, Compiled, Core, KnownPackages, Packages, Pool,
+        Asker, Bounds, Cache, CacheAccess, CompileRequest, Compiled, Core, KnownPackages, Packages, Pool,
         PoolOptions, SandboxMode, SharedCache,
     },
     model::{
@@ -27,6 +27,7 @@ use crate::{
         spec::Spec,
         stack::{CompileSetup, Stack},
     },
+    secrets::{mask_object, mask_resource, without_secrets},
     spec,
 };
 
@@ -227,16 +228,36 @@ impl Compiler {
                 compiled
             }
         };
-        for line in compiled.warnings.iter().take(MOST_SAID).filter(|_| first) {
+        if first && !compiled.warnings.is_empty() {
+            self.tell(stack, &compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// What KCL printed, masked: nobody has looked at the Spec yet, so its secrets are learned first.
+    fn tell(&self, stack: &Stack, compiled: &Compiled) {
+        let secrets = &self.run.secrets;
+        match spec::read(&compiled.documents) {
+            Ok(spec) => spec
+                .resources
+                .iter()
+                .for_each(|resource| drop(mask_resource(secrets, resource))),
+            // Its own error follows.
+            Err(_) => {
+                let objects = compiled.documents.iter().filter_map(serde_json::Value::as_object);
+                objects.for_each(|object| drop(mask_object(secrets, object)));
+            }
+        }
+        for line in compiled.warnings.iter().take(MOST_SAID) {
+            let line = secrets.mask(&without_secrets(line));
             self.run.notes.note(&format!("{}: {line}", stack.id));
         }
         let more = compiled.warnings.len().saturating_sub(MOST_SAID);
-        if first && more > 0 {
+        if more > 0 {
             self.run
                 .notes
                 .note(&format!("{}: … ({more} more lines)", stack.id));
         }
-        Ok(compiled)
     }
 
     fn cache(&self) -> Cache {
@@ -278,7 +299,10 @@ impl Compiler {
         let packages = Packages {
             folder: folder.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
-            interpreter: core.interpreter.clone(),
+            core: core.clone(),
+            executable: executable.clone(),
+            sandbox: sandbox_mode(kcl.sandbox),
+            bounds: Bounds::default(),
             environment: self.run.env.clone(),
             whole: Arc::default(),
             asker: self.asker.clone(),
@@ -287,10 +311,7 @@ impl Compiler {
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);
         options.workers = workers(&self.config);
-        options.sandbox = match kcl.sandbox {
-            Some(Sandbox::Required) => SandboxMode::Required,
-            Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
-        };
+        options.sandbox = sandbox_mode(kcl.sandbox);
         if let Some(limit) = kcl.memory_mib {
             options.memory_limit = limit << 20;
         }
@@ -326,6 +347,13 @@ impl Compiler {
             .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
         })?;
         Ok((passing.path().to_owned(), Some(passing)))
+    }
+}
+
+fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {
+    match configured {
+        Some(Sandbox::Required) => SandboxMode::Required,
+        Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
     }
 }
 

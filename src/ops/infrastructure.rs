@@ -76,6 +76,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         let credentials = Credentials::Kubeconfig {
             path,
             context: given.context.clone(),
+            variable: None,
         };
         clusters.push(ClusterAccess {
             name: given_name(),
@@ -89,6 +90,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             credentials: Credentials::Kubeconfig {
                 path: Some(PathBuf::from(path)),
                 context: None,
+                variable: None,
             },
             requests: None,
         });
@@ -128,6 +130,9 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
             false => Ok(PathBuf::from(path)),
         })
         .transpose()?;
+    terraform
+        .credential_settings
+        .clone_from(&config.terraform.credential_settings);
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
@@ -192,6 +197,7 @@ fn access(
     let credentials = Credentials::Kubeconfig {
         path,
         context: cluster.context.clone(),
+        variable: cluster.kubeconfig_env.clone(),
     };
     Ok(ClusterAccess {
         name,

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, RwLock};
 
-use base64::Engine as _;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::encodings;
 use crate::model::value;
 
 /// Shorter values are not masked in running text: masking `true` or `80` would wreck every output and hide nothing.
@@ -18,7 +18,7 @@ const SHORTEST_LINE: usize = 16;
 const LONGEST_WORD: usize = 12;
 
 /// What stands for a secret in running text.
-const MASK: &str = "***";
+pub(super) const MASK: &str = "***";
 
 /// The key of the short hashes. The same key gives the same hash, so previews of several runs can be compared.
 #[derive(Clone)]
@@ -87,21 +87,26 @@ impl Known {
     }
 }
 
-/// The forms in which a secret may turn up: as it is, in base64, as it stands inside a JSON string, and line by line.
+/// The forms in which a secret may turn up: as it is, without the newline that a file of it ends with, encoded, and line
+/// by line.
 fn forms(secret: &str) -> impl Iterator<Item = String> {
-    let quoted = Value::String(secret.to_owned()).to_string();
-    let whole = [
-        secret.to_owned(),
-        base64::engine::general_purpose::STANDARD.encode(secret),
-        quoted[1..quoted.len() - 1].to_owned(),
-    ];
-    let whole = whole.into_iter().filter(|form| form.len() >= SHORTEST);
+    let trimmed = Some(secret.trim()).filter(|trimmed| trimmed.len() < secret.len());
+    let whole = [Some(secret), trimmed]
+        .into_iter()
+        .flatten()
+        .flat_map(encodings::forms);
     let lines = secret.lines().map(|line| line.trim().to_owned());
-    whole.chain(lines.filter(|line| line.len() >= SHORTEST_LINE))
+    whole
+        .filter(|form| form.len() >= SHORTEST)
+        .chain(lines.filter(|line| line.len() >= SHORTEST_LINE))
 }
 
 /// Whether a text is letters and small numbers between signs, such as `postgres`, `us-east-1` or `10.0.0.1`.
 fn is_word(text: &str) -> bool {
+    text.len() <= LONGEST_WORD && is_made_of_words(text)
+}
+
+pub(super) fn is_made_of_words(text: &str) -> bool {
     let part = |part: &str| {
         let number = part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
         let rest = part.get(1..).unwrap_or_default();
@@ -109,7 +114,7 @@ fn is_word(text: &str) -> bool {
             part.bytes().all(|b| b.is_ascii_alphabetic()) && rest.bytes().all(|b| b.is_ascii_lowercase());
         number || letters
     };
-    text.len() <= LONGEST_WORD && text.split(['-', '_', '.', ':', '/', ' ']).all(part)
+    text.split(['-', '_', '.', ':', '/', ' ']).all(part)
 }
 
 impl Secrets {
@@ -140,16 +145,30 @@ impl Secrets {
         if value::as_secret(secret).is_some() || value::is_unknown(secret) {
             return secret.clone();
         }
-        if let Value::String(text) = secret {
-            self.learn_value(text);
-        }
+        self.learn_texts(secret);
         self.marked(secret)
+    }
+
+    fn learn_texts(&self, secret: &Value) {
+        match secret {
+            Value::String(text) => self.learn_value(text),
+            Value::Array(items) => items.iter().for_each(|item| self.learn_texts(item)),
+            Value::Object(map) => map.values().for_each(|member| self.learn_texts(member)),
+            _ => {}
+        }
     }
 
     /// Remembers a credential of the run itself: it is masked in everything.
     pub fn learn(&self, secret: &str) {
         let mut known = self.known.write().expect("no panic while the lock is held");
         Known::add(&mut known.own, secret);
+    }
+
+    /// As [`Secrets::learn`], of what may be a word: that is not remembered.
+    pub fn learn_unless_word(&self, secret: &str) {
+        if !is_word(secret) {
+            self.learn(secret);
+        }
     }
 
     /// Remembers what stands at a secret place: it is masked in values and messages. A mere word is not.
@@ -160,17 +179,25 @@ impl Secrets {
         }
     }
 
-    /// A message with every known secret replaced.
+    /// Remembers what stands at a place whose name alone says that it is secret. There it is often the name of another
+    /// object, which must stay readable everywhere else: what is made of words is not remembered.
+    pub(super) fn learn_named(&self, text: &str) {
+        if !is_made_of_words(text) {
+            self.learn_value(text);
+        }
+    }
+
+    /// A message with every known secret replaced, also where it is encoded as a part of something longer.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replaced(text, known.all())
+        replaced(text, || known.all())
     }
 
     /// A finished text, such as a comment or a document, with the run's own credentials replaced. What it is made of was
     /// masked before: escaped or cut short, a secret would not be known again.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replaced(text, known.own.iter().map(|known| known.as_str()))
+        replaced(text, || known.own.iter().map(|known| known.as_str()))
     }
 
     /// The value with every known secret in its strings replaced: by the mark that stands for it at its own place where
@@ -206,14 +233,18 @@ impl Secrets {
     }
 }
 
-fn replaced<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
+fn replaced<'a, I: Iterator<Item = &'a str>>(text: &str, known: impl Fn() -> I) -> String {
     let mut masked = text.to_owned();
-    for secret in known {
+    if known().next().is_none() {
+        return masked;
+    }
+    for secret in known() {
         if masked.contains(secret) {
             masked = masked.replace(secret, MASK);
         }
     }
-    masked
+    let holds = |decoded: &str| known().any(|secret| decoded.contains(secret));
+    encodings::hide(&masked, MASK, &holds).unwrap_or(masked)
 }
 
 impl std::fmt::Debug for Secrets {
@@ -229,11 +260,20 @@ mod tests {
 
     #[test]
     fn every_form_is_masked() {
+        use base64::Engine as _;
         let secrets = Secrets::new(HashKey::derived("k"));
-        secrets.learn("p\"ss word");
-        let base64 = base64::engine::general_purpose::STANDARD.encode("p\"ss word");
-        let text = format!("a p\"ss word b {base64} c {}", json!({"x": "p\"ss word"}));
-        assert_eq!(secrets.mask(&text), r#"a *** b *** c {"x":"***"}"#);
+        let secret = "p\"ss <word>";
+        secrets.learn(secret);
+        let base64 = base64::engine::general_purpose::STANDARD.encode(secret);
+        let hexadecimal: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let json = json!({"x": secret}).to_string();
+        let json_in_json = json!({"y": json}).to_string();
+        let by_go = json.replace('<', "\\u003c").replace('>', "\\u003e");
+        let text =
+            format!("{secret}, {base64}, {hexadecimal}, p%22ss%20%3Cword%3E, p%22ss+%3cword%3e, {by_go}");
+        assert_eq!(secrets.mask(&text), r#"***, ***, ***, ***, ***, {"x":"***"}"#);
+        assert_eq!(secrets.mask(&json_in_json), r#"{"y":"{\"x\":\"***\"}"}"#);
+        assert_eq!(secrets.mask_finished(&text), secrets.mask(&text));
     }
 
     #[test]
@@ -270,6 +310,8 @@ mod tests {
         }
         assert_eq!(secrets.mask("kind: Config"), "kind: Config");
         assert_eq!(secrets.mask("a token: a-very-long-one"), "a ***");
+        secrets.mark(&json!("s3cret-of-a-file\n"));
+        assert_eq!(secrets.mask("is s3cret-of-a-file."), "is ***.");
         // Whoever runs it says what a credential is.
         secrets.learn("postgres");
         assert_eq!(secrets.mask_finished("postgres"), "***");

@@ -207,7 +207,10 @@ impl Place {
     /// Clear-text HTTP is for this machine alone, and only when asked for.
     pub fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
         let url =
-            Url::parse(endpoint).map_err(|error| self.error(format!("endpoint `{endpoint}`: {error}")))?;
+            Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
+        if url.password().is_some() || !url.username().is_empty() {
+            return Err(self.error("`endpoint` holds credentials; they come from the environment".to_owned()));
+        }
         if url.scheme() == "https" {
             return Ok(());
         }

@@ -70,6 +70,56 @@ async fn credentials_come_from_a_plugin() {
     }
 }
 
+/// A token that no kubeconfig holds is known once it was used, and what a plugin says is told without it.
+#[tokio::test]
+async fn what_a_plugin_answers_is_masked() {
+    let cluster = Cluster::shared();
+    let (ns, folder) = (
+        cluster.namespace("plugin-masked").await,
+        tempfile::TempDir::new().unwrap(),
+    );
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+    let file = folder.path().join("the-token");
+    std::fs::write(&file, &token).unwrap();
+    let without_environment = |script: &str| {
+        let kubeconfig = with_plugin(cluster, folder.path(), script);
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&kubeconfig).unwrap()).unwrap();
+        let exec = config["users"][0]["user"]["exec"].as_object_mut().unwrap();
+        exec.remove("env");
+        exec.insert("interactiveMode".to_owned(), json!("IfAvailable"));
+        std::fs::write(&kubeconfig, config.to_string()).unwrap();
+        kubeconfig
+    };
+    let cat = format!("$(cat {})", file.display());
+    let told = format!(
+        r#"echo "{{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {{\"token\": \"{cat}\"}}}}""#
+    );
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("plugin-masked", without_environment(&told));
+    assert_eq!(stack.secrets.mask_finished(&token), token);
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+    assert_eq!(
+        stack.secrets.mask_finished(&format!("Bearer {token}")),
+        "Bearer ***"
+    );
+
+    let complaint =
+        format!("echo \"the token={cat} has expired, Bearer another-$((1+1))-t0ken\" >&2; exit 3");
+    stack.act_as(without_environment(&complaint));
+    let failure = stack
+        .try_plan(&spec(std::slice::from_ref(&map)))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        failure.message.contains("the token=*** has expired, Bearer ***"),
+        "{failure:?}"
+    );
+}
+
 /// A service account that may do everything, and a token of it.
 async fn robot(cluster: &Cluster, ns: &str) -> String {
     let objects = Objects::of(cluster).await;

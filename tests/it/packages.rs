@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
     checkout::Checkout,
-    kcl::{Asker, CompileRequest, KclError, KnownPackages, Packages, Pool},
+    kcl::{Asker, Bounds, CompileRequest, KclError, KnownPackages, Packages, Pool, SandboxMode},
     model::stack::RemotePackage,
 };
 
@@ -19,7 +19,10 @@ async fn packages(folder: &Path) -> Packages {
     Packages {
         folder: folder.canonicalize().unwrap(),
         offline: false,
-        interpreter: core().await.interpreter,
+        core: core().await,
+        executable: env!("CARGO_BIN_EXE_konverge").into(),
+        sandbox: SandboxMode::BestEffort,
+        bounds: Bounds::default(),
         environment: BTreeMap::from([("PATH".to_owned(), path)]),
         whole: Arc::default(),
         asker: Asker::Own,

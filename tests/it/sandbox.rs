@@ -183,6 +183,8 @@ fn behind_walls(script: &str) -> (bool, String) {
     let mut readable = core.readable.clone();
     readable.push(scratch.path().to_owned());
     let walls = konverge::kcl::wall::Walls {
+        writable: None,
+        file_size: 0,
         interpreter: core.interpreter,
         arguments: ["-I", "-S", "-c", script].map(str::to_owned).to_vec(),
         environment: std::collections::BTreeMap::new(),

@@ -2,11 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Packages, checksum, requirement::Revision};
-use crate::process::Program;
+use super::{
+    Packages,
+    bounds::{Bounds, Count},
+    checksum,
+    requirement::Revision,
+};
+use crate::process::{Ended, ProcessError, Program};
+
+/// Bytes of address space for git: a small pack may hold what unfolds to anything.
+const MEMORY: u64 = 4 << 30;
+
+/// What git says of a file that grows beyond its bound.
+const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
+
+/// The longest line that git lists a file on: its mode, id, size and path.
+const LONGEST_LINE: u64 = 4200;
 
 /// Fetches one revision and copies the package out of it into `target`.
 pub(super) async fn fetch(
+    packages: &Packages,
+    url: &str,
+    at: &Revision,
+    package: Option<&str>,
+    target: &Path,
+) -> Result<(), String> {
+    let time = packages.bounds.time;
+    let fetched = tokio::time::timeout(time, fetch_unbounded(packages, url, at, package, target)).await;
+    fetched.map_err(|_| format!("git did not end within {} s", time.as_secs()))?
+}
+
+async fn fetch_unbounded(
     packages: &Packages,
     url: &str,
     at: &Revision,
@@ -29,6 +55,7 @@ pub(super) async fn fetch(
     .await;
     match (shallow, at) {
         (Ok(()), _) => {
+            check_size(packages, folder, "FETCH_HEAD").await?;
             git(
                 packages,
                 folder,
@@ -51,6 +78,7 @@ pub(super) async fn fetch(
                 ],
             )
             .await?;
+            check_size(packages, folder, commit).await?;
             git(
                 packages,
                 folder,
@@ -64,10 +92,32 @@ pub(super) async fn fetch(
         Some(package) => subfolder(folder, package)?,
         None => folder.to_owned(),
     };
-    copy(&root, target).map_err(|error| error.to_string())
+    copy(&root, target, packages.bounds)
+}
+
+/// Counts the files of a revision, and their bytes, before they are checked out.
+async fn check_size(packages: &Packages, folder: &Path, revision: &str) -> Result<(), String> {
+    let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
+    let mut count = Count::of(packages.bounds);
+    for line in listed
+        .stdout
+        .split(|byte| *byte == 0)
+        .filter(|line| !line.is_empty())
+    {
+        let line = String::from_utf8_lossy(line);
+        // `MODE TYPE ID SIZE<tab>PATH`; a submodule has no size.
+        let facts = line.split('\t').next().unwrap_or_default();
+        let size = facts.split_whitespace().nth(3).and_then(|size| size.parse().ok());
+        count.add(size.unwrap_or(0))?;
+    }
+    Ok(())
 }
 
 async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(), String> {
+    run(packages, folder, arguments).await.map(|_| ())
+}
+
+async fn run(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<Ended, String> {
     let fixed = [
         "-c",
         "core.hooksPath=/dev/null",
@@ -93,12 +143,25 @@ async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(
     let own = own.map(|(name, value)| (name.into(), value.into()));
     program.env = Some(kept.chain(own).collect());
     program.dir = Some(folder.to_owned());
-    program.deadline = std::time::Duration::from_secs(300);
-    let ended = program.run().await.map_err(|error| error.to_string())?;
+    let bounds = &packages.bounds;
+    program.deadline = bounds.time;
+    program.most_file_bytes = Some(bounds.transferred.max(bounds.unpacked));
+    program.most_memory = Some(MEMORY);
+    program.most_output = usize::try_from(bounds.files.saturating_mul(LONGEST_LINE)).unwrap_or(usize::MAX);
+    if arguments.first() == Some(&"fetch") {
+        program.most_file_bytes = Some(bounds.transferred);
+    }
+    let ended = program.run().await.map_err(|error| match error {
+        ProcessError::TooMuch { .. } => format!("it holds more than {} files", bounds.files),
+        other => other.to_string(),
+    })?;
     if ended.code == Some(0) {
-        return Ok(());
+        return Ok(ended);
     }
     let stderr = String::from_utf8_lossy(&ended.stderr);
+    if ended.signal == Some(nix::libc::SIGXFSZ) || TOO_LARGE.iter().any(|words| stderr.contains(words)) {
+        return Err(format!("git was sent more than {} bytes", bounds.transferred));
+    }
     let line = stderr.lines().find(|line| !line.trim().is_empty());
     Err(format!("git: {}", line.unwrap_or("it failed without a word")))
 }
@@ -126,7 +189,8 @@ fn name_of(module: &Path) -> Option<String> {
     Some(table.get("package")?.get("name")?.as_str()?.to_owned())
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), String> {
+    let mut count = Count::of(bounds);
     checksum::walk(from, from, &mut |path, relative| {
         if relative.split('/').any(|part| part == ".git") {
             return Ok(());
@@ -135,6 +199,8 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
         if let Some(folder) = target.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        std::fs::copy(path, target).map(|_| ())
+        let bytes = std::fs::copy(path, target)?;
+        count.add(bytes).map_err(std::io::Error::other)
     })
+    .map_err(|error| error.to_string())
 }

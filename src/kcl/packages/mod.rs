@@ -4,11 +4,13 @@
 //! there complete or not at all; each run checks what it finds there anew. What the checksum does not pin is not fetched: a stack's digest must say what was
 //! compiled. Only this process uses the network; the compiler reads the folder.
 
+mod bounds;
 mod checksum;
 mod git;
 mod oci;
 mod outside;
 mod requirement;
+mod unpack;
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -17,12 +19,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-pub use self::outside::{Asker, KnownPackages};
 use self::requirement::{Place, Revision};
-use super::{CacheUse, KclError};
+use super::{CacheUse, Core, KclError, SandboxMode};
 use crate::{
     checkout::Checkout,
     model::{digest::DigestBuilder, stack::RemotePackage},
+};
+
+pub use self::{
+    bounds::Bounds,
+    outside::{Asker, KnownPackages},
 };
 
 /// Fetches packages, and remembers them.
@@ -32,8 +38,14 @@ pub struct Packages {
     pub folder: PathBuf,
     /// Fetch nothing: use what was fetched before.
     pub offline: bool,
-    /// The interpreter that unpacks archives: the core's.
-    pub interpreter: PathBuf,
+    /// The core, whose interpreter unpacks archives.
+    pub core: Core,
+    /// The `konverge` binary, which walls that interpreter in.
+    pub executable: PathBuf,
+    /// What to do where a wall can not be put up.
+    pub sandbox: SandboxMode,
+    /// How much is fetched of a package.
+    pub bounds: Bounds,
     /// Our environment: credentials, proxies, `KCL_REGISTRY`.
     pub environment: BTreeMap<String, String>,
     /// Folders that this run found to hold what is pinned.

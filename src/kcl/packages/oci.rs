@@ -1,19 +1,21 @@
-//! Packages from OCI registries.
+//! Packages from OCI registries, by the distribution protocol
+//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every answer has a bound: whatever a
+//! registry sends, it is read so far and no further.
 
 use std::{collections::BTreeMap, path::Path};
 
 use base64::Engine;
-use oci_client::{
-    Client, Reference,
-    client::{ClientConfig, ClientProtocol},
-    secrets::RegistryAuth,
-};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
-use super::{Asker, Packages};
-use crate::process::Program;
+use super::{Asker, Packages, bounds::Bounds, unpack::unpack};
+use crate::error::chain;
 
-const UNPACK: &str = include_str!("unpack.py");
+/// What a manifest may be.
+const MANIFESTS: &str =
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 
 /// What the layer of a package may be.
 const LAYERS: [&str; 4] = [
@@ -23,8 +25,11 @@ const LAYERS: [&str; 4] = [
     "application/vnd.docker.image.rootfs.diff.tar",
 ];
 
-/// How long a registry may take.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(300);
+/// The largest manifest, as registries have it, and the largest answer about a token.
+const DOCUMENT: u64 = 4 << 20;
+
+/// A package has one layer; an artifact with more is somebody's image.
+const MOST_LAYERS: usize = 16;
 
 /// Pulls a package and unpacks it into `target`.
 pub(super) async fn fetch(
@@ -33,47 +38,15 @@ pub(super) async fn fetch(
     tag: &str,
     target: &Path,
 ) -> Result<(), String> {
-    let reference: Reference = format!("{repository}:{tag}")
-        .parse()
-        .map_err(|error| format!("`{repository}:{tag}` is no reference to an OCI artifact: {error}"))?;
-    let registry = reference.resolve_registry();
-    // As Docker does: a registry on this machine may speak plain HTTP.
-    let protocol = if is_local(registry) {
-        ClientProtocol::Http
-    } else {
-        ClientProtocol::Https
-    };
-    let client = Client::new(ClientConfig {
-        protocol,
-        ..ClientConfig::default()
-    });
-    let auth = match packages.asker {
-        Asker::Own => credentials(&packages.environment, reference.registry()),
-        Asker::Outside(_) => RegistryAuth::Anonymous,
-    };
-    let pull = client.pull(&reference, &auth, LAYERS.to_vec());
-    let image = tokio::time::timeout(DEADLINE, pull)
-        .await
-        .map_err(|_| format!("{registry} did not answer within {} s", DEADLINE.as_secs()))?
-        .map_err(|error| format!("{registry}: {error}"))?;
-    let interpreter = packages
-        .checkout
-        .executable("the interpreter of the KCL core", &packages.interpreter)
-        .map_err(|error| error.to_string())?;
-    for layer in image.layers {
-        let mut program = Program::new(interpreter.clone()).args(["-I", "-c", UNPACK]);
-        program.args.push(target.into());
-        program.env = Some(Vec::new());
-        program.stdin = layer.data.to_vec();
-        let ended = program.run().await.map_err(|error| error.to_string())?;
-        if ended.code != Some(0) {
-            let stderr = String::from_utf8_lossy(&ended.stderr);
-            return Err(stderr
-                .lines()
-                .last()
-                .unwrap_or("the archive can not be read")
-                .to_owned());
-        }
+    let bounds = packages.bounds;
+    let registry = Registry::of(packages, repository, tag)?;
+    let host = registry.host.clone();
+    let pulled = tokio::time::timeout(bounds.time, registry.pull(tag, &bounds)).await;
+    let layers = pulled
+        .map_err(|_| format!("{host} did not answer within {} s", bounds.time.as_secs()))?
+        .map_err(|error| format!("{host}: {error}"))?;
+    for layer in layers {
+        unpack(packages, layer, target, &bounds).await?;
     }
     Ok(())
 }
@@ -84,14 +57,258 @@ pub(super) fn is_local(registry: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
+/// One repository of a registry.
+struct Registry {
+    http: Client,
+    host: String,
+    /// `https://HOST/v2/NAME`.
+    base: String,
+    login: Option<Login>,
+}
+
+/// A user and a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Login {
+    user: String,
+    password: String,
+}
+
+/// How requests prove who asks.
+enum Proof {
+    None,
+    Basic,
+    Bearer(String),
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    layers: Vec<Layer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Layer {
+    media_type: String,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Registry {
+    fn of(packages: &Packages, repository: &str, tag: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{}:{}` is no reference to an OCI artifact",
+                repository.escape_debug(),
+                tag.escape_debug()
+            )
+        };
+        let (host, name) = repository.split_once('/').ok_or_else(wrong)?;
+        let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c);
+        let is_tag = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let plain = !host.is_empty()
+            && host.chars().all(is_host)
+            && name.chars().all(is_name)
+            && name
+                .split('/')
+                .all(|part| !part.is_empty() && !part.starts_with('.'))
+            && !tag.is_empty()
+            && !tag.starts_with('.')
+            && tag.chars().all(is_tag);
+        if !plain {
+            return Err(wrong());
+        }
+        // As Docker does: a registry on this machine may speak plain HTTP.
+        let scheme = if is_local(host) { "http" } else { "https" };
+        let server = if host == "docker.io" {
+            "registry-1.docker.io"
+        } else {
+            host
+        };
+        let http = Client::builder()
+            .https_only(scheme == "https")
+            .connect_timeout(std::time::Duration::from_secs(10))
+            .build()
+            .map_err(|error| chain(&error))?;
+        let login = match packages.asker {
+            Asker::Own => credentials(&packages.environment, host),
+            Asker::Outside(_) => None,
+        };
+        Ok(Self {
+            http,
+            host: host.to_owned(),
+            base: format!("{scheme}://{server}/v2/{name}"),
+            login,
+        })
+    }
+
+    /// The layers of a tag.
+    async fn pull(&self, tag: &str, bounds: &Bounds) -> Result<Vec<Vec<u8>>, String> {
+        let address = format!("{}/manifests/{tag}", self.base);
+        let manifest = || self.http.get(&address).header(header::ACCEPT, MANIFESTS);
+        let (answer, proof) = self.proven(manifest).await?;
+        let manifest = bounded(answer, DOCUMENT).await?;
+        let manifest: Manifest = serde_json::from_slice(&manifest)
+            .map_err(|_| "its manifest is none of an OCI artifact".to_owned())?;
+        if manifest.layers.len() > MOST_LAYERS {
+            return Err(format!("it has more than {MOST_LAYERS} layers"));
+        }
+        let mut left = bounds.transferred;
+        let mut layers = Vec::new();
+        for layer in manifest.layers {
+            if !LAYERS.contains(&layer.media_type.as_str()) {
+                let kind = layer.media_type.escape_debug();
+                return Err(format!(
+                    "a layer of it is `{kind}`, which is no archive of a package"
+                ));
+            }
+            let content = self.blob(&layer.digest, &proof, left).await?;
+            left -= content.len() as u64;
+            layers.push(content);
+        }
+        Ok(layers)
+    }
+
+    async fn blob(&self, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
+        let wanted = digest
+            .strip_prefix("sha256:")
+            .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let Some(wanted) = wanted else {
+            return Err("a layer of it has no SHA-256 digest".to_owned());
+        };
+        let request = self.http.get(format!("{}/blobs/{digest}", self.base));
+        let answer = self.proving(request, proof).send().await.map_err(said)?;
+        let content = bounded(answer, most).await?;
+        let found: String = Sha256::digest(&content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        match found.eq_ignore_ascii_case(wanted) {
+            true => Ok(content),
+            false => Err("a layer of it does not have the digest that the manifest names".to_owned()),
+        }
+    }
+
+    /// Asks, and once more with proof if the registry wants it.
+    async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), String> {
+        let answer = request().send().await.map_err(said)?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok((answer, Proof::None));
+        }
+        let challenge = answer.headers().get(header::WWW_AUTHENTICATE);
+        let challenge = challenge
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let proof = match challenge.split_once(' ') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Proof::Bearer(self.token(&parameters(rest)).await?)
+            }
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => Proof::Basic,
+            _ => return Err("it asks for credentials in a way that is not known".to_owned()),
+        };
+        let answer = self.proving(request(), &proof).send().await.map_err(said)?;
+        Ok((answer, proof))
+    }
+
+    fn proving(&self, request: RequestBuilder, proof: &Proof) -> RequestBuilder {
+        match (proof, &self.login) {
+            (Proof::Bearer(token), _) => request.bearer_auth(token),
+            (Proof::Basic, Some(login)) => request.basic_auth(&login.user, Some(&login.password)),
+            _ => request,
+        }
+    }
+
+    /// A token of the service that the registry names.
+    async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, String> {
+        let named = |name: &str| challenge.get(name).map(String::as_str);
+        let realm = named("realm").ok_or("it names no service that gives tokens")?;
+        let mut realm: url::Url = realm
+            .parse()
+            .map_err(|_| "its token service has no address".to_owned())?;
+        if realm.scheme() != "https" && !is_local(&self.host) {
+            return Err("its token service does not speak TLS".to_owned());
+        }
+        for name in ["service", "scope"] {
+            if let Some(value) = named(name) {
+                realm.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        let request = self.http.get(realm);
+        let request = match &self.login {
+            Some(login) => request.basic_auth(&login.user, Some(&login.password)),
+            None => request,
+        };
+        let answer = bounded(request.send().await.map_err(said)?, DOCUMENT).await?;
+        let token: Token = serde_json::from_slice(&answer).map_err(|_| "its token service gave no token")?;
+        let token = token.token.or(token.access_token);
+        token.ok_or_else(|| "its token service gave no token".to_owned())
+    }
+}
+
+/// `realm="https://…",service="…"` as pairs.
+fn parameters(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut rest = text;
+    while let Some((name, after)) = rest.split_once('=') {
+        let name = name.trim_matches([',', ' ']).to_lowercase();
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        found.insert(name, value.to_owned());
+        rest = after;
+    }
+    found
+}
+
+/// The body of an answer that says yes, up to a bound.
+async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
+    let status = answer.status();
+    if !status.is_success() {
+        return Err(match status {
+            StatusCode::NOT_FOUND => "there is no such package, or no such version of it".to_owned(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                format!("it refuses ({status}): credentials are needed")
+            }
+            other => format!("it answers {other}"),
+        });
+    }
+    let too_much = || format!("it sends more than {most} bytes");
+    if answer.content_length().is_some_and(|length| length > most) {
+        return Err(too_much());
+    }
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(said)? {
+        if (body.len() + part.len()) as u64 > most {
+            return Err(too_much());
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body)
+}
+
+/// Without the address, which may hold a token in its query.
+fn said(error: reqwest::Error) -> String {
+    chain(&error.without_url())
+}
+
 /// Who asks: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry that `KONVERGE_OCI_REGISTRY`
 /// names (a `kcl.mod` must not be able to send them elsewhere), else Docker's config.
-fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> RegistryAuth {
+fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Option<Login> {
     let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
     if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)
         && let (Some(user), Some(password)) = (var("KONVERGE_OCI_USERNAME"), var("KONVERGE_OCI_PASSWORD"))
     {
-        return RegistryAuth::Basic(user.clone(), password.clone());
+        return Some(Login {
+            user: user.clone(),
+            password: password.clone(),
+        });
     }
     let folder = var("DOCKER_CONFIG").cloned();
     let file = folder
@@ -99,11 +316,10 @@ fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Regist
         .map(|folder| Path::new(&folder).join("config.json"));
     file.and_then(|file| std::fs::read_to_string(file).ok())
         .and_then(|text| of_docker(&text, registry))
-        .unwrap_or(RegistryAuth::Anonymous)
 }
 
 /// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
-fn of_docker(text: &str, registry: &str) -> Option<RegistryAuth> {
+fn of_docker(text: &str, registry: &str) -> Option<Login> {
     let config: Value = serde_json::from_str(text).ok()?;
     let auths = config.get("auths")?.as_object()?;
     let host = |key: &str| {
@@ -113,14 +329,17 @@ fn of_docker(text: &str, registry: &str) -> Option<RegistryAuth> {
     let (_, entry) = auths.iter().find(|(key, _)| host(key) == registry)?;
     let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
     if let (Some(user), Some(password)) = (text("username"), text("password")) {
-        return Some(RegistryAuth::Basic(user, password));
+        return Some(Login { user, password });
     }
     let bytes = base64::engine::general_purpose::STANDARD
         .decode(text("auth")?)
         .ok()?;
     let decoded = String::from_utf8(bytes).ok()?;
     let (user, password) = decoded.split_once(':')?;
-    Some(RegistryAuth::Basic(user.to_owned(), password.to_owned()))
+    Some(Login {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -137,21 +356,33 @@ mod tests {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-        let basic =
-            |auth| matches!(auth, RegistryAuth::Basic(user, password) if user == "u" && password == "p");
-        assert!(basic(credentials(&environment, "ghcr.io")));
-        assert!(!basic(credentials(&environment, "evil.example")));
+        let login = Login {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+        };
+        assert_eq!(credentials(&environment, "ghcr.io"), Some(login));
+        assert_eq!(credentials(&environment, "evil.example"), None);
     }
 
     #[test]
     fn dockers_config_is_read() {
         let text = r#"{"auths": {"https://ghcr.io/v2/": {"auth": "dTpwOnE="}, "other:5000": {"username": "a", "password": "b"}}}"#;
         let found = |registry| match of_docker(text, registry) {
-            Some(RegistryAuth::Basic(user, password)) => format!("{user} {password}"),
-            _ => "none".to_owned(),
+            Some(Login { user, password }) => format!("{user} {password}"),
+            None => "none".to_owned(),
         };
         assert_eq!(found("ghcr.io"), "u p:q");
         assert_eq!(found("other:5000"), "a b");
         assert_eq!(found("docker.io"), "none");
+    }
+
+    #[test]
+    fn a_challenge_is_read() {
+        let found = parameters(
+            r#"realm="https://ghcr.io/token",service="ghcr.io",scope="repository:a/b:pull,push",x=1"#,
+        );
+        assert_eq!(found["realm"], "https://ghcr.io/token");
+        assert_eq!(found["scope"], "repository:a/b:pull,push");
+        assert_eq!(found["x"], "1");
     }
 }

@@ -78,6 +78,12 @@ pub(super) fn read(
         str::to_owned,
     );
     let repository = url.strip_prefix("oci://").unwrap_or(&url).trim_end_matches('/');
+    if let Some((_, host)) = repository.split('/').next().unwrap_or_default().rsplit_once('@') {
+        return Err(wrong(&format!(
+            "its address at {} holds credentials; set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD instead",
+            host.escape_debug()
+        )));
+    }
     Ok(Place::Oci {
         repository: repository.to_owned(),
         tag: tag.to_owned(),
@@ -86,6 +92,12 @@ pub(super) fn read(
 
 /// Only transports that fetch; git's `ext::` runs commands, and a leading dash would be an option.
 fn check_url(url: &str) -> Result<(), String> {
+    if let Some(host) = with_credentials(url) {
+        return Err(format!(
+            "its address at {} holds credentials; let git's credential helper, or `http.extraheader`, give them",
+            host.escape_debug()
+        ));
+    }
     let transports = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
     if transports.iter().any(|transport| url.starts_with(transport))
         && !url.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -96,6 +108,15 @@ fn check_url(url: &str) -> Result<(), String> {
         "`{}` is no address of a git repository: https, http, ssh, git or file",
         url.escape_debug()
     ))
+}
+
+/// The host of an address that holds a password, or over HTTP anything that stands for one. The user of `ssh://git@host`
+/// is no secret.
+fn with_credentials(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (userinfo, host) = authority.rsplit_once('@')?;
+    (userinfo.contains(':') || scheme.starts_with("http")).then_some(host)
 }
 
 #[cfg(test)]
@@ -138,6 +159,23 @@ mod tests {
         ] {
             assert!(place(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_address_with_credentials_is_refused_and_not_shown() {
+        for bad in [
+            r#"{"git":"https://me:s3cret-pass@h/x","tag":"v1"}"#,
+            r#"{"git":"https://s3cret-pass@h/x","tag":"v1"}"#,
+            r#"{"git":"ssh://git:s3cret-pass@h/x","tag":"v1"}"#,
+            r#"{"oci":"oci://me:s3cret-pass@h/x","tag":"1"}"#,
+        ] {
+            let error = place(bad).unwrap_err().to_string();
+            assert!(
+                error.contains("at h holds credentials") && !error.contains("s3cret"),
+                "{error}"
+            );
+        }
+        assert!(place(r#"{"git":"ssh://git@h/x","tag":"v1"}"#).is_ok());
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod edit;
 mod import;
 mod rollback;
 
+use std::{borrow::Cow, sync::Arc};
+
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +17,8 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
-    model::{RepoPath, StackId, claim::Marks, state::StackState},
+    model::{RepoPath, StackId, claim::Marks, spec::RuntimeKind, state::StackState},
+    secrets::{mask_object, mask_terraform},
     state::{Entry, StateError, Versioned},
 };
 
@@ -127,10 +130,21 @@ pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
 /// # Errors
 /// Nothing is recorded, no such serial, or it can not be read.
 pub async fn show(memory: &Memory, stack: &StackId, serial: Option<u64>) -> Result<Versioned, Failure> {
-    match serial {
-        Some(serial) => Ok(memory.states.load_serial(stack, serial).await?),
-        None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack)),
+    let mut found = match serial {
+        Some(serial) => memory.states.load_serial(stack, serial).await?,
+        None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
+    };
+    // What an older version recorded was masked by its rules.
+    for recorded in &mut found.state.resources {
+        let masked = match recorded.runtime {
+            RuntimeKind::Kubernetes => mask_object(&memory.secrets, &recorded.attributes),
+            RuntimeKind::Terraform => mask_terraform(&memory.secrets, "", &recorded.attributes),
+        };
+        if let Cow::Owned(masked) = masked {
+            recorded.attributes = Arc::new(masked);
+        }
     }
+    Ok(found)
 }
 
 /// Of this stack there is nothing.

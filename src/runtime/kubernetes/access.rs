@@ -1,14 +1,25 @@
 //! How a cluster is reached, and the client that reaches it: our retries, not the library's.
 
-use std::path::PathBuf;
+use std::{
+    io::IsTerminal as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use kube::{client::AuthError, config::KubeConfigOptions};
+use base64::Engine as _;
+use http::{HeaderValue, header};
+use kube::{
+    client::{AuthError, Body, ClientBuilder, ConfigExt as _},
+    config::{AuthInfo, ExecInteractiveMode, KubeConfigOptions, KubeconfigError},
+};
+use secrecy::ExposeSecret as _;
 
 use super::kubeconfig::{self, ReadError};
 use crate::{
     checkout::Checkout,
     error::{ErrorKind, Failure, chain},
     model::ClusterName,
+    secrets::{Secrets, is_secret_name, without_secrets},
 };
 
 /// A cluster by the name that `konverge.yaml` gives it.
@@ -31,38 +42,125 @@ pub enum Credentials {
         path: Option<PathBuf>,
         /// The context; `None` for the current one.
         context: Option<String>,
+        /// The environment variable that holds the path. Its value is never shown: it may be the wrong variable.
+        variable: Option<String>,
     },
     /// The pod's own service account.
     InCluster,
 }
 
-/// Makes the client, and says which server it asks; nothing is sent yet.
+/// Makes the client, and says which server it asks; nothing is sent yet. Every credential that the client proves itself
+/// with is learned.
 pub(super) async fn client(
     access: &ClusterAccess,
     checkout: &Checkout,
+    secrets: &Secrets,
 ) -> Result<(kube::Client, String), Failure> {
     let mut config = config(access, checkout).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
+    learn(&config.auth_info, secrets);
+    // Without a terminal nobody answers a plugin's questions; what it says is then caught, and told masked.
+    if let Some(exec) = config
+        .auth_info
+        .exec
+        .as_mut()
+        .filter(|_| !std::io::stdin().is_terminal())
+    {
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let client = kube::Client::try_from(config).map_err(|error| {
+    let client = learning_client(config, secrets).map_err(|error| {
         let why = match &error {
             kube::Error::Auth(error) => explained(error),
             other => chain(other),
         };
         let what = format!("cluster `{}`: no client can be made: {why}", access.name);
-        Failure::new(ErrorKind::Kubernetes, what)
+        Failure::new(ErrorKind::Kubernetes, secrets.mask(&what))
             .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
     })?;
     Ok((client, server))
 }
 
+/// The library's client, with a look at the header that each request proves itself with. The library adds that header
+/// inside of everything that others can add, so it is added outside here, and not there.
+fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
+    // None without credentials, and where a certificate is all.
+    let Some(proof) = config.auth_layer()? else {
+        return kube::Client::try_from(config);
+    };
+    let of_certificate = std::mem::take(&mut config.auth_info);
+    config.auth_info = AuthInfo {
+        username: None,
+        password: None,
+        token: None,
+        token_file: None,
+        auth_provider: None,
+        exec: None,
+        ..of_certificate
+    };
+    let client = kube::Client::try_from(config)?;
+    let namespace = client.default_namespace().to_owned();
+    let secrets = secrets.clone();
+    let last: Arc<Mutex<Option<HeaderValue>>> = Arc::default();
+    let inner = tower::service_fn(move |request: http::Request<Body>| {
+        let proof = request.headers().get(header::AUTHORIZATION);
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != proof {
+            *last = proof.cloned();
+            proof.into_iter().for_each(|proof| learn_proof(proof, &secrets));
+        }
+        let client = client.clone();
+        async move { client.send(request).await.map_err(tower::BoxError::from) }
+    });
+    Ok(ClientBuilder::new(inner, namespace).with_layer(&proof).build())
+}
+
+/// `Bearer TOKEN`, or `Basic` with user and password in base64.
+fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
+    let Some((scheme, value)) = proof.to_str().ok().and_then(|text| text.split_once(' ')) else {
+        return;
+    };
+    secrets.learn(value);
+    if scheme.eq_ignore_ascii_case("basic")
+        && let Ok(pair) = base64::engine::general_purpose::STANDARD.decode(value)
+        && let Some((_, password)) = String::from_utf8_lossy(&pair).split_once(':')
+    {
+        secrets.learn(password);
+    }
+}
+
+/// What a kubeconfig holds: tokens, a password, what a plugin is given in its environment.
+fn learn(user: &AuthInfo, secrets: &Secrets) {
+    let own = [&user.token, &user.password, &user.client_key_data];
+    own.into_iter()
+        .flatten()
+        .for_each(|secret| secrets.learn(secret.expose_secret()));
+    let of_file = user
+        .token_file
+        .as_ref()
+        .and_then(|file| std::fs::read_to_string(file).ok());
+    of_file.iter().for_each(|token| secrets.learn(token.trim()));
+    for variable in user.exec.iter().flat_map(|exec| exec.env.iter().flatten()) {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value"))
+            && is_secret_name(name)
+        {
+            secrets.learn(value);
+        }
+    }
+    let provider = user.auth_provider.iter().flat_map(|provider| &provider.config);
+    for (_, value) in provider.filter(|(name, _)| is_secret_name(name)) {
+        secrets.learn(value);
+    }
+}
+
 /// Why credentials could not be had. The library's own words hold what a plugin was given in its environment and what it
-/// answered, either of which may be a secret: only its end is told, and what it wrote to its standard error.
+/// answered, either of which may be a secret: only its end is told, and what it wrote to its standard error, without what
+/// looks like a secret there.
 pub(super) fn explained(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
-            let words = String::from_utf8_lossy(&out.stderr);
+            let words = without_secrets(&String::from_utf8_lossy(&out.stderr));
             let words: Vec<_> = words
                 .lines()
                 .map(|line| line.escape_debug().to_string())
@@ -74,6 +172,29 @@ pub(super) fn explained(error: &AuthError) -> String {
             )
         }
         AuthError::AuthExecParse(_) => "the credentials plugin's answer is no `ExecCredential`".to_owned(),
+        other => chain(other),
+    }
+}
+
+/// A kubeconfig that lies where a branch could put one. The path is not told where a variable holds it.
+fn untrusted(failure: Failure, variable: Option<&str>) -> Failure {
+    match variable {
+        Some(variable) if failure.message.starts_with("the kubeconfig is") => Failure::new(
+            failure.kind,
+            format!("the file that the variable {variable} names lies in the repository, or below /proc"),
+        )
+        .hint(format!(
+            "let {variable} hold the absolute path of a kubeconfig outside of the checkout"
+        )),
+        _ => failure,
+    }
+}
+
+/// Why a kubeconfig can not be used. The library's own words quote the path, and a part of the file where it is none.
+fn unusable(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => format!("it can not be read: {error}"),
+        KubeconfigError::Parse(_) => "it is not a kubeconfig".to_owned(),
         other => chain(other),
     }
 }
@@ -91,7 +212,11 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
             )
             .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
         }),
-        Credentials::Kubeconfig { path, context } => {
+        Credentials::Kubeconfig {
+            path,
+            context,
+            variable,
+        } => {
             let options = KubeConfigOptions {
                 context: context.clone(),
                 ..KubeConfigOptions::default()
@@ -100,18 +225,24 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
                 Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
                 Err(ReadError::Kubeconfig(error)) => Err(error),
                 Err(ReadError::Untrusted(error)) => {
-                    return Err(Failure::from(error).within(format!("cluster `{name}`")));
+                    let failure = untrusted(error.into(), variable.as_deref());
+                    return Err(failure.within(format!("cluster `{name}`")));
                 }
             };
             config.map_err(|error| {
-                let place = path
-                    .as_ref()
-                    .map_or("the kubeconfig".to_owned(), |p| format!("`{}`", p.display()));
-                Failure::new(
-                    ErrorKind::Config,
-                    format!("cluster `{name}`: {place} can not be used: {}", chain(&error)),
-                )
-                .hint("`kubectl config get-contexts` lists what a kubeconfig holds")
+                let place = match (variable, path) {
+                    (Some(variable), _) => format!("the file that the variable {variable} names"),
+                    (None, Some(path)) => format!("`{}`", path.display()),
+                    (None, None) => "the kubeconfig".to_owned(),
+                };
+                let what = format!("cluster `{name}`: {place} can not be used: {}", unusable(&error));
+                let failure = Failure::new(ErrorKind::Config, what);
+                match variable {
+                    Some(variable) => failure.hint(format!(
+                        "{variable} holds the path of a kubeconfig: not its text, and no other secret"
+                    )),
+                    None => failure.hint("`kubectl config get-contexts` lists what a kubeconfig holds"),
+                }
             })
         }
     }

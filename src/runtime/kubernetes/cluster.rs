@@ -14,7 +14,7 @@ use super::{
     error::ApiError,
     wait::Watches,
 };
-use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, model::Digest};
+use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, model::Digest, secrets::Secrets};
 
 /// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
 const IN_FLIGHT: usize = 16;
@@ -44,9 +44,10 @@ impl Cluster {
     pub async fn connect(
         access: &ClusterAccess,
         checkout: &Checkout,
+        secrets: &Secrets,
         interrupt: Interrupt,
     ) -> Result<Self, Failure> {
-        let (client, server) = access::client(access, checkout).await?;
+        let (client, server) = access::client(access, checkout, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {

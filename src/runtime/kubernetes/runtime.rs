@@ -88,7 +88,7 @@ impl Kubernetes {
         let mut connected = BTreeMap::new();
         for access in clusters {
             let interrupt = Interrupt::new(options.cancel.clone());
-            let cluster = Cluster::connect(&access, &options.checkout, interrupt).await;
+            let cluster = Cluster::connect(&access, &options.checkout, &secrets, interrupt).await;
             connected.insert(access.name.clone(), cluster.map(Arc::new));
         }
         Self {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     address::Addresses,
     book::Book,
+    credential_settings,
     error::TerraformError,
     options::TerraformOptions,
     providers::{self, ProviderRef},
@@ -159,6 +160,10 @@ fn admit(
             });
         }
         None => {}
+    }
+    // What goes is deleted as it was made.
+    if subject.item.desired.is_some() {
+        credential_settings::check(subject.id(), &subject.meta, &options.credential_settings)?;
     }
     let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
     let hashes = if listed.is_empty() {

@@ -6,58 +6,11 @@ use std::{
     path::Path,
 };
 
-/// The variables of our environment that Terraform and its providers see. A name that ends in `*` stands for all that
-/// start so.
-///
-/// The network and its certificates; the credentials of AWS, Google Cloud, Azure, Alibaba Cloud, Tencent Cloud, Huawei
-/// Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document them; Terraform's
-/// tokens for private registries; the runner's door to OIDC tokens, which cloud providers exchange for credentials.
-pub const PASSED_VARIABLES: [&str; 33] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "AWS_*",
-    "GOOGLE_*",
-    "GCLOUD_*",
-    "CLOUDSDK_*",
-    "ARM_*",
-    "AZURE_*",
-    "ALICLOUD_*",
-    "ALIBABA_CLOUD_*",
-    "TENCENTCLOUD_*",
-    "HW_*",
-    "HUAWEICLOUD_*",
-    "OCI_*",
-    "DIGITALOCEAN_*",
-    "CLOUDFLARE_*",
-    "HCLOUD_*",
-    "VAULT_ADDR",
-    "VAULT_TOKEN",
-    "VAULT_NAMESPACE",
-    "TF_TOKEN_*",
-    "ACTIONS_ID_TOKEN_REQUEST_URL",
-    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-];
+use crate::secrets::is_passed;
 
 /// Terraform and its providers are short-lived, and collecting garbage is a quarter of their work on small modules: they
 /// collect later, unless they come near to a size at which several of them would fill a runner.
 const COLLECTS_RARELY: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
-
-fn passes(name: &str) -> bool {
-    PASSED_VARIABLES.iter().any(|rule| match rule.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == *rule,
-    })
-}
 
 /// The whole environment of a Terraform process: what passes of `ours`, then what is set for it, with the `PATH` that
 /// programs may be run from. Logging, input, checks
@@ -70,7 +23,7 @@ pub(super) fn compose(
 ) -> Vec<(OsString, OsString)> {
     let mut env: Vec<_> = ours
         .into_iter()
-        .filter(|(name, _)| name.to_str().is_some_and(passes))
+        .filter(|(name, _)| name.to_str().is_some_and(is_passed))
         .collect();
     env.extend(given.iter().cloned());
     for (name, value) in COLLECTS_RARELY {

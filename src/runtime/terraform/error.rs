@@ -44,6 +44,15 @@ pub enum TerraformError {
         version: String,
         allowed: Vec<String>,
     },
+    #[error(
+        "`{id}` configures its provider with `{path}`, which names a command or a file of credentials of the machine that runs Konverge",
+        path = path.escape_debug()
+    )]
+    CredentialSetting {
+        id: ResourceId,
+        path: String,
+        setting: String,
+    },
     #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
     TwoVersions {
         id: ResourceId,
@@ -246,6 +255,13 @@ impl TerraformError {
                     format!("allowed now: {}", allowed.join(", "))
                 },
             ],
+            Self::CredentialSetting { setting, .. } => vec![
+                "take it out of `extensions.providerMeta`, and give the provider its credentials in the job's environment".to_owned(),
+                format!(
+                    "if Specs are to use it, allow it in the protected branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                    setting.escape_debug()
+                ),
+            ],
             Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
             Self::TypeChanged { .. } => {
                 vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
@@ -302,7 +318,9 @@ impl TerraformError {
             | Self::NoType { .. }
             | Self::NoProvider { .. }
             | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
-            Self::NotAllowed { .. } | Self::Protected { .. } => ErrorKind::Policy,
+            Self::NotAllowed { .. } | Self::CredentialSetting { .. } | Self::Protected { .. } => {
+                ErrorKind::Policy
+            }
             Self::Unencrypted { .. } | Self::KeyMissing => ErrorKind::Secret,
             Self::Sealer(failure) => failure.kind,
             Self::NotStored { why, .. } => why.kind,

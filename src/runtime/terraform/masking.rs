@@ -3,16 +3,23 @@
 use serde_json::{Map, Value};
 
 use super::saved_plan::{self, at, below, members};
-use crate::{model::value, secrets::Secrets};
+use crate::{
+    model::value,
+    secrets::{Secrets, mask_terraform, named_texts},
+};
 
 /// The object for references of others: `$unknown` where only the provider knows. Nothing is masked.
 pub(super) fn expected(after: &Value, after_unknown: &Value) -> Value {
     overlay(after, after_unknown, &Value::Null, None)
 }
 
-/// The object for people: `$unknown` and `$secret` marks, without the nulls that stand for what is not set.
+/// The object for people: `$unknown` and `$secret` marks, without the nulls that stand for what is not set. Secret is
+/// what the provider calls so, and what its name says.
 pub(super) fn shown(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
-    without_nulls(overlay(object, unknown, sensitive, Some(secrets)))
+    match without_nulls(overlay(object, unknown, sensitive, Some(secrets))) {
+        Value::Object(map) => Value::Object(mask_terraform(secrets, "", &map).into_owned()),
+        other => other,
+    }
 }
 
 fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&Secrets>) -> Value {
@@ -74,10 +81,12 @@ pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     secrets.mark(secret)
 }
 
-/// The texts of an object at the places that a mask calls sensitive.
+/// The texts of an object at the places that a mask, or their name, calls sensitive.
 pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
-    let mut texts = Vec::new();
+    let mut texts = named_texts(object);
     gather(object, sensitive, &mut texts);
+    texts.sort();
+    texts.dedup();
     texts
 }
 
@@ -95,7 +104,7 @@ fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A Spec's attributes with what the provider calls sensitive marked. A block that the Spec writes as one object stands in
+/// A Spec's attributes with what the provider, or its name, calls sensitive marked. A block that the Spec writes as one object stands in
 /// a list in the provider's schema.
 pub(super) fn attributes(
     given: &Map<String, Value>,
@@ -120,10 +129,11 @@ pub(super) fn attributes(
             (scalar, _) => scalar.clone(),
         }
     }
-    given
+    let laid: Map<String, Value> = given
         .iter()
         .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
-        .collect()
+        .collect();
+    mask_terraform(secrets, "", &laid).into_owned()
 }
 
 /// A value that is sensitive before or after is marked on both sides.
@@ -149,33 +159,6 @@ pub(super) fn hide_alike(
                 *member = shown(clear, &nothing, &mask, secrets);
             }
         }
-    }
-}
-
-/// A provider's configuration with what is named like a credential marked.
-pub(super) fn hide_credentials(meta: &Value, secrets: &Secrets) -> Value {
-    let secret = |key: &str| {
-        let key = key.to_lowercase();
-        ["secret", "password", "token", "key", "credential", "private"]
-            .iter()
-            .any(|word| key.contains(word))
-    };
-    match meta {
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| {
-                let hidden = match value {
-                    Value::Object(_) | Value::Array(_) => hide_credentials(value, secrets),
-                    Value::Null => Value::Null,
-                    leaf if secret(key) => mark(leaf, secrets),
-                    leaf => leaf.clone(),
-                };
-                (key.clone(), hidden)
-            })
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(items) => items.iter().map(|item| hide_credentials(item, secrets)).collect(),
-        leaf => leaf.clone(),
     }
 }
 
@@ -223,6 +206,14 @@ mod tests {
         );
         assert_eq!(secrets.mask("hunter3333"), "***");
         assert_eq!(secret_texts(&after, &sensitive), ["hunter2222", "hunter3333"]);
+        let by_name = json!({"account_password": "hunter4444", "n": 1});
+        let none = Value::Null;
+        let shown = super::shown(&by_name, &none, &none, &secrets);
+        assert_eq!(
+            shown["account_password"],
+            secrets.mark(&json!("hunter4444")),
+            "no schema says so"
+        );
         let expected = expected(&after, &unknown);
         assert_eq!(expected["password"], "hunter2222");
         assert_eq!(expected["id"], value::unknown());

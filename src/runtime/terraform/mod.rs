@@ -12,6 +12,7 @@ mod address;
 mod applying;
 mod binary;
 mod book;
+mod credential_settings;
 mod difference;
 mod drafting;
 mod dry_run;
@@ -40,7 +41,6 @@ mod toolbox;
 pub use binary::{Binary, Make};
 pub use book::{STATE, forget};
 pub use encryption::Seal;
-pub use environment::PASSED_VARIABLES;
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};
 

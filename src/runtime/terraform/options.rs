@@ -14,6 +14,8 @@ pub struct TerraformOptions {
     pub checkout: Checkout,
     /// The providers that may run; all others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
+    /// Settings of providers that a Spec may use although they name commands or files of credentials.
+    pub credential_settings: Vec<String>,
     /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
     pub mirror: Option<PathBuf>,
     /// Where downloaded and unpacked providers are kept; shared by runs side by side. `None` keeps none.
@@ -24,7 +26,7 @@ pub struct TerraformOptions {
     pub key: Option<Arc<dyn Seal>>,
     /// What is masked in everything that leaves the runtime.
     pub secrets: Secrets,
-    /// Set in Terraform's environment, besides what [`super::PASSED_VARIABLES`] lets through.
+    /// Set in Terraform's environment, besides what [`crate::secrets::is_passed`] lets through.
     pub environment: Vec<(OsString, OsString)>,
     /// How many resources Terraform works on at once (its `-parallelism`).
     pub parallelism: usize,
@@ -43,6 +45,7 @@ impl TerraformOptions {
             binary: None,
             checkout: Checkout::default(),
             providers: Vec::new(),
+            credential_settings: Vec::new(),
             mirror: None,
             plugin_cache: None,
             scratch: None,

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     model::{ResourceId, spec::RuntimeKind, value},
     runtime::{Item, Planned, Scope},
+    secrets::mask_resource,
 };
 
 /// What comes of an item.
@@ -151,7 +152,9 @@ fn require_key(runtime: &Terraform, saved: &SavedPlan, subjects: &[Subject]) -> 
         let desired = subject.item.desired.as_ref();
         desired.is_some_and(|d| {
             let attributes = serde_json::Value::Object(d.attributes.clone());
-            secrets.mask_value(&attributes) != attributes || secrets.mask_value(&subject.meta) != subject.meta
+            mask_resource(secrets, d).attributes != d.attributes
+                || secrets.mask_value(&attributes) != attributes
+                || secrets.mask_value(&subject.meta) != subject.meta
         })
     };
     let sensitive = subjects

@@ -25,7 +25,7 @@ use crate::{
         state::{Recorded, Replacement},
     },
     runtime::Planned,
-    secrets::Secrets,
+    secrets::{Secrets, mask_provider},
 };
 
 /// A saved plan that waits to be applied.
@@ -264,7 +264,7 @@ impl Segment<'_> {
         };
         let mut extensions = extensions.clone();
         if let Some(meta) = extensions.get_mut("providerMeta") {
-            *meta = masking::hide_credentials(meta, self.secrets);
+            *meta = mask_provider(self.secrets, meta);
         }
         Recorded {
             id: subject.id().clone(),

@@ -80,6 +80,7 @@ impl TestStack {
             credentials: Credentials::Kubeconfig {
                 path: Some(self.kubeconfig.clone()),
                 context: None,
+                variable: None,
             },
             requests: self.requests,
         };

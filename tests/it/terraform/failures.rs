@@ -196,6 +196,50 @@ pub async fn a_provider_that_is_configured_wrongly(binary: PathBuf) {
     assert!(failure.hints[0].contains("documentation"), "{failure:?}");
 }
 
+/// Refused before anything is started, and nobody is proven to anybody.
+pub async fn a_spec_chooses_no_credentials_of_the_machine(binary: PathBuf) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mark = folder.path().join("was-run");
+    let rig = Rig::new(binary.clone());
+    let configured = |rig: &Rig, meta: serde_json::Value| {
+        let mut resource = rig.file("x", json!("x"));
+        resource.extensions.insert("providerMeta".to_owned(), meta);
+        resource
+    };
+    for (setting, meta) in [
+        (
+            "credential_process",
+            json!({"credential_process": format!("touch {}", mark.display())}),
+        ),
+        (
+            "exec",
+            json!({"kubernetes": [{"exec": {"command": "touch", "args": [mark]}}]}),
+        ),
+        (
+            "shared_config_files",
+            json!({"shared_config_files": ["/root/.aws/config"]}),
+        ),
+    ] {
+        let failure = only_failure(&rig, configured(&rig, meta)).await;
+        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert!(failure.message.contains(setting), "{failure}");
+        assert!(
+            failure.hints[1].contains("terraform.credential_settings"),
+            "{failure:?}"
+        );
+    }
+    assert!(!mark.exists());
+    // What the protected branch allows reaches the provider, which does not know it.
+    let allowed = Rig::with(binary, |options| {
+        options.credential_settings = vec!["config_path".to_owned()]
+    });
+    let failure = only_failure(&allowed, configured(&allowed, json!({"config_path": "x"}))).await;
+    assert!(
+        failure.message.contains("config_path") && !failure.message.contains("names a command"),
+        "{failure}"
+    );
+}
+
 pub async fn a_service_that_does_not_answer(binary: PathBuf) {
     let mut rig = Rig::with(binary, |options| {
         options.deadline = std::time::Duration::from_secs(20)

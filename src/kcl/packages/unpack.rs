@@ -1,0 +1,81 @@
+//! Unpacks an archive in a process behind walls: it reads nothing but the interpreter, and writes into one folder alone.
+
+use std::path::{Path, PathBuf};
+
+use super::{Packages, bounds::Bounds};
+use crate::{checkout::Checkout, kcl::wall::Walls, process::Program};
+
+const SCRIPT: &str = include_str!("unpack.py");
+
+/// Bytes of address space: the archive itself is streamed.
+const MEMORY: u64 = 1 << 30;
+
+/// Where shared libraries lie that the interpreter loads for compressed files.
+const LIBRARIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
+
+/// Unpacks a tar archive, compressed by gzip or not, into `target`.
+pub(super) async fn unpack(
+    packages: &Packages,
+    archive: Vec<u8>,
+    target: &Path,
+    bounds: &Bounds,
+) -> Result<(), String> {
+    let interpreter = packages
+        .checkout
+        .executable("the interpreter of the KCL core", &packages.core.interpreter)
+        .map_err(|error| error.to_string())?;
+    let walls =
+        walls(packages, interpreter.path().to_owned(), target, bounds).map_err(|error| error.to_string())?;
+    let walls = serde_json::to_string(&walls).map_err(|error| error.to_string())?;
+    // This program itself, which runs already.
+    let own = Checkout::default()
+        .executable("konverge", &packages.executable)
+        .map_err(|error| error.to_string())?;
+    let mut program = Program::new(own).args(["__worker", &walls]);
+    program.env = Some(Vec::new());
+    program.stdin = archive;
+    program.deadline = bounds.time;
+    program.most_output = 1 << 20;
+    let ended = program.run().await.map_err(|error| error.to_string())?;
+    if ended.code == Some(0) {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    let last = stderr.lines().last().unwrap_or("the archive can not be read");
+    Err(last.trim_start_matches("error: ").to_owned())
+}
+
+fn walls(
+    packages: &Packages,
+    interpreter: PathBuf,
+    target: &Path,
+    bounds: &Bounds,
+) -> std::io::Result<Walls> {
+    // Links on the way to it are no part of the rule.
+    let target = target.canonicalize()?;
+    let core = &packages.core;
+    let libraries = LIBRARIES
+        .into_iter()
+        .map(PathBuf::from)
+        .filter(|path| path.is_dir());
+    Ok(Walls {
+        interpreter,
+        arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([
+                target.display().to_string(),
+                bounds.unpacked.to_string(),
+                bounds.files.to_string(),
+            ])
+            .collect(),
+        environment: std::collections::BTreeMap::new(),
+        work_dir: target.clone(),
+        readable: core.readable.iter().cloned().chain(libraries).collect(),
+        folders: core.folders.clone(),
+        writable: Some(target),
+        file_size: bounds.unpacked,
+        memory: MEMORY,
+        mode: packages.sandbox,
+    })
+}

@@ -1,0 +1,204 @@
+//! The other ways in which a text is written: base64, hexadecimal, percent-encoded, inside JSON strings. A secret is
+//! found in each of them, alone or within a longer text that was encoded as a whole.
+
+use base64::{
+    Engine as _,
+    alphabet::{STANDARD, URL_SAFE},
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose},
+};
+use serde_json::Value;
+
+/// A shorter run decodes to less than the shortest secret.
+const SHORTEST_RUN: usize = 8;
+
+/// How often a text may be encoded, one time inside the other.
+const DEPTH: u32 = 3;
+
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+
+/// A text as it is, and as it stands inside others that need no decoding to be read. The rest is for [`hide`].
+pub(super) fn forms(text: &str) -> Vec<String> {
+    let mut forms = vec![text.to_owned(), general_purpose::STANDARD.encode(text)];
+    // A JSON string, one inside another, and one inside that.
+    let mut quoted = text.to_owned();
+    for _ in 0..DEPTH {
+        quoted = in_json(&quoted);
+        // Go and Terraform write these as escapes, too.
+        let escaped = quoted
+            .replace('<', "\\u003c")
+            .replace('>', "\\u003e")
+            .replace('&', "\\u0026");
+        forms.extend([escaped, quoted.clone()]);
+    }
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+/// A text as it stands between the quotes of a JSON string.
+pub(super) fn in_json(text: &str) -> String {
+    let quoted = Value::String(text.to_owned()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// The text with `mask` for every encoded part that decodes to what holds a secret; `None` if there is none.
+pub(super) fn hide(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool) -> Option<String> {
+    hide_below(text, mask, holds, DEPTH)
+}
+
+fn hide_below(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool, depth: u32) -> Option<String> {
+    let is_secret = |decoded: &str| {
+        holds(decoded) || (depth > 1 && hide_below(decoded, mask, holds, depth - 1).is_some())
+    };
+    let mut hidden = String::new();
+    let mut kept = 0;
+    for (start, end) in runs(text) {
+        let decoded = decodings(&text[start..end]);
+        if decoded.iter().any(|decoded| is_secret(decoded)) {
+            hidden.push_str(&text[kept..start]);
+            hidden.push_str(mask);
+            kept = end;
+        }
+    }
+    (kept > 0).then(|| {
+        hidden.push_str(&text[kept..]);
+        hidden
+    })
+}
+
+/// The parts of a text that may be encoded: without spaces, quotes, colons and what else ends a value.
+fn runs(text: &str) -> Vec<(usize, usize)> {
+    let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"+/_-%.~".contains(&byte);
+    let bytes = text.as_bytes();
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        while at < bytes.len() && is_in(bytes[at]) {
+            at += 1;
+        }
+        let end = at;
+        while at < bytes.len() && at < end + 2 && bytes[at] == b'=' {
+            at += 1;
+        }
+        // An equals sign inside is no padding: `key=value`.
+        if at > end && bytes.get(at).copied().is_some_and(is_in) {
+            at = end + 1;
+            if end - start >= SHORTEST_RUN {
+                runs.push((start, end));
+            }
+            continue;
+        }
+        if end - start >= SHORTEST_RUN {
+            runs.push((start, at));
+        }
+        at = at.max(start + 1);
+    }
+    runs
+}
+
+/// What a run may stand for.
+fn decodings(run: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if run.contains('%') {
+        found.extend(percent_decoded(run));
+    }
+    let hexadecimal = run.split(|c: char| !c.is_ascii_hexdigit());
+    found.extend(hexadecimal.filter_map(hexadecimal_decoded));
+    for (alphabet, signs) in [(&STANDARD, "+/="), (&URL_SAFE, "-_=")] {
+        let engine = GeneralPurpose::new(alphabet, LENIENT);
+        let parts = run.split(|c: char| !c.is_ascii_alphanumeric() && !signs.contains(c));
+        for part in parts.filter(|part| part.len() >= SHORTEST_RUN) {
+            let whole = part.trim_end_matches('=');
+            // One sign too many can not be part of it.
+            let whole = if whole.len() % 4 == 1 {
+                &whole[..whole.len() - 1]
+            } else {
+                whole
+            };
+            let decoded = engine.decode(whole).ok();
+            found.extend(decoded.and_then(|bytes| String::from_utf8(bytes).ok()));
+        }
+    }
+    found
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (first, byte) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                rest = after;
+            }
+            (other, _) => {
+                bytes.push(*other);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hexadecimal_decoded(digits: &str) -> Option<String> {
+    if digits.len() < SHORTEST_RUN {
+        return None;
+    }
+    let pairs = digits.as_bytes().chunks_exact(2);
+    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percent_encoded(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("%{byte:02X}")).collect()
+    }
+
+    const SECRET: &str = "p\"ss <w>ord/9";
+
+    fn hidden(text: &str) -> Option<String> {
+        hide(text, "***", &|decoded| decoded.contains(SECRET))
+    }
+
+    #[test]
+    fn a_secret_is_found_within_what_was_encoded_as_a_whole() {
+        let whole = format!("admin:{SECRET}");
+        let base64 = general_purpose::STANDARD.encode(&whole);
+        let twice = general_purpose::URL_SAFE_NO_PAD.encode(format!("{{\"auth\":\"{base64}\"}}"));
+        let hexadecimal: String = whole.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let percent = percent_encoded(whole.as_bytes());
+        for encoded in [&base64, &twice, &hexadecimal, &percent, &percent.to_lowercase()] {
+            assert_eq!(
+                hidden(&format!("Basic {encoded} end")).as_deref(),
+                Some("Basic *** end"),
+                "{encoded}"
+            );
+        }
+        assert_eq!(hidden(&format!("auth={base64}")).as_deref(), Some("auth=***"));
+    }
+
+    #[test]
+    fn other_texts_stay() {
+        for text in [
+            "",
+            "registry.example.com/shop/api@sha256:0123456789abcdef0123456789abcdef",
+            "appops/orders-database-main/dev",
+            "a=b&c=d%20e",
+            "YWJjZGVmZ2hpamtsbW5vcA==",
+        ] {
+            assert_eq!(hidden(text), None, "{text}");
+        }
+    }
+}

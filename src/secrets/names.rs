@@ -1,0 +1,257 @@
+//! Which names say that their value is a secret: names of attributes, of keys in a map, of environment variables.
+
+/// A name that ends in one of these holds a secret.
+const NOUNS: [&str; 22] = [
+    "password",
+    "passwords",
+    "passwd",
+    "pass",
+    "pwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "secrets",
+    "token",
+    "tokens",
+    "credential",
+    "credentials",
+    "jwt",
+    "dsn",
+    "htpasswd",
+    "dockerconfigjson",
+    "dockercfg",
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+];
+
+/// `…_key` holds a secret after one of these words, and is a name or a public value after others.
+const KEYS: [&str; 26] = [
+    "private",
+    "secret",
+    "access",
+    "api",
+    "auth",
+    "account",
+    "storage",
+    "encryption",
+    "signing",
+    "master",
+    "shared",
+    "subscription",
+    "license",
+    "service",
+    "session",
+    "client",
+    "consumer",
+    "webhook",
+    "hmac",
+    "jwt",
+    "deploy",
+    "admin",
+    "cookie",
+    "integration",
+    "application",
+    "app",
+];
+
+/// Words at the end that say how a value is written, not what it is: `private_key_pem`, `secret_string`.
+const FORMS: [&str; 21] = [
+    "pem",
+    "der",
+    "pkcs1",
+    "pkcs8",
+    "openssh",
+    "base64",
+    "b64",
+    "encoded",
+    "value",
+    "text",
+    "plain",
+    "plaintext",
+    "content",
+    "contents",
+    "data",
+    "string",
+    "binary",
+    "json",
+    "raw",
+    "wo",
+    "bytes",
+];
+
+/// Before `tokens` these count something.
+const COUNTS: [&str; 6] = ["max", "min", "num", "number", "total", "count"];
+
+/// A `secret` of one of these is a value; any other may be the name of a Kubernetes Secret.
+const OWNERS: [&str; 17] = [
+    "client",
+    "app",
+    "application",
+    "shared",
+    "webhook",
+    "hmac",
+    "jwt",
+    "signing",
+    "cookie",
+    "session",
+    "api",
+    "access",
+    "oauth",
+    "oidc",
+    "consumer",
+    "bot",
+    "user",
+];
+
+/// What a name says of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Says {
+    /// Nothing.
+    Nothing,
+    /// A password, which may be a number.
+    Password,
+    /// A token, a key, a credential.
+    Secret,
+    /// A secret, or the name of an object that holds it.
+    SecretOrName,
+}
+
+/// Whether a name says that its value is a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    says(name) != Says::Nothing
+}
+
+/// What a name says, by its last words: `db_password` is a password, `password_policy` is none.
+pub(super) fn says(name: &str) -> Says {
+    if !may_say(name) {
+        return Says::Nothing;
+    }
+    let all = words(name);
+    let mut words: &[String] = &all;
+    while let Some((last, rest)) = words.split_last() {
+        let before = rest.last().map_or("", String::as_str);
+        match last.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "string" | "strings" if before == "connection" => return Says::Secret,
+            "base" if before == "key" && rest.iter().any(|word| word == "secret") => return Says::Secret,
+            "tokens" if COUNTS.contains(&before) => return Says::Nothing,
+            "pass" if rest.is_empty() => return Says::Nothing,
+            "password" | "passwords" | "passwd" | "pass" | "pwd" | "passphrase" | "passcode" => {
+                return Says::Password;
+            }
+            "secret" | "secrets" | "credential" | "credentials" if !OWNERS.contains(&before) => {
+                return Says::SecretOrName;
+            }
+            "key" | "keys" if KEYS.contains(&before) => return Says::Secret,
+            noun if NOUNS.contains(&noun) => return Says::Secret,
+            // A number at the end: `token_2`.
+            "" if !rest.is_empty() => words = rest,
+            form if FORMS.contains(&form) || FORMS.contains(&last.as_str()) => words = rest,
+            _ => return Says::Nothing,
+        }
+    }
+    Says::Nothing
+}
+
+/// Whether any of the words may be in it; most names hold none.
+fn may_say(name: &str) -> bool {
+    const HINTS: [&[u8]; 9] = [
+        b"pass", b"pwd", b"secret", b"token", b"cred", b"key", b"jwt", b"dsn", b"docker",
+    ];
+    let name = name.as_bytes();
+    let holds = |hint: &[u8]| {
+        name.windows(hint.len())
+            .any(|part| part.eq_ignore_ascii_case(hint))
+    };
+    name.len() >= 3 && (HINTS.into_iter().any(holds) || holds(b"connection"))
+}
+
+/// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in small letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let chars: Vec<char> = name.chars().collect();
+    for (at, c) in chars.iter().enumerate() {
+        let after_small = at > 0 && (chars[at - 1].is_lowercase() || chars[at - 1].is_ascii_digit());
+        let before_small = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
+        let after_capital = at > 0 && chars[at - 1].is_uppercase();
+        let starts = c.is_uppercase() && (after_small || (after_capital && before_small));
+        if !c.is_alphanumeric() || starts {
+            words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+        }
+        if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_decide() {
+        for secret in [
+            "password",
+            "account_password",
+            "masterUserPassword",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "token",
+            "authToken",
+            "GITHUB_TOKEN",
+            "TOKEN_2",
+            "client_secret",
+            "secret",
+            "secret_string",
+            "secretKey",
+            "private_key",
+            "private_key_pem",
+            "tls.privateKey",
+            "access_key",
+            "AccessKey",
+            "api-key",
+            "apiKey",
+            "credentials",
+            "storage_account_access_key",
+            "primary_connection_string",
+            "secret_key_base",
+            ".dockerconfigjson",
+            "password1",
+            "password_wo",
+        ] {
+            assert!(is_secret_name(secret), "{secret}");
+        }
+        for plain in [
+            "name",
+            "passwordPolicy",
+            "password_length",
+            "secret_name",
+            "secretName",
+            "secretKeyRef",
+            "secret_id",
+            "secretRef",
+            "token_ttl",
+            "tokenEndpoint",
+            "max_tokens",
+            "kms_key",
+            "public_key",
+            "partition_key",
+            "key",
+            "access_key_id",
+            "automount",
+            "compass",
+            "bypass_mode",
+            "monkey",
+            "data",
+            "connection",
+            "authorization",
+            "",
+        ] {
+            assert!(!is_secret_name(plain), "{plain}");
+        }
+    }
+}
