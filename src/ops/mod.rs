@@ -17,6 +17,7 @@ pub mod graph;
 pub mod health;
 mod health_rules;
 pub(crate) mod held_removals;
+mod identities;
 mod infrastructure;
 pub mod init;
 mod last_applied;
@@ -37,6 +38,7 @@ mod target;
 mod waiting;
 mod workspace;
 
+pub use identities::{Renamed, renamed_stacks};
 pub use neighbours::Claims;
 pub use planning::{Planned, Planning, Wanted};
 pub use run::{Notes, Run};

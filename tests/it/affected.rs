@@ -46,7 +46,7 @@ fn derived(before: &Analysis, files: &Files) -> Analysis {
 fn derived_in(order: SettingsOrder, before: &Analysis, files: &Files) -> Analysis {
     let tree = Tree::new(files.source());
     let changes = Changes::between(before.tree(), &tree);
-    let layout = Reader::new().layout_after(before.layout(), &changes, &tree, order);
+    let layout = Reader::new().layout_after(before.layout(), &changes, &tree, &order.into());
     Analysis::after(before, &changes, tree, layout.unwrap(), CORE, &Index::new()).unwrap()
 }
 

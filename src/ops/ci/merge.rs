@@ -3,7 +3,10 @@
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Ended, Job,
@@ -21,7 +24,7 @@ use crate::{
     error::{ErrorKind, Failure},
     github::{self, PushEvent, StatusState},
     model::{
-        CommitId, Digest, RepoPath,
+        CommitId, Digest, RepoPath, StackId,
         marker::{Marker, MarkerKind},
         outcome::{ApplyReport, StackResult},
         plan::StackPlan,
@@ -30,7 +33,7 @@ use crate::{
     ops::{
         At, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
-        held_removals, masked,
+        held_removals, masked, renamed_stacks,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -219,7 +222,9 @@ async fn caught_up(
     }
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
-    let Behind { targets, held } = behind(&side, &known)?;
+    side.note_layout(&job.run);
+    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
+    let Behind { targets, held } = behind(&side, &known, &renamed)?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
@@ -301,7 +306,14 @@ struct Behind {
 }
 
 /// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
-fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failure> {
+///
+/// What is recorded of a folder that makes no stack any more stays: only what was taken out of the repository is removed.
+fn behind(
+    side: &Workspace,
+    known: &crate::state::Known,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Result<Behind, Failure> {
+    let goes_on: BTreeSet<&StackId> = renamed.values().collect();
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
         let recorded = known
@@ -316,6 +328,7 @@ fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failu
         .entries
         .iter()
         .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
+        .filter(|(id, entry)| !goes_on.contains(id) && !side.layout.leaves_out(&entry.folder))
         .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
     let mut held = Vec::new();
     match side.layout.identities_certain() {

@@ -8,7 +8,7 @@ use crate::{
     error::Failure,
     model::{CommitId, affected::Affected, source::Source},
     ops::{
-        At, Claims, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
+        At, Claims, KeyUse, Knowledge, Memory, Planning, Renamed, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
         health_rules, infrastructure, session, states,
@@ -94,12 +94,10 @@ impl Job {
         // Nobody has reviewed this code yet: it is compiled behind every wall, unless the protected branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         let known = Knowledge::of(&self.run, &self.repository);
-        let side = |commit: &CommitId| {
-            let at = At::Commit(commit.clone());
-            Workspace::open_knowing(&known, &self.repository, &at, Some(&config))
-        };
-        let head_side = side(head)?;
+        let at_head = At::Commit(head.clone());
+        let head_side = Workspace::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
         head_side.layout.require_module()?;
+        head_side.note_layout(&self.run);
         if trust == Trust::Protected
             && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref())
         {
@@ -107,7 +105,7 @@ impl Job {
                 "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
             );
         }
-        let base_side = side(base)?;
+        let base_side = session::open_base(&known, &self.repository, base.clone(), &config)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
@@ -117,7 +115,15 @@ impl Job {
         };
         let live = match trust {
             Trust::Own | Trust::None | Trust::Recorded => Live::Never,
-            Trust::Protected => self.options.live.unwrap_or(Live::Required),
+            Trust::Protected => self.options.live.unwrap_or_else(|| match protected.clusters.is_empty() {
+                true => {
+                    self.run.notes.note(
+                        "note: konverge.yaml on the protected branch defines no clusters, so Spec is compared with Spec",
+                    );
+                    Live::Auto
+                }
+                false => Live::Required,
+            }),
         };
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
@@ -207,6 +213,7 @@ impl Job {
             live,
             given,
             claims: Claims::default(),
+            renamed: Renamed::default(),
         })
     }
 
@@ -226,9 +233,10 @@ impl Job {
 
 /// The configuration with all power taken out: only how the repository is to be read and compiled remains.
 fn without_power(config: &Config) -> Config {
-    Config {
+    let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
         ..Config::default()
-    }
+    };
+    config_without.with_layout_of(config)
 }

@@ -20,6 +20,7 @@ use crate::{
 };
 
 pub use doctor::{Finding, doctor};
+pub(super) use edit::move_waiting;
 pub use edit::{forget, move_to, push, unlock};
 pub use import::{Import, Imported, import};
 pub use rollback::rollback;
