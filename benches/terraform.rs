@@ -107,6 +107,7 @@ async fn by_runtime() -> Times {
     let scope = Scope {
         ignore: Vec::new(),
         stack: "bench/one".parse().unwrap(),
+        earlier: Vec::new(),
         data: BTreeMap::new(),
         read: std::sync::Arc::default(),
     };

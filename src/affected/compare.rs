@@ -25,6 +25,13 @@ impl Analysis {
             known.entry(&stack.id).or_insert(at);
             lying.insert(&stack.folder, at);
         }
+        let here = LazyCell::new(|| {
+            self.layout
+                .stacks
+                .iter()
+                .map(|stack| &stack.id)
+                .collect::<HashSet<_>>()
+        });
         let difference = LazyCell::new(|| Difference::between(base, self));
         let mut met = HashSet::new();
         let mut stacks = Vec::new();
@@ -32,7 +39,10 @@ impl Analysis {
             let broken = self.inputs[at].error.is_some();
             let before = known.get(&stack.id).or_else(|| {
                 let same_place = lying.get(&stack.folder)?;
-                (broken && !self.layout.identities_certain()).then_some(same_place)
+                let old = &base.layout.stacks[*same_place];
+                let unknown = broken && !self.layout.identities_certain();
+                let renamed = || stack.continues(&old.id, old.named_by) && !here.contains(&old.id);
+                (unknown || renamed()).then_some(same_place)
             });
             let Some(before) = before.copied() else {
                 let mut why = own_file(stack, InputKind::Stack);
@@ -43,7 +53,8 @@ impl Analysis {
             met.insert(before);
             let old = &base.layout.stacks[before];
             let moved = old.folder != stack.folder;
-            if base.digests[before] == self.digests[at] && !moved && !broken {
+            let renamed = old.id != stack.id && !broken;
+            if base.digests[before] == self.digests[at] && !moved && !broken && !renamed {
                 continue;
             }
             let mut why = difference.reasons(before, at);
@@ -55,13 +66,18 @@ impl Analysis {
                     chain: vec![old.folder.child("stack.yaml"), stack.folder.clone()],
                 });
             }
+            if renamed {
+                why.extend(self.why_renamed(base, old, stack));
+            }
             why.extend(self.unresolved(at));
             why.sort_by(|a, b| (a.chain.len(), a).cmp(&(b.chain.len(), b)));
             why.dedup();
-            stacks.push(answer(stack, &old.id, InputChange::Modified, why));
+            let id = if renamed { &stack.id } else { &old.id };
+            stacks.push(answer(stack, id, InputChange::Modified, why));
         }
         for (at, stack) in base.layout.stacks.iter().enumerate() {
-            if known.get(&stack.id) == Some(&at) && !met.contains(&at) {
+            let left_out = self.layout.leaves_out(&stack.folder);
+            if known.get(&stack.id) == Some(&at) && !met.contains(&at) && !left_out {
                 let why = own_file(stack, InputKind::Stack);
                 stacks.push(answer(stack, &stack.id, InputChange::Removed, why));
             }
@@ -73,6 +89,32 @@ impl Analysis {
             head: self.tree.source().commit().cloned(),
             stacks,
         }
+    }
+
+    /// Why a stack has another identity than at the base: a stack with the same names came or went, or konverge.yaml
+    /// says so.
+    fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<Reason> {
+        let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
+        let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {
+            let stacks = of.layout.stacks.iter().filter(same_names);
+            let only_here = stacks.filter(|stack| {
+                let there = without.layout.lying_in(&stack.folder);
+                there.is_none_or(|there| there.names != stack.names)
+            });
+            only_here.map(|stack| stack.folder.child("stack.yaml")).collect()
+        };
+        let mut files = others(self, base);
+        files.extend(others(base, self));
+        let (kind, files) = match files.is_empty() {
+            true => (InputKind::Config, vec![RepoPath::root().child("konverge.yaml")]),
+            false => (InputKind::Stack, files),
+        };
+        let reason = |path: RepoPath| Reason {
+            chain: vec![path.clone(), new.folder.clone()],
+            path,
+            kind,
+        };
+        files.into_iter().map(reason).collect()
     }
 
     fn unresolved(&self, at: usize) -> Option<Reason> {

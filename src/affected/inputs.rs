@@ -14,7 +14,7 @@ use crate::{
         affected::InputKind,
         digest::DigestBuilder,
         source::BlobId,
-        stack::{CompileSetup, SetupError, Stack},
+        stack::{CompileSetup, Entry, EntryPackage, SetupError, Stack},
     },
 };
 
@@ -99,18 +99,21 @@ impl StackInputs {
         let mut roots: Vec<RepoPath> = setup.packages.iter().map(|(_, folder)| folder.clone()).collect();
         roots.extend(setup.module_root.clone());
         for entry in &setup.entries {
-            let resolved = tree.resolve(entry);
+            let resolved = tree.resolve(&entry.path);
             for link in resolved.iter().flat_map(|resolved| &resolved.links) {
                 if let Some(target) = tree.source().files().get(link) {
                     self.files.push((InputKind::Entry, link.clone(), target.blob));
                 }
             }
-            let real = resolved.map_or_else(|| entry.clone(), |resolved| resolved.path);
+            let real = resolved.map_or_else(|| entry.path.clone(), |resolved| resolved.path);
             let (folder, place) = match tree.file(&real) {
                 Some((file, _)) => (file.parent().unwrap_or_default(), Place::File(file)),
                 None => (real.clone(), Place::EntryFolder(real)),
             };
-            let root = tree.module_root(&folder);
+            let root = match &entry.package {
+                EntryPackage::Root(root) => Some(root.clone()),
+                EntryPackage::Main | EntryPackage::Dependency(_) => tree.module_root(&folder),
+            };
             roots.extend(root.clone());
             let context = Context {
                 root: root.unwrap_or(folder),
@@ -186,7 +189,10 @@ fn settings_digest(setup: &CompileSetup) -> Digest {
         u8::from(setup.disable_none),
         u8::from(setup.strict_range_check),
     ]);
-    list(&mut digest, setup.entries.iter().map(RepoPath::as_str));
+    list(&mut digest, setup.entries.iter().map(|entry| entry.path.as_str()));
+    for entry in &setup.entries {
+        package_of(&mut digest, entry);
+    }
     list(&mut digest, setup.path_selector.iter().map(String::as_str));
     list(
         &mut digest,
@@ -203,6 +209,25 @@ fn settings_digest(setup: &CompileSetup) -> Digest {
         );
     }
     digest.finish()
+}
+
+/// An entry of the main package leaves the digest as it was before there were others.
+fn package_of(digest: &mut DigestBuilder, entry: &Entry) {
+    match &entry.package {
+        EntryPackage::Main => {}
+        EntryPackage::Root(root) => {
+            digest
+                .part(b"entry of root")
+                .part(entry.path.as_str().as_bytes())
+                .part(root.as_str().as_bytes());
+        }
+        EntryPackage::Dependency(name) => {
+            digest
+                .part(b"entry of package")
+                .part(entry.path.as_str().as_bytes())
+                .part(name.as_bytes());
+        }
+    }
 }
 
 fn options_digest(setup: &CompileSetup) -> Digest {

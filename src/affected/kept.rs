@@ -10,7 +10,7 @@ use std::{
 
 use super::{Analysis, CoreRules, Index, cache_file, form, graph::Graph, inputs::StackInputs};
 use crate::{
-    konfig::{Layout, SettingsOrder, Tree},
+    konfig::{Layout, LayoutRules, Tree},
     model::{
         CommitId, Digest,
         source::{Listing, Source},
@@ -19,14 +19,14 @@ use crate::{
 
 /// The first bytes; the number changes with the form, or with what is concluded from the same files, at the latest with
 /// the next version.
-const HEADER: &[u8] = concat!("konverge revision 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as it was analysed by an earlier run.
 pub struct Kept {
     pub(super) commit: CommitId,
     pub(super) listing: Listing,
     pub(super) core: String,
-    pub(super) order: SettingsOrder,
+    pub(super) rules: LayoutRules,
     pub(super) layout: Arc<Layout>,
     pub(super) graph: Arc<Graph>,
     pub(super) nodes: Arc<Vec<Digest>>,
@@ -48,13 +48,13 @@ impl Kept {
     }
 
     /// An analysis of a commit, if its files are those of one tree, in the form in which it is kept.
-    pub fn of(analysis: &Analysis, order: SettingsOrder) -> Option<Self> {
+    pub fn of(analysis: &Analysis, rules: impl Into<LayoutRules>) -> Option<Self> {
         let source = analysis.tree.source();
         Some(Self {
             commit: source.commit()?.clone(),
             listing: source.listing()?,
             core: analysis.rules.version().to_owned(),
-            order,
+            rules: rules.into(),
             layout: Arc::clone(&analysis.layout),
             graph: Arc::clone(&analysis.graph),
             nodes: Arc::clone(&analysis.nodes),
@@ -82,9 +82,9 @@ impl Kept {
         &self.listing
     }
 
-    /// Kusion's reading order that its settings were read in.
-    pub fn order(&self) -> SettingsOrder {
-        self.order
+    /// The rules by which its layout was read.
+    pub fn layout_rules(&self) -> &LayoutRules {
+        &self.rules
     }
 
     /// The analysis again; `source` gives the contents of the kept commit's files.

@@ -10,12 +10,12 @@ use super::{
     resolve::{Context, Place},
 };
 use crate::{
-    konfig::{Layout, Project, SettingsOrder},
+    konfig::{Clash, Layout, LayoutRules, PackageKind, Project, SettingsOrder},
     model::{
         ClusterName, CommitId, RepoPath, StackId,
         affected::InputKind,
         source::{FileEntry, FileKind, FileTree, Listing, TreeId},
-        stack::{CompileSetup, RemotePackage, SetupError, Stack},
+        stack::{CompileSetup, Entry, EntryPackage, NamedBy, RemotePackage, SetupError, Stack},
     },
 };
 
@@ -26,7 +26,7 @@ form_of!(Kept {
     commit,
     listing,
     core,
-    order,
+    rules,
     layout,
     graph,
     nodes,
@@ -35,6 +35,11 @@ form_of!(Kept {
     digests,
 });
 form_of_choice!(SettingsOrder: V07, V090, V091);
+form_of!(LayoutRules {
+    order,
+    exclude,
+    identities,
+});
 form_of!(Listing { tree, files });
 form_of!(FileEntry { blob, kind });
 form_of_choice!(FileKind: File, Symlink, Submodule);
@@ -45,11 +50,20 @@ form_of!(Layout {
     problems,
     has_module,
     has_globs,
+    clashes,
+    left_out,
+    in_packages,
+    packages,
     unseen,
 });
+form_of!(Clash { identity, folders });
+form_of_choice!(PackageKind: Vendored, Dependency);
+form_of_choice!(NamedBy: Names, Folder, Config);
 form_of!(Project { folder, name, tenant });
 form_of!(Stack {
     id,
+    names,
+    named_by,
     folder,
     project_folder,
     compile,
@@ -75,6 +89,7 @@ form_of!(CompileSetup {
     remote_packages,
     settings_files,
 });
+form_of!(Entry { path, package });
 form_of!(RemotePackage {
     name,
     requirement,
@@ -133,6 +148,27 @@ impl Form for Reads {
             0 => Some(Self::Nothing),
             1 => Some(Self::Named(names)),
             2 => Some(Self::Anything),
+            _ => None,
+        }
+    }
+}
+
+impl Form for EntryPackage {
+    fn put(&self, out: &mut Writer) {
+        let (kind, text): (u8, &str) = match self {
+            Self::Main => (0, ""),
+            Self::Root(root) => (1, root.as_str()),
+            Self::Dependency(name) => (2, name),
+        };
+        kind.put(out);
+        text.to_owned().put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (kind, text) = <(u8, String)>::take(from)?;
+        match kind {
+            0 => Some(Self::Main),
+            1 => RepoPath::normalise(&text).map(Self::Root),
+            2 => Some(Self::Dependency(text)),
             _ => None,
         }
     }

@@ -14,16 +14,31 @@ pub struct Args {}
 ///
 /// # Errors
 /// Not in a repository, or it can not be written to.
-pub fn run(_: &Args, context: &Context) -> Result<u8, Failure> {
-    for (path, written) in init::run(&context.repo_dir())? {
+pub async fn run(_: &Args, context: &Context) -> Result<u8, Failure> {
+    let report = init::run(&context.run()).await?;
+    for (path, written) in &report.files {
         let word = match written {
             Written::Created => "created",
             Written::Kept => "kept   ",
         };
         context.print(&format!("{word}  {path}\n"));
     }
-    context.note(
-        "next: set `state.url` and `clusters` in konverge.yaml, commit both files, and open a pull request",
-    );
+    for sentence in &report.found {
+        context.note(&format!("found: {sentence}"));
+    }
+    for (command, told) in &report.tried {
+        match told {
+            Ok(told) => context.note(&format!("tried: `{command}`: {told}")),
+            Err(failure) => {
+                context.note(&format!("tried: `{command}`: {}", failure.message));
+                for hint in &failure.hints {
+                    context.note(&format!("  hint: {hint}"));
+                }
+            }
+        }
+    }
+    for hint in &report.hints {
+        context.note(&format!("hint: {hint}"));
+    }
     Ok(0)
 }

@@ -87,7 +87,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
 
 async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
     match command {
-        Command::Init(args) => super::init::run(&args, context),
+        Command::Init(args) => super::init::run(&args, context).await,
         Command::Affected(args) => super::affected::run(&args, context).await,
         Command::Graph(args) => super::graph::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
-use crate::model::{ClusterName, Topic, stack::SettingsOrder};
+use crate::model::{ClusterName, StackId, Topic, stack::SettingsOrder};
 
 /// The KCL core used where `kcl.version` is not given.
 pub const DEFAULT_CORE: &str = "0.13.2";
@@ -18,6 +18,9 @@ pub struct Config {
     /// The version of this format; 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: Option<u32>,
+    /// Globs of folders that hold no stacks, such as `examples/**`; what lies below a folder that matches is left out too.
+    /// A glob after `!` takes folders in again, and the last one that matches wins.
+    pub exclude: Vec<String>,
     /// Where state is kept and how it is guarded.
     pub state: State,
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
@@ -102,6 +105,11 @@ pub struct StackRule {
     /// A glob over the stack's folder or its identity: `appops/*/prod`, `payments/**`.
     #[serde(rename = "match")]
     pub pattern: String,
+    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, in place of the one that its names give:
+    /// for projects that have the same name.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub identity: Option<StackId>,
     /// The cluster, a name under `clusters`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

@@ -1,11 +1,12 @@
 //! Reading `konverge.yaml`, with errors that name key, line and the nearest known key.
 
-use super::{Config, DriftPolicy, Reconcile, file::DEFAULT_CORE};
+use super::{Config, DriftPolicy, Reconcile, StackRule, file::DEFAULT_CORE};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
-        RepoPath,
+        RepoPath, StackId,
         source::{Source, SourceError},
+        stack::LayoutRules,
     },
     secrets::without_secrets,
     yaml::{self, YamlError},
@@ -154,6 +155,14 @@ impl Config {
                 "take one of the two out",
             );
         }
+        for glob in &self.exclude {
+            if let Err(error) = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)) {
+                return refuse(
+                    format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
+                    "write `examples/**`",
+                );
+            }
+        }
         for rule in &self.stacks {
             let globs = rule.after.iter().flatten().chain([&rule.pattern]);
             for glob in globs {
@@ -187,10 +196,46 @@ impl Config {
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {
             version: self.version,
-            // Order and ignore rules describe the change itself; cluster and policy of a rule grant power.
-            stacks: protected.stacks.clone(),
-            ..protected.clone()
+            ..protected.with_layout_of(self)
         }
+    }
+
+    /// How the layout of a revision with this file is read.
+    pub fn layout_rules(&self) -> LayoutRules {
+        LayoutRules {
+            order: self.kcl.settings,
+            exclude: self.exclude.clone(),
+            identities: self.identities(),
+        }
+    }
+
+    fn identities(&self) -> Vec<(String, StackId)> {
+        let named = self.stacks.iter();
+        named
+            .filter_map(|rule| Some((rule.pattern.clone(), rule.identity.clone()?)))
+            .collect()
+    }
+
+    /// This configuration with another revision's `exclude` and `stacks[].identity`: which stacks a revision has, and how
+    /// they are called, follows from its own file.
+    #[must_use]
+    pub fn with_layout_of(&self, other: &Config) -> Config {
+        let mut config = self.clone();
+        config.exclude.clone_from(&other.exclude);
+        let identities = other.identities();
+        if identities == self.identities() {
+            return config;
+        }
+        for rule in &mut config.stacks {
+            rule.identity = None;
+        }
+        let named = identities.into_iter().map(|(pattern, identity)| StackRule {
+            pattern,
+            identity: Some(identity),
+            ..StackRule::default()
+        });
+        config.stacks.extend(named);
+        config
     }
 
     /// The default core, for messages.
@@ -322,5 +367,22 @@ mod tests {
         let effective = change.with_power_from(&protected);
         assert_eq!(effective.state.url.as_deref(), Some("s3://good"));
         assert_eq!(effective.kcl, protected.kcl);
+    }
+
+    #[test]
+    fn which_stacks_there_are_and_how_they_are_called_is_the_changes_own() {
+        let protected = Config::parse(
+            "clusters: {a: {}}\nexclude: [old]\nstacks: [{match: 'x/**', cluster: a, identity: x/y}]\n",
+        );
+        let change = Config::parse("exclude: [new]\nstacks: [{match: x/dev, identity: x/dev}]\n");
+        let (protected, change) = (protected.unwrap(), change.unwrap());
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.layout_rules(), change.layout_rules());
+        assert_eq!(effective.stacks[0].cluster, protected.stacks[0].cluster);
+        assert_eq!(effective.stacks[1].cluster, None);
+        // The same rules are no difference.
+        assert_eq!(protected.with_power_from(&protected), protected);
+        assert!(Config::parse("exclude: ['a[']\n").is_err());
+        assert!(Config::parse("stacks: [{match: a, identity: a}]\n").is_err());
     }
 }

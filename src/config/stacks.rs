@@ -94,7 +94,8 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     /// The rules in force for a stack: of several that match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
-        self.for_place(&stack.id, &stack.folder)
+        // A rule for the stack's names holds as well when other folders have the same names.
+        self.for_names([&stack.id, &stack.names], &stack.folder)
     }
 
     /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
@@ -130,14 +131,19 @@ impl Rules<'_> {
     }
 
     fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.for_names([id, id], folder)
+    }
+
+    fn for_names(&self, ids: [&StackId; 2], folder: &RepoPath) -> EffectiveStack {
         let mut effective = EffectiveStack::default();
         let matching = self
             .compiled
             .iter()
-            .filter(|(glob, _)| matches(glob.as_ref(), id, folder));
+            .filter(|(glob, _)| ids.iter().any(|id| matches(glob.as_ref(), id, folder)));
         for (_, rule) in matching {
             let StackRule {
                 pattern: _,
+                identity: _,
                 cluster,
                 after,
                 policy,
@@ -169,12 +175,17 @@ fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{RepoPath, stack::CompileSetup};
+    use crate::model::{
+        RepoPath,
+        stack::{CompileSetup, NamedBy},
+    };
 
     fn stack(folder: &str, id: &str) -> Stack {
         let folder = RepoPath::normalise(folder).unwrap();
         Stack {
             id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
             project_folder: folder.parent().unwrap(),
             folder,
             compile: Ok(CompileSetup::default()),

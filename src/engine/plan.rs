@@ -141,6 +141,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     let read = drafts.iter().flat_map(|d| d.references.iter().cloned());
     let scope = Scope {
         stack: request.stack.clone(),
+        earlier: request.state.earlier_identities.clone(),
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
         read: Arc::new(read.collect()),

@@ -9,7 +9,11 @@ use super::{
     KclError, diagnostic,
     protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, Status},
 };
-use crate::model::{RepoPath, stack::CompileSetup, text::cut};
+use crate::model::{
+    RepoPath,
+    stack::{CompileSetup, Entry, EntryPackage},
+    text::cut,
+};
 
 /// What to compile.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +56,11 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
         .map(|(name, folder)| (name.clone(), folder.display().to_string()));
     ExecProgramArgs {
         work_dir: absolute(&setup.work_dir),
-        k_filename_list: setup.entries.iter().map(absolute).collect(),
+        k_filename_list: setup
+            .entries
+            .iter()
+            .map(|entry| as_written(entry, setup).unwrap_or_else(|| absolute(&entry.path)))
+            .collect(),
         args: setup
             .options
             .iter()
@@ -76,6 +84,21 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
 
 /// The most that is read of what the code says, in bytes: an error, or what it prints.
 const LONGEST: usize = 256 << 10;
+
+/// An entry of a package in the core's own form, which says that it belongs to that package. `None` for an entry that is
+/// given by its path.
+fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
+    let (variable, root) = match &entry.package {
+        EntryPackage::Main => return None,
+        EntryPackage::Root(root) => ("KCL_MOD".to_owned(), root),
+        EntryPackage::Dependency(name) => {
+            let (_, folder) = setup.packages.iter().find(|(known, _)| known == name)?;
+            (format!("{name}:KCL_MOD"), folder)
+        }
+    };
+    let inside = entry.path.relative_to(root)?;
+    Some(format!("${{{variable}}}/{inside}"))
+}
 
 /// Reads the core's answer.
 pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> Result<Compiled, KclError> {

@@ -13,6 +13,9 @@ use crate::{
 /// The version of the core that Konverge ships with; a repository may pin another in `konverge.yaml`.
 pub const DEFAULT_VERSION: &str = "0.13.2";
 
+/// The oldest core that Konverge can work with.
+pub const OLDEST_VERSION: &str = "0.9.0";
+
 /// The environment variable that names a Python interpreter whose environment holds `kcl_lib`.
 const INTERPRETER: &str = "KONVERGE_KCL";
 
@@ -44,24 +47,37 @@ pub(super) struct Probe {
     pub machine: String,
     version: Option<String>,
     extension: Option<PathBuf>,
+    #[serde(default)]
+    callable: bool,
     readable: Vec<PathBuf>,
     folders: Vec<PathBuf>,
 }
 
 impl Core {
-    /// Finds the core of a version: the interpreter that `KONVERGE_KCL` names if it holds that one, else what
-    /// [`install`](super::install()) put under the data folder, where versions lie side by side. A core runs outside of
-    /// the sandbox, so none is taken from the checkout.
+    /// Finds the core of the version that a repository wants: in the interpreter that `KONVERGE_KCL` names, else what
+    /// [`install`](super::install()) put under the data folder. A core runs outside of the sandbox, so none is taken from
+    /// the checkout.
     ///
     /// # Errors
-    /// There is none (the hint says how to get it); of a `KONVERGE_KCL` with another version its error says so.
+    /// There is none (the hint says how to get it), or `KONVERGE_KCL` names an interpreter with another version.
     pub async fn find(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
-        let installed = || async { Self::installed(&data_folder()?, version, checkout).await };
-        let Some(interpreter) = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty()) else {
-            return installed().await;
-        };
-        match Self::of_interpreter(Path::new(&interpreter), version, checkout).await {
-            Err(other @ KclError::WrongVersion { .. }) => installed().await.map_err(|_| other),
+        match interpreter() {
+            Some(interpreter) => Self::of_interpreter(&interpreter, version, checkout).await,
+            None => Self::installed(&data_folder()?, version, checkout).await,
+        }
+    }
+
+    /// Finds the core of a version that an earlier commit was compiled with: it need not be the one that `KONVERGE_KCL`
+    /// names, since versions lie side by side under the data folder.
+    ///
+    /// # Errors
+    /// As [`Core::find`]; of a `KONVERGE_KCL` with another version its error says so.
+    pub async fn find_earlier(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
+        match Self::find(version, checkout).await {
+            Err(other @ KclError::WrongVersion { .. }) => {
+                let installed = Self::installed(&data_folder()?, version, checkout).await;
+                installed.map_err(|_| other)
+            }
             found => found,
         }
     }
@@ -76,7 +92,9 @@ impl Core {
         checkout: &Checkout,
     ) -> Result<Self, KclError> {
         let executable = checkout.executable(INTERPRETER, interpreter)?;
-        let core = probe(executable, None).await?.core().ok_or_else(|| {
+        let found = probe(executable, None).await?;
+        found.check_call()?;
+        let core = found.core().ok_or_else(|| {
             KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
         })?;
         if core.version != version {
@@ -143,7 +161,24 @@ impl Core {
     }
 }
 
+/// What `KONVERGE_KCL` names.
+fn interpreter() -> Option<PathBuf> {
+    let named = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty());
+    named.map(PathBuf::from)
+}
+
 impl Probe {
+    /// Whether the core has the call that a worker makes.
+    fn check_call(&self) -> Result<(), KclError> {
+        match &self.version {
+            Some(version) if !self.callable => Err(KclError::TooOld {
+                interpreter: self.executable.clone(),
+                version: version.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn core(self) -> Option<Core> {
         Some(Core {
             version: self.version?,
@@ -244,6 +279,27 @@ mod tests {
             .await
             .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/python"), "{error}");
+    }
+
+    #[test]
+    fn a_core_without_the_call_is_too_old() {
+        let probe = |callable| Probe {
+            executable: "/venv/bin/python".into(),
+            tag: "cp312".to_owned(),
+            machine: "x86_64".to_owned(),
+            version: Some("0.8.7".to_owned()),
+            extension: Some("/venv/_kcl_lib.so".into()),
+            callable,
+            readable: Vec::new(),
+            folders: Vec::new(),
+        };
+        let failure = crate::error::Failure::from(probe(false).check_call().unwrap_err());
+        assert!(
+            failure.message.contains("0.8.7") && failure.message.contains("0.9.0"),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("kcl.version"), "{failure:?}");
+        assert!(probe(true).check_call().is_ok());
     }
 
     #[test]

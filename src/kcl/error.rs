@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::Diagnostic;
+use super::{Diagnostic, OLDEST_VERSION};
 use crate::{
     checkout::Untrusted,
     error::{ErrorKind, Failure},
@@ -20,6 +20,17 @@ pub enum KclError {
     /// A program or a folder that a branch could bring.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
+    /// A core from before the call that a worker makes.
+    #[error(
+        "the KCL core {version} in `{}` is too old: it lacks the call that Konverge makes; the oldest core that works is {OLDEST_VERSION}",
+        interpreter.display()
+    )]
+    TooOld {
+        /// The interpreter.
+        interpreter: PathBuf,
+        /// Its core.
+        version: String,
+    },
     /// `KONVERGE_KCL` holds another version than the repository wants.
     #[error("`{}` (KONVERGE_KCL) holds the KCL core {found}, the repository wants {wanted}", interpreter.display())]
     WrongVersion {
@@ -131,6 +142,28 @@ fn render(diagnostics: &[Diagnostic]) -> String {
     }
 }
 
+/// System modules that not every core has, with the first one that does.
+const LATER_MODULES: [(&str, &str); 1] = [("base32", "0.12.0")];
+
+/// What to try if the core of another version would not give this error.
+fn another_core(diagnostic: &Diagnostic) -> Option<String> {
+    let message = &diagnostic.message;
+    if message.contains("escapes module root") {
+        return Some(
+            "cores before 0.13.2 read files outside of the folder of the program: try `kcl.version: 0.13.1` in konverge.yaml"
+                .to_owned(),
+        );
+    }
+    let (module, since) = LATER_MODULES.iter().find(|(module, _)| {
+        let module = format!("pkgpath {module} not found");
+        message.contains(&module)
+    })?;
+    Some(format!(
+        "`{module}` is a module of the core since {since}: try `kcl.version: {}` in konverge.yaml",
+        super::DEFAULT_VERSION
+    ))
+}
+
 impl From<KclError> for Failure {
     fn from(error: KclError) -> Self {
         let failure = Failure::new(ErrorKind::Kcl, error.to_string());
@@ -142,9 +175,12 @@ impl From<KclError> for Failure {
             KclError::Interpreter(..) => failure.hint(
                 "unset KONVERGE_KCL to use an installed core, or name an interpreter whose environment holds `kcl-lib`",
             ),
-            KclError::WrongVersion { wanted, .. } => failure.hint(format!(
-                "run `konverge kcl install {wanted}`: versions lie side by side, and the one that is wanted is found"
+            KclError::TooOld { .. } => failure.hint(format!(
+                "write `kcl.version: {OLDEST_VERSION}` or a newer one into konverge.yaml, run `konverge kcl install` with that version, and unset KONVERGE_KCL"
             )),
+            KclError::WrongVersion { found, wanted, .. } => failure
+                .hint(format!("unset KONVERGE_KCL, and run `konverge kcl install {wanted}`"))
+                .hint(format!("or write `kcl.version: {found}` into konverge.yaml")),
             KclError::Install { why, .. } if why.contains("CPython") => failure.hint(
                 "install one of these (`apt-get install python3`), or name it where it is not on the PATH: `--interpreter PYTHON`",
             ),
@@ -175,6 +211,11 @@ impl From<KclError> for Failure {
                 if let Some(place) = diagnostics.first().and_then(|first| first.place.as_ref()) {
                     failure = failure.at(place.file.clone(), place.line, place.column);
                 }
+                for hint in diagnostics.iter().filter_map(another_core) {
+                    if !failure.hints.contains(&hint) {
+                        failure = failure.hint(hint);
+                    }
+                }
                 for hint in diagnostics.iter().flat_map(|diagnostic| &diagnostic.hints) {
                     if !failure.hints.contains(hint) {
                         failure = failure.hint(hint.clone());
@@ -184,5 +225,31 @@ impl From<KclError> for Failure {
             }
             _ => failure,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_another_core_would_not_give_names_that_core() {
+        let hints = |message: &str| {
+            let diagnostic = Diagnostic {
+                code: None,
+                name: "EvaluationError".to_owned(),
+                message: message.to_owned(),
+                place: None,
+                source: None,
+                related: Vec::new(),
+                hints: Vec::new(),
+            };
+            Failure::from(KclError::Code(vec![diagnostic])).hints
+        };
+        let older = hints("failed to read '/r/a.txt': path escapes module root");
+        assert!(older[0].contains("try `kcl.version: 0.13.1`"), "{older:?}");
+        let newer = hints("pkgpath base32 not found in the program");
+        assert!(newer[0].contains("try `kcl.version: 0.13.2`"), "{newer:?}");
+        assert!(hints("expected int, got str(b)").is_empty());
     }
 }

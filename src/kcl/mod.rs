@@ -26,7 +26,7 @@ mod worker;
 pub use self::{
     cache::{Cache, CacheAccess, CacheUse, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
-    core::{Core, DEFAULT_VERSION, data_folder},
+    core::{Core, DEFAULT_VERSION, OLDEST_VERSION, data_folder},
     diagnostic::Diagnostic,
     error::KclError,
     install::{InstallOptions, InstallStep, install, versions},

@@ -24,7 +24,10 @@ if home is not None:
         answer["extension"] = os.path.realpath(found[0])
         answer["version"] = os.path.basename(metadata[0])[len("kcl_lib-") : -len(".dist-info")]
         loader = importlib.machinery.ExtensionFileLoader("_kcl_lib", answer["extension"])
-        loader.exec_module(importlib.util.module_from_spec(importlib.util.spec_from_loader("_kcl_lib", loader)))
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader("_kcl_lib", loader))
+        loader.exec_module(module)
+        # The one call that a worker makes (worker.py).
+        answer["callable"] = hasattr(module, "call_with_plugin_agent")
 
 stdlib = os.path.realpath(sysconfig.get_path("stdlib"))
 readable = {answer["executable"]}

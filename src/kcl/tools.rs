@@ -9,7 +9,10 @@ use super::{
     pool::Answer,
     protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult, Status},
 };
-use crate::model::{RepoPath, stack::CompileSetup};
+use crate::model::{
+    RepoPath,
+    stack::{CompileSetup, Entry},
+};
 
 /// How one test of the repository ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,14 +66,14 @@ impl Pool {
         for (path, content) in request.files.iter().filter(|(path, _)| in_folder(path)) {
             let name = path.file_name();
             if name.ends_with(".k") && !name.starts_with('_') {
-                entries.push(path.clone());
+                entries.push(Entry::main(path.clone()));
             }
             if name.ends_with("_test.k") {
                 names.extend(tests_of(&String::from_utf8_lossy(content)));
             }
         }
         let call = folder.child("_konverge_test.k");
-        entries.push(call.clone());
+        entries.push(Entry::main(call.clone()));
         let mut program = request.clone();
         program.setup = CompileSetup {
             work_dir: folder.clone(),

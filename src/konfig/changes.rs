@@ -2,11 +2,11 @@
 
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
-use super::{Layout, LayoutError, Project, Reader, SettingsOrder, Tree};
+use super::{Layout, LayoutError, LayoutRules, PackageKind, Project, Reader, Tree};
 use crate::model::{
     RepoPath,
     source::{FileEntry, FileKind},
-    stack::Stack,
+    stack::{Entry, Stack},
 };
 
 /// Files that a layout is read from.
@@ -137,6 +137,11 @@ impl<'a> Held<'a> {
         self.layout.has_globs
     }
 
+    /// Packages whose folders make no stacks. A `kcl.mod` that changed would have been no revision that holds.
+    pub(super) fn packages(&self) -> &'a [(RepoPath, PackageKind)] {
+        &self.layout.packages
+    }
+
     /// The project in a folder.
     pub(super) fn project(&self, folder: &RepoPath) -> Option<&'a Project> {
         let projects = &self.layout.projects;
@@ -158,7 +163,7 @@ impl<'a> Held<'a> {
         let differs = ["stack.yaml", "kcl.yaml", "ci-test/settings.yaml"]
             .iter()
             .any(|name| self.changes.hold(folder, name));
-        let moved = |entry: &RepoPath| self.changes.appeared.contains(entry);
+        let moved = |entry: &Entry| self.changes.appeared.contains(&entry.path);
         let holds = stack.project_folder == project.folder && !differs && !setup.entries.iter().any(moved);
         holds.then_some(stack)
     }
@@ -178,7 +183,7 @@ impl<'a> Held<'a> {
         self.changes.keep_layout()
             && (self.changes.appeared.is_empty()
                 || (self.layout.problems.is_empty()
-                    && !entries.any(|entry| self.changes.appeared.contains(entry))))
+                    && !entries.any(|entry| self.changes.appeared.contains(&entry.path))))
     }
 }
 
@@ -192,11 +197,11 @@ impl Reader {
         before: &Arc<Layout>,
         changes: &Changes,
         tree: &Tree,
-        order: SettingsOrder,
+        rules: &LayoutRules,
     ) -> Result<Arc<Layout>, LayoutError> {
         match Held::of(before, changes) {
             Some(held) if held.is_whole() => Ok(Arc::clone(before)),
-            held => self.layout_with(tree, order, held.as_ref()).map(Arc::new),
+            held => self.layout_with(tree, rules, held.as_ref()).map(Arc::new),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::{
     Reader, Tree,
     module::{self, Module},
+    outside,
     setup::at,
 };
 use crate::model::{
@@ -33,7 +34,7 @@ pub(super) fn add(
             Some(Err(message)) => return Ok(Err(at(file, message))),
             None => continue,
         };
-        if let Err(error) = add_of(tree, &root, &folder, &module, setup, |package| {
+        if let Err(error) = add_of((reader, tree), &root, &folder, &module, setup, |package| {
             if seen.insert(package.clone()) {
                 queue.push_back(package);
             }
@@ -45,7 +46,7 @@ pub(super) fn add(
 }
 
 fn add_of(
-    tree: &Tree,
+    (reader, tree): (&Reader, &Tree),
     root: &RepoPath,
     folder: &RepoPath,
     module: &Module,
@@ -61,7 +62,12 @@ fn add_of(
         }
         if let Some(path) = &dependency.path {
             let Some(package) = folder.join(path) else {
-                let message = format!("the dependency `{name}` leads out of the repository: `{path}`");
+                let message = {
+                    let at_root = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
+                    let at_root = at_root.and_then(Result::ok);
+                    let at_root = at_root.as_ref().and_then(|module| module.name.as_deref());
+                    outside::dependency(tree, folder, name, path, at_root)
+                };
                 return Ok(Err(at(folder.child("kcl.mod"), message)));
             };
             setup.packages.push((name.clone(), package.clone()));

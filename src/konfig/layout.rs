@@ -1,8 +1,8 @@
 //! [`Layout`]: the projects and stacks of one revision.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{LayoutError, Reader, SettingsOrder, Tree};
+use super::{Clash, LayoutError, LayoutRules, PackageKind, Reader, Tree};
 use crate::model::{
     RepoPath, StackId,
     source::Source,
@@ -33,6 +33,14 @@ pub struct Layout {
     pub has_module: bool,
     /// Whether an entry of a stack is a glob, so that any file may become one.
     pub has_globs: bool,
+    /// Identities that several stacks would have; each of these has its folder's path.
+    pub clashes: Vec<Clash>,
+    /// Folders with a `stack.yaml` that make no stacks, sorted.
+    pub left_out: Vec<RepoPath>,
+    /// Those of them that lie in a package which another module depends on, with its folder.
+    pub in_packages: Vec<(RepoPath, RepoPath)>,
+    /// Packages whose folders make no stacks, sorted.
+    pub packages: Vec<(RepoPath, PackageKind)>,
     /// What keeps stacks or their identities from being seen: while there is any of it, an identity that is missing here
     /// must not be taken for removed.
     pub unseen: Vec<SetupError>,
@@ -44,8 +52,8 @@ impl Layout {
     /// # Errors
     /// A file is not in the object database. What is wrong *in* files never is an error: see [`Layout::problems`] and
     /// [`Stack::compile`].
-    pub fn read(source: &Arc<dyn Source>, order: SettingsOrder) -> Result<Self, LayoutError> {
-        Reader::new().layout(&Tree::new(Arc::clone(source)), order)
+    pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
+        Reader::new().layout(&Tree::new(Arc::clone(source)), &rules.into())
     }
 
     /// That this is a KCL monorepo at all.
@@ -84,34 +92,8 @@ impl Layout {
             .collect()
     }
 
-    /// Breaks stacks that claim one identity: their states would overwrite each other.
-    pub(super) fn check_identities(&mut self) {
-        let mut claims: BTreeMap<StackId, Vec<usize>> = BTreeMap::new();
-        for (index, stack) in self.stacks.iter().enumerate() {
-            claims.entry(stack.id.clone()).or_default().push(index);
-        }
-        for (id, indices) in claims.into_iter().filter(|(_, indices)| indices.len() > 1) {
-            let folders: Vec<_> = indices
-                .iter()
-                .map(|i| self.stacks[*i].folder.to_string())
-                .collect();
-            for index in indices {
-                let stack = &mut self.stacks[index];
-                let error = SetupError {
-                    file: stack.folder.child("stack.yaml"),
-                    line: None,
-                    column: None,
-                    message: format!(
-                        "the identity `{id}` is claimed by {} folders: {}; give each stack of a project its own name",
-                        folders.len(),
-                        folders.join(", ")
-                    ),
-                };
-                stack.compile = Err(error.clone());
-                self.problems.push(error);
-            }
-        }
-        self.problems
-            .sort_by(|a, b| (&a.file, &a.message).cmp(&(&b.file, &b.message)));
+    /// Whether a folder holds a `stack.yaml` that makes no stack.
+    pub fn leaves_out(&self, folder: &RepoPath) -> bool {
+        self.left_out.binary_search(folder).is_ok()
     }
 }

@@ -6,9 +6,13 @@
 mod changes;
 mod dependencies;
 mod document;
+mod entry;
 mod error;
+mod exclusion;
+mod identities;
 mod layout;
 mod module;
+mod outside;
 mod reader;
 mod settings;
 mod setup;
@@ -17,8 +21,10 @@ mod tree;
 
 pub use changes::Changes;
 pub use error::LayoutError;
+pub use exclusion::PackageKind;
+pub use identities::Clash;
 pub use layout::{Layout, Project};
 pub use reader::Reader;
-pub use settings::{Settings, SettingsOrder};
+pub use settings::{LayoutRules, Settings, SettingsOrder};
 pub use shown::{Shown, ShownFile};
 pub use tree::{Resolved, Tree};

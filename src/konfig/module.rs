@@ -5,6 +5,8 @@ use serde_json::Value;
 /// What `kcl.mod` says of interest.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Module {
+    /// `[package] name`.
+    pub(super) name: Option<String>,
     /// `[dependencies]` in the file's order, `-` in names written as `_`.
     pub(super) dependencies: Vec<(String, Dependency)>,
     /// `[profile] entries`, as written.
@@ -35,7 +37,11 @@ impl Module {
     /// dependencies: what is not TOML at all.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root = table(bytes)?;
-        let mut module = Self::default();
+        let name = root.get("package").and_then(|package| package["name"].as_str());
+        let mut module = Self {
+            name: name.map(str::to_owned),
+            ..Self::default()
+        };
         if let Some(Value::Object(dependencies)) = root.get("dependencies") {
             for (name, entry) in dependencies {
                 let imported = name.replace('-', "_");

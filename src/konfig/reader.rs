@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::{
-    Layout, LayoutError, Project, Settings, SettingsOrder, Tree,
+    Layout, LayoutError, LayoutRules, Project, Settings, SettingsOrder, Tree,
     changes::Held,
     document::{self, ProjectDocument, StackDocument},
+    exclusion::{self, Exclusion},
     module::Module,
     setup,
 };
@@ -17,7 +18,7 @@ use crate::{
     model::{
         RepoPath, StackId,
         source::{BlobId, FileKind, SourceError},
-        stack::{SetupError, Stack},
+        stack::{NamedBy, SetupError, Stack},
     },
     yaml::YamlError,
 };
@@ -55,20 +56,20 @@ impl Reader {
         Self::default()
     }
 
-    /// Reads the layout of a revision, its settings in the order of one of Kusion's versions.
+    /// Reads the layout of a revision by the rules of its configuration.
     ///
     /// # Errors
     /// As [`Layout::read`].
-    pub fn layout(&self, tree: &Tree, order: SettingsOrder) -> Result<Layout, LayoutError> {
+    pub fn layout(&self, tree: &Tree, rules: &LayoutRules) -> Result<Layout, LayoutError> {
         tree.will_be_read_whole();
-        self.layout_with(tree, order, None)
+        self.layout_with(tree, rules, None)
     }
 
     /// As [`Reader::layout`]; what of another revision's layout holds is not read again.
     pub(super) fn layout_with(
         &self,
         tree: &Tree,
-        order: SettingsOrder,
+        rules: &LayoutRules,
         held: Option<&Held<'_>>,
     ) -> Result<Layout, LayoutError> {
         self.prefetch(tree, held)?;
@@ -91,6 +92,12 @@ impl Reader {
                 folders.extend(path.parent());
             }
         }
+        layout.packages = match held {
+            Some(held) => held.packages().to_vec(),
+            None => exclusion::packages(self, tree)?,
+        };
+        let exclusion = Exclusion::new(&layout.packages, &rules.exclude);
+        let stack_folders = layout.leave_out(&exclusion, &mut project_folders, stack_folders);
         let mut projects = BTreeMap::new();
         for folder in project_folders {
             let (project, broken) = match held.and_then(|held| held.project(&folder)) {
@@ -99,7 +106,6 @@ impl Reader {
             };
             projects.insert(project.folder.clone(), (project, broken));
         }
-        stack_folders.sort();
         let mut previous: Option<RepoPath> = None;
         for folder in stack_folders {
             let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
@@ -116,7 +122,7 @@ impl Reader {
             };
             let mut stack = match held.and_then(|held| held.stack(&folder, project)) {
                 Some(stack) => stack.clone(),
-                None => self.stack(tree, &folder, project, order, &mut layout)?,
+                None => self.stack(tree, &folder, project, rules.order, &mut layout)?,
             };
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
@@ -141,7 +147,9 @@ impl Reader {
         }
         layout.projects = projects.into_values().map(|(project, _)| project).collect();
         layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
-        layout.check_identities();
+        layout.settle_identities(&rules.identities);
+        let place = |problem: &SetupError| (problem.file.clone(), problem.message.clone());
+        layout.problems.sort_by_key(place);
         Ok(layout)
     }
 
@@ -226,7 +234,9 @@ impl Reader {
             layout.problems.push(error.clone());
         }
         Ok(Stack {
+            names: id.clone(),
             id,
+            named_by: NamedBy::Names,
             folder: folder.clone(),
             project_folder: project.folder.clone(),
             compile,
@@ -337,6 +347,35 @@ impl Class {
 }
 
 impl Layout {
+    /// The folders that make stacks, sorted; projects of which none is left are taken out.
+    fn leave_out(
+        &mut self,
+        exclusion: &Exclusion,
+        projects: &mut Vec<RepoPath>,
+        mut stacks: Vec<RepoPath>,
+    ) -> Vec<RepoPath> {
+        stacks.sort();
+        let all: HashSet<RepoPath> = projects.iter().cloned().collect();
+        let project = |folder: &RepoPath| folder.ancestors().find(|above| all.contains(above));
+        stacks.retain(|folder| {
+            let project = project(folder);
+            let leaves_out = exclusion.leaves_out(folder, project.as_ref());
+            if leaves_out {
+                self.left_out.push(folder.clone());
+                if let Some(package) = exclusion.used_package(folder, project.as_ref()) {
+                    self.in_packages.push((folder.clone(), package.clone()));
+                }
+            }
+            !leaves_out
+        });
+        if !self.left_out.is_empty() {
+            let used: HashSet<RepoPath> = stacks.iter().filter_map(project).collect();
+            let without: HashSet<RepoPath> = self.left_out.iter().filter_map(project).collect();
+            projects.retain(|folder| used.contains(folder) || !without.contains(folder));
+        }
+        stacks
+    }
+
     fn problem(&mut self, file: RepoPath, place: Option<&YamlError>, message: &str) -> SetupError {
         let error = SetupError {
             file,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::yaml::{self, YamlError};
 
-pub use crate::model::stack::SettingsOrder;
+pub use crate::model::stack::{LayoutRules, SettingsOrder};
 
 impl SettingsOrder {
     /// The files in order, relative to the stack's folder, and whether each must exist.

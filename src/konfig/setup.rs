@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-use super::{Reader, SettingsOrder, Tree, dependencies};
+use super::{
+    Reader, SettingsOrder, Tree, dependencies,
+    entry::{self, Written},
+    outside,
+};
 use crate::model::{
     RepoPath,
     source::SourceError,
     stack::{CompileSetup, SetupError},
 };
-
-/// What makes an entry a glob.
-const GLOB: [char; 3] = ['*', '?', '['];
 
 /// A stack's setup.
 pub(super) struct Setup {
@@ -54,7 +55,7 @@ fn put_together(
     }
     // From v0.9 on a `kcl.mod` in the stack's own folder makes it a package of its own, and settings are not looked at.
     let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
-    let mut entries: Vec<(RepoPath, RepoPath, String)> = Vec::new();
+    let mut entries: Vec<Written> = Vec::new();
     if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
     {
         return Ok(Err(error));
@@ -71,14 +72,15 @@ fn put_together(
         }
     }
     if entries.is_empty() {
-        entries.push((folder.child("stack.yaml"), folder.clone(), ".".to_owned()));
+        entries.push(Written {
+            file: folder.child("stack.yaml"),
+            text: ".".to_owned(),
+        });
     }
-    for (file, base, entry) in entries {
-        *globs |= entry.contains(GLOB);
-        match resolve_entry(tree, &setup, &base, &entry) {
-            Ok(paths) => setup.entries.extend(paths),
-            Err(message) => return Ok(Err(at(file, message))),
-        }
+    *globs = entries.iter().any(Written::is_glob);
+    match entry::resolve(tree, &setup, &entries) {
+        Ok(entries) => setup.entries = entries,
+        Err(error) => return Ok(Err(error)),
     }
     Ok(Ok(setup))
 }
@@ -89,7 +91,7 @@ fn read_settings(
     order: SettingsOrder,
     folder: &RepoPath,
     setup: &mut CompileSetup,
-    entries: &mut Vec<(RepoPath, RepoPath, String)>,
+    entries: &mut Vec<Written>,
 ) -> Result<Result<(), SetupError>, SourceError> {
     for (name, required) in order.files() {
         let file = folder.join(name).expect("a fixed name inside the stack's folder");
@@ -121,12 +123,10 @@ fn read_settings(
                 Err(message) => return Ok(Err(at(file, format!("package_maps: {package}: {message}")))),
             }
         }
-        entries.extend(
-            settings
-                .files
-                .iter()
-                .map(|entry| (file.clone(), base.clone(), entry.clone())),
-        );
+        entries.extend(settings.files.iter().map(|text| Written {
+            file: file.clone(),
+            text: text.clone(),
+        }));
         setup.options.extend(settings.options.iter().cloned());
         setup.overrides.extend(settings.overrides.iter().cloned());
         setup.path_selector.extend(settings.path_selector.iter().cloned());
@@ -142,7 +142,7 @@ fn read_profile(
     tree: &Tree,
     root: &RepoPath,
     setup: &mut CompileSetup,
-    entries: &mut Vec<(RepoPath, RepoPath, String)>,
+    entries: &mut Vec<Written>,
 ) -> Result<Result<(), SetupError>, SourceError> {
     let file = root.child("kcl.mod");
     let module = match reader.module(tree, &file)? {
@@ -150,12 +150,10 @@ fn read_profile(
         Some(Err(message)) => return Ok(Err(at(file, message))),
         None => return Ok(Ok(())),
     };
-    entries.extend(
-        module
-            .entries
-            .iter()
-            .map(|entry| (file.clone(), root.clone(), entry.clone())),
-    );
+    entries.extend(module.entries.iter().map(|text| Written {
+        file: file.clone(),
+        text: text.clone(),
+    }));
     setup.disable_none |= module.disable_none;
     setup.overrides.extend(module.overrides.iter().cloned());
     setup.path_selector.extend(module.selectors.iter().cloned());
@@ -167,68 +165,44 @@ fn read_profile(
     Ok(Ok(()))
 }
 
-/// The files or folders that an entry names, relative to the repository; a glob names its matches in order.
-fn resolve_entry(
-    tree: &Tree,
-    setup: &CompileSetup,
-    base: &RepoPath,
-    entry: &str,
-) -> Result<Vec<RepoPath>, String> {
-    let path = place(tree, setup, base, entry)?;
-    if tree.is_file(&path) || tree.is_folder(&path) {
-        return Ok(vec![path]);
-    }
-    if entry.contains(GLOB) {
-        let glob = globset::GlobBuilder::new(path.as_str())
-            .literal_separator(true)
-            .build()
-            .map_err(|error| format!("the entry `{entry}` is not a glob: {}", error.kind()))?
-            .compile_matcher();
-        let fixed = path.as_str().find(GLOB).unwrap_or_default();
-        let above = RepoPath::normalise(&path.as_str()[..path.as_str()[..fixed].rfind('/').unwrap_or(0)]);
-        let matches: Vec<_> = tree
-            .below(&above.unwrap_or_default())
-            .map(|(path, _)| path)
-            .filter(|path| glob.is_match(path.as_str()) && tree.is_file(path))
-            .cloned()
-            .collect();
-        if !matches.is_empty() {
-            return Ok(matches);
-        }
-        return Err(format!("no file matches the entry `{entry}`"));
-    }
-    Err(format!("there is no `{path}`, which the entry `{entry}` names"))
+/// A path of a settings file or `kcl.mod`, relative to the repository. `${PWD}` is the file's own folder, `${KCL_MOD}`
+/// the nearest folder with a `kcl.mod`, `${name:KCL_MOD}` a dependency's folder; only at the start.
+fn place(tree: &Tree, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
+    let Some((variable, rest)) = variable(text) else {
+        return base.join(text).ok_or_else(|| outside::path(tree, base, text));
+    };
+    let start = match variable {
+        "PWD" => base.clone(),
+        "KCL_MOD" => tree.module_root(base).unwrap_or_else(|| setup.work_dir.clone()),
+        other => package_folder(setup, other, text)?.1,
+    };
+    start.join(rest).ok_or_else(|| outside::path(tree, &start, rest))
 }
 
-/// A path of a settings file or `kcl.mod`, relative to the repository. `${PWD}` is the file's own folder, `${KCL_MOD}`
-/// the nearest folder with a `kcl.mod`, `${name:KCL_MOD}` an external package's folder; only at the start.
-pub(super) fn place(
-    tree: &Tree,
+/// The variable at the start of a path, and what follows it.
+pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
+    let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
+}
+
+/// The name and the folder of the dependency that `name:KCL_MOD` stands for.
+pub(super) fn package_folder(
     setup: &CompileSetup,
-    base: &RepoPath,
+    variable: &str,
     text: &str,
-) -> Result<RepoPath, String> {
-    let outside = || format!("`{text}` leads out of the repository");
-    if let Some(rest) = text.strip_prefix("${")
-        && let Some((variable, rest)) = rest.split_once('}')
-        && (rest.is_empty() || rest.starts_with('/'))
-    {
-        let start = match variable {
-            "PWD" => base.clone(),
-            "KCL_MOD" => tree.module_root(base).unwrap_or_else(|| setup.work_dir.clone()),
-            other => {
-                let package = other.strip_suffix(":KCL_MOD").ok_or_else(|| {
-                    format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
-                })?;
-                let known = setup.packages.iter().find(|(name, _)| name == package);
-                known
-                    .map(|(_, folder)| folder.clone())
-                    .ok_or_else(|| format!("`{text}`: there is no package `{package}`"))?
-            }
-        };
-        return start.join(rest.trim_start_matches('/')).ok_or_else(outside);
+) -> Result<(String, RepoPath), String> {
+    let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
+        format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
+    })?;
+    if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
+        return Ok(known.clone());
     }
-    base.join(text).ok_or_else(outside)
+    match setup.remote_packages.iter().any(|package| package.name == name) {
+        true => Err(format!(
+            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor`"
+        )),
+        false => Err(format!("`{text}`: there is no package `{name}`")),
+    }
 }
 
 pub(super) fn at(file: RepoPath, message: String) -> SetupError {

@@ -82,6 +82,11 @@ impl Tree {
         !self.module_folders.is_empty()
     }
 
+    /// Every folder that holds a `kcl.mod`.
+    pub(super) fn module_folders(&self) -> impl Iterator<Item = &RepoPath> {
+        self.module_folders.iter()
+    }
+
     /// The nearest folder at or above `folder` that holds a file `kcl.mod`: the package root of what lies there.
     /// A folder of that name does not count.
     pub fn module_root(&self, folder: &RepoPath) -> Option<RepoPath> {

@@ -4,7 +4,10 @@ use std::{borrow::Borrow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{is_hidden, visible};
+use super::{
+    Digest, RepoPath,
+    text::{is_hidden, visible},
+};
 
 /// A name that breaks the rules of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,6 +123,30 @@ impl StackId {
         parts.collect::<Vec<_>>().join("/").try_into()
     }
 
+    /// The identity of a stack whose names are not its own: the path of its folder.
+    pub fn of_folder(folder: &RepoPath) -> Self {
+        let allowed = |c: char| !(is_hidden(c) || c.is_whitespace() || c == '\\');
+        let text: String = folder
+            .as_str()
+            .chars()
+            .map(|c| if allowed(c) { c } else { '-' })
+            .collect();
+        // A folder beside the root has one part only.
+        let text = match text.contains('/') {
+            true => text,
+            false => format!("_/{}", if text.is_empty() { "_" } else { &text }),
+        };
+        match text.strip_prefix("_/").unwrap_or(&text) == folder.as_str() && text.len() <= MAX_FOLDER {
+            true => Self(text),
+            false => {
+                let end = (0..=MAX_FOLDER).rev().find(|end| text.is_char_boundary(*end));
+                let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
+                let digest = Digest::of_bytes(folder.as_str().as_bytes()).to_string();
+                Self(format!("{}-{}", text.trim_end_matches('/'), &digest[..8]))
+            }
+        }
+    }
+
     /// The tenant, if the project has one.
     pub fn tenant(&self) -> Option<&str> {
         let mut parts = self.0.rsplitn(3, '/');
@@ -150,11 +177,22 @@ impl CommitId {
     }
 }
 
+/// The bytes of a folder's path that an identity keeps.
+const MAX_FOLDER: usize = 160;
+
+/// Names give two or three parts, the path of a folder any number of them.
 fn check_stack(text: &str) -> Result<(), InvalidId> {
     const WHAT: &str = "stack identity";
     let parts: Vec<_> = text.split('/').collect();
-    if !(2..=3).contains(&parts.len()) {
+    if parts.len() < 2 {
         return Err(invalid(WHAT, text, "it has the form [tenant/]<project>/<stack>"));
+    }
+    if parts.len() > 3 && text.len() > MAX_FOLDER + 16 {
+        return Err(invalid(
+            WHAT,
+            text,
+            "it is longer than the path of a folder may be",
+        ));
     }
     for part in parts {
         if part.is_empty() || part == "." || part == ".." {
@@ -244,7 +282,7 @@ mod tests {
             "a",
             "a/../b",
             "/a/b",
-            "a/b/c/d",
+            "a/b/c/d/",
             "a/b\n",
             "a/ b",
             "a/b\\c",
@@ -260,5 +298,32 @@ mod tests {
         }
         assert!("v1:ConfigMap:a\u{200b}".parse::<ResourceId>().is_err());
         assert!(StackId::new(None, "a/b", "c").is_err());
+        assert!("a/".repeat(200).parse::<StackId>().is_err());
+    }
+
+    #[test]
+    fn each_folder_gives_an_identity_of_its_own() {
+        let of = |folder: &str| StackId::of_folder(&RepoPath::normalise(folder).unwrap());
+        let deep = of("examples/server/app_service/prod");
+        assert_eq!(deep.as_str(), "examples/server/app_service/prod");
+        assert_eq!((deep.project(), deep.name()), ("app_service", "prod"));
+        assert_eq!(of("prod").as_str(), "_/prod");
+        let long = "x/".repeat(400);
+        let folders = [
+            "a b/c",
+            "a-b/c",
+            "a\tb/c",
+            "a\\b/c",
+            "",
+            "_",
+            "prod",
+            &long,
+            &format!("{long}y"),
+        ];
+        let all: std::collections::BTreeSet<_> = folders.iter().map(|folder| of(folder)).collect();
+        assert_eq!(all.len(), folders.len(), "{all:?}");
+        for id in all {
+            assert_eq!(id.as_str().parse::<StackId>(), Ok(id));
+        }
     }
 }

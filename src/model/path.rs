@@ -93,6 +93,28 @@ impl RepoPath {
             || (self.0.starts_with(&*folder.0) && self.0.as_bytes().get(folder.0.len()) == Some(&b'/'))
     }
 
+    /// This path as seen from a folder above it; `None` if it does not lie in that folder.
+    pub fn relative_to(&self, folder: &RepoPath) -> Option<&str> {
+        self.is_within(folder)
+            .then(|| self.0[folder.0.len()..].trim_start_matches('/'))
+    }
+
+    /// The relative path that leads from a folder to this path.
+    pub fn seen_from(&self, folder: &RepoPath) -> String {
+        let shared = folder
+            .ancestors()
+            .find(|above| self.is_within(above))
+            .unwrap_or_default();
+        let up = folder.relative_to(&shared).unwrap_or_default();
+        let up = up.split('/').filter(|part| !part.is_empty()).map(|_| "..");
+        let down = self.relative_to(&shared).unwrap_or_default();
+        let parts: Vec<_> = up.chain(Some(down).filter(|down| !down.is_empty())).collect();
+        match parts.is_empty() {
+            true => ".".to_owned(),
+            false => parts.join("/"),
+        }
+    }
+
     /// The text, `""` for the root.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -144,6 +166,22 @@ mod tests {
         assert!(path("a/dev/main.k").is_within(&path("a/dev")));
         assert!(!path("a/dev2/main.k").is_within(&path("a/dev")));
         assert!(path("a").is_within(&RepoPath::root()));
+    }
+
+    #[test]
+    fn a_relative_path_leads_back() {
+        for (from, to, relative) in [
+            ("a/b/c", "", "../../.."),
+            ("a/b", "a/b", "."),
+            ("a/b", "a/c/d.k", "../c/d.k"),
+            ("", "a", "a"),
+            ("a", "a/b/c", "b/c"),
+        ] {
+            assert_eq!(path(to).seen_from(&path(from)), relative);
+            assert_eq!(path(from).join(relative), Some(path(to)));
+        }
+        assert_eq!(path("a/b.k").relative_to(&path("a")), Some("b.k"));
+        assert_eq!(path("ab").relative_to(&path("a")), None);
     }
 
     #[test]

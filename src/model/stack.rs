@@ -20,11 +20,55 @@ pub enum SettingsOrder {
     V091,
 }
 
+/// How the layout of a repository is to be read: what its configuration says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LayoutRules {
+    /// In which order settings files are read.
+    pub order: SettingsOrder,
+    /// `exclude`: globs of folders that are not stacks; `!` takes folders in again.
+    pub exclude: Vec<String>,
+    /// `stacks[].identity` with the glob of its rule; the last rule that matches wins.
+    pub identities: Vec<(String, StackId)>,
+}
+
+impl From<SettingsOrder> for LayoutRules {
+    fn from(order: SettingsOrder) -> Self {
+        Self {
+            order,
+            ..Self::default()
+        }
+    }
+}
+
+/// Where the identity of a stack comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamedBy {
+    /// The names in `project.yaml` and `stack.yaml`.
+    #[default]
+    Names,
+    /// Its folder: other folders have the same names.
+    Folder,
+    /// `stacks[].identity` of `konverge.yaml`.
+    Config,
+}
+
+impl NamedBy {
+    /// Whether it comes from the names.
+    pub fn is_names(&self) -> bool {
+        *self == Self::Names
+    }
+}
+
 /// One stack of one revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
-    /// Its identity.
+    /// Its identity, unique in the revision.
     pub id: StackId,
+    /// The identity that its names give. Other stacks may have the same.
+    pub names: StackId,
+    /// Where its identity comes from.
+    pub named_by: NamedBy,
     /// Where it lies.
     pub folder: RepoPath,
     /// Its project's folder.
@@ -35,6 +79,17 @@ pub struct Stack {
     pub cluster: Option<ClusterName>,
     /// A kubeconfig path of the old kind (Kusion v0.9.1 `stack.yaml`); refused in `ci`.
     pub kubeconfig: Option<String>,
+}
+
+impl Stack {
+    /// Whether the stack goes on under this identity from another one that was known in the same folder. A name that
+    /// was changed in `project.yaml` or `stack.yaml` is another stack.
+    pub fn continues(&self, earlier: &StackId, earlier_named_by: NamedBy) -> bool {
+        self.id != *earlier
+            && (!self.named_by.is_names()
+                || !earlier_named_by.is_names()
+                || *earlier == StackId::of_folder(&self.folder))
+    }
 }
 
 /// A stack whose files can not be resolved: it is affected, says so, and takes no other stack down.
@@ -59,8 +114,8 @@ pub struct CompileSetup {
     pub work_dir: RepoPath,
     /// The package root: nearest folder at or above the stack that holds `kcl.mod`.
     pub module_root: Option<RepoPath>,
-    /// Entry files, folders or globs in order, relative to the repository (`${KCL_MOD}` and the like resolved).
-    pub entries: Vec<RepoPath>,
+    /// Entry files and folders in order.
+    pub entries: Vec<Entry>,
     /// `-D key=value`; the value as JSON, so that `"1"` and `1` stay apart.
     pub options: Vec<(String, Value)>,
     /// `-O pkg:path=value`.
@@ -77,6 +132,36 @@ pub struct CompileSetup {
     pub remote_packages: Vec<RemotePackage>,
     /// The settings files that were read, in order: inputs of the stack.
     pub settings_files: Vec<RepoPath>,
+}
+
+/// A file or folder that a compilation starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where it lies in the repository.
+    pub path: RepoPath,
+    /// The package that it belongs to.
+    pub package: EntryPackage,
+}
+
+/// The package of an entry. The core resolves imports of the entry in that package's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EntryPackage {
+    /// The main package. Its root is the nearest folder at or above the entry with a `kcl.mod`.
+    Main,
+    /// The main package, with this root: the entry was written as `${KCL_MOD}/…`.
+    Root(RepoPath),
+    /// A dependency by its name: the entry was written as `${name:KCL_MOD}/…`.
+    Dependency(String),
+}
+
+impl Entry {
+    /// An entry of the main package.
+    pub fn main(path: RepoPath) -> Self {
+        Self {
+            path,
+            package: EntryPackage::Main,
+        }
+    }
 }
 
 /// A dependency of `kcl.mod` that lies outside the repository.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::Change, spec::RuntimeKind};
+use super::{
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::Change, spec::RuntimeKind,
+    stack::NamedBy,
+};
 
 /// The content of a stack's state, without the envelope (serial, nonce, checksum) that `state/` puts around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +18,12 @@ pub struct StackState {
     pub stack: StackId,
     /// The folder it was last applied from: a stack that the head lacks is destroyed without its files.
     pub folder: RepoPath,
+    /// Where its identity came from.
+    #[serde(default, skip_serializing_if = "NamedBy::is_names")]
+    pub named_by: NamedBy,
+    /// Identities under which its objects were made and that they may still name as their owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_identities: Vec<StackId>,
     /// The input digest of the last apply in which every resource ended well. `None` makes the next run take it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
@@ -43,6 +52,8 @@ impl StackState {
         Self {
             stack,
             folder,
+            named_by: NamedBy::Names,
+            earlier_identities: Vec::new(),
             input_digest: None,
             spec_digest: None,
             commit: None,
@@ -51,6 +62,21 @@ impl StackState {
             begun: BTreeMap::new(),
             runtime: BTreeMap::new(),
         }
+    }
+
+    /// Whether nothing is recorded in it.
+    pub fn is_blank(&self) -> bool {
+        self.resources.is_empty() && self.runtime.is_empty() && self.input_digest.is_none()
+    }
+
+    /// The same state under another identity. The next run takes the stack up.
+    #[must_use]
+    pub fn renamed(mut self, to: StackId) -> Self {
+        let earlier = std::mem::replace(&mut self.stack, to);
+        self.earlier_identities.retain(|id| *id != self.stack);
+        self.earlier_identities.push(earlier);
+        self.input_digest = None;
+        self
     }
 
     /// A resource by id.

@@ -81,6 +81,7 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
     let base = base.transpose()?.inspect(|base| known.keep(base));
     let head = Workspace::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
+    head.note_layout(run);
     known.keep_learned();
     let mut affected = match &base {
         Some(base) => head.analysis.compare(&base.analysis),
@@ -188,24 +189,24 @@ async fn compare_specs(
     affected: &mut Affected,
 ) -> Result<(), Failure> {
     let compiler = Compiler::new(run, &head.config);
-    let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config));
+    let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_earlier());
     let modified: Vec<_> = affected
         .stacks
         .iter()
         .enumerate()
         .filter(|(_, stack)| stack.change == InputChange::Modified)
-        .map(|(at, stack)| (at, stack.id.clone(), stack.stack.clone()))
+        .map(|(at, stack)| (at, stack.stack.clone()))
         .collect();
-    let after = |folder: &crate::model::RepoPath| {
-        head.layout
-            .stacks
-            .iter()
-            .find(|stack| stack.folder == *folder)
-            .cloned()
-    };
     let pairs: Vec<_> = modified
         .iter()
-        .filter_map(|(at, id, folder)| Some((*at, base.layout.stack(id)?.clone(), after(folder)?)))
+        .filter_map(|(at, folder)| {
+            let after = head.layout.lying_in(folder)?;
+            Some((
+                *at,
+                head.layout.before(&base.layout, after)?.clone(),
+                after.clone(),
+            ))
+        })
         .collect();
     let (olds, news): (Vec<_>, Vec<_>) = pairs
         .iter()

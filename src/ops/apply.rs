@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, masked, order::Order, rescue::Unstored, waiting::Waiting};
+use super::{Planned, Planning, Target, masked, order::Order, rescue::Unstored, state, waiting::Waiting};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
     error::{ErrorKind, Failure},
@@ -212,6 +212,13 @@ async fn attempt(
         watch: Some(Arc::new(Waiting::of(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
+    if let Some(earlier) = planning.earlier_identity(&target.id).await? {
+        state::move_waiting(memory, &earlier, &target.id, lease_options.clone()).await?;
+        planning.run.notes.note(&format!(
+            "note: what was recorded of `{earlier}` moved along: the stack in `{}` is `{}` now",
+            target.folder, target.id
+        ));
+    }
     let lease = memory.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
     // A lease that can not be given back expires by itself; the result is what counts.
@@ -319,8 +326,14 @@ async fn under_lease(
     let mut state = journal.followed.into_inner();
     let mut unstored = journal.unstored.into_inner();
     state.folder = target.folder.clone();
+    state.named_by = target
+        .head
+        .as_ref()
+        .map(|stack| stack.named_by)
+        .unwrap_or_default();
     let well = is_well(outcome.result);
     if well {
+        state.earlier_identities.clear();
         state.input_digest = input_digest;
         state.spec_digest = Some(spec_digest);
         state.commit = options.commit.clone();

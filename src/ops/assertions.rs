@@ -13,7 +13,10 @@ use super::{Run, build::Compiler};
 use crate::{
     config::Config,
     kcl::{CompileRequest, Diagnostic, KclError},
-    model::{Digest, RepoPath, stack::CompileSetup},
+    model::{
+        Digest, RepoPath,
+        stack::{CompileSetup, Entry},
+    },
     runtime::kubernetes::health::{Answer, Evaluate},
 };
 
@@ -77,7 +80,7 @@ fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
     CompileRequest {
         label: path.to_owned(),
         setup: CompileSetup {
-            entries: files.iter().map(|(name, _)| name.clone()).collect(),
+            entries: files.iter().map(|(name, _)| Entry::main(name.clone())).collect(),
             options: vec![("object".to_owned(), object.clone())],
             ..CompileSetup::default()
         },

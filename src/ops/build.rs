@@ -38,6 +38,8 @@ pub struct Compiler {
     /// Where this machine keeps what it made, if that may be believed.
     caches: Option<PathBuf>,
     executable: Option<PathBuf>,
+    /// Whether it compiles what an earlier configuration says, perhaps with another core than today's.
+    earlier: bool,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     asker: Asker,
@@ -84,6 +86,7 @@ impl Compiler {
             run: run.clone(),
             config: config.clone(),
             executable: None,
+            earlier: false,
             shared: None,
             access: CacheAccess::ReadWrite,
             asker: Asker::Own,
@@ -99,6 +102,14 @@ impl Compiler {
             compiled: self.compiled.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
+    }
+
+    /// Compiles an earlier revision, by the configuration that held then: its core need not be the one that
+    /// `KONVERGE_KCL` names today.
+    #[must_use]
+    pub fn for_earlier(mut self) -> Self {
+        self.earlier = true;
+        self
     }
 
     /// Starts workers with another `konverge` than this process.
@@ -288,7 +299,10 @@ impl Compiler {
     async fn start(&self) -> Result<Started, Failure> {
         let kcl = &self.config.kcl;
         let checkout = self.run.checkout();
-        let core = Core::find(kcl.core(), &checkout).await?;
+        let core = match self.earlier {
+            true => Core::find_earlier(kcl.core(), &checkout).await?,
+            false => Core::find(kcl.core(), &checkout).await?,
+        };
         let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {
             Some(path) => path.clone(),

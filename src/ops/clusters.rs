@@ -169,6 +169,8 @@ mod tests {
     fn stack(kubeconfig: &str) -> Stack {
         Stack {
             id: "shop/prod".parse().unwrap(),
+            names: "shop/prod".parse().unwrap(),
+            named_by: crate::model::stack::NamedBy::Names,
             folder: crate::model::RepoPath::normalise("appops/shop/prod").unwrap(),
             project_folder: crate::model::RepoPath::normalise("appops/shop").unwrap(),
             compile: Ok(CompileSetup::default()),

@@ -62,7 +62,7 @@ pub async fn list(run: &Run) -> Vec<Known> {
     let checkout = run.checkout();
     let mut all = Vec::new();
     for version in kcl::versions() {
-        let installed = Core::find(version, &checkout).await.is_ok();
+        let installed = Core::find_earlier(version, &checkout).await.is_ok();
         all.push(Known { version, installed });
     }
     all
@@ -73,7 +73,7 @@ pub async fn list(run: &Run) -> Vec<Known> {
 /// # Errors
 /// It is not here.
 pub async fn find(run: &Run, version: &str) -> Result<Found, Failure> {
-    Ok(Core::find(version, &run.checkout()).await?.into())
+    Ok(Core::find_earlier(version, &run.checkout()).await?.into())
 }
 
 /// Becomes a walled-in worker; `walls` is what the pool wrote. Returns only if that fails, with the reason.

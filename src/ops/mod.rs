@@ -19,6 +19,7 @@ pub mod graph;
 pub mod health;
 mod health_rules;
 pub(crate) mod held_removals;
+mod identities;
 mod infrastructure;
 pub mod init;
 mod last_applied;
@@ -40,6 +41,7 @@ mod target;
 mod waiting;
 mod workspace;
 
+pub use identities::{Renamed, renamed_stacks};
 pub use neighbours::Claims;
 pub use planning::{Planned, Planning, Wanted};
 pub use run::{Notes, Run};

@@ -4,6 +4,7 @@ use super::{
     Memory, Run, Target, Workspace,
     build::{Compiler, Counted},
     clusters::{self, GivenCluster, Live},
+    identities::Renamed,
     neighbours::Claims,
     rescue::Rescue,
 };
@@ -39,6 +40,8 @@ pub struct Planning {
     pub given: GivenCluster,
     /// What the other stacks claim, once it is asked for.
     pub claims: Claims,
+    /// Recorded identities that stacks go on from, once it is asked for.
+    pub renamed: Renamed,
 }
 
 /// Where Specs come from.
@@ -110,10 +113,7 @@ impl Planning {
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
     pub async fn plan(&self, target: &Target, wanted: Spec) -> Result<Planned, Failure> {
-        let state = match &self.memory {
-            Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
-            None => None,
-        };
+        let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
         self.plan_from(target, wanted, &state).await
@@ -131,6 +131,27 @@ impl Planning {
             Some(rescue) => rescue.take_up(state),
             None => Ok(false),
         }
+    }
+
+    /// What is recorded of a target, under its identity or the one that it goes on from.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, Failure> {
+        let Some(memory) = &self.memory else {
+            return Ok(None);
+        };
+        let own = memory.states.load(&target.id).await?.map(|prior| prior.state);
+        if own.as_ref().is_some_and(|state| !state.is_blank()) {
+            return Ok(own);
+        }
+        let Some(earlier) = self.earlier_identity(&target.id).await? else {
+            return Ok(own);
+        };
+        let earlier = memory.states.load(&earlier).await?;
+        Ok(earlier
+            .map(|prior| prior.state.renamed(target.id.clone()))
+            .or(own))
     }
 
     /// As [`Planning::plan`], from a state at hand.

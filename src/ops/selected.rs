@@ -24,13 +24,13 @@ pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
     let known = Knowledge::of(run, &repository);
     let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
+    workspace.note_layout(run);
     let mut stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
         Selection::Named(names) => workspace.named(run, repository.root(), names)?,
         Selection::Affected => match session::base_commit(run, &repository, request, &at).await? {
             Some(commit) => {
-                let at = At::Commit(commit);
-                let base = Workspace::open_knowing(&known, &repository, &at, Some(&workspace.config))?;
+                let base = session::open_base(&known, &repository, commit, &workspace.config)?;
                 known.keep(&base);
                 let affected = workspace.analysis.compare(&base.analysis);
                 let targets = session::affected_targets(&affected, Some(&base), &workspace);

@@ -7,6 +7,7 @@ use super::{
     affected::{BEFORE, credentials, find, is_part},
     build::{self, Compiler},
     clusters::{GivenCluster, Live},
+    identities::Renamed,
     infrastructure,
     neighbours::Claims,
     states,
@@ -21,7 +22,7 @@ use crate::{
         affected::{Affected, InputChange},
         source::Source,
         spec::Spec,
-        stack::{CompileSetup, Stack},
+        stack::{CompileSetup, NamedBy, Stack},
     },
 };
 
@@ -112,13 +113,9 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     let known = Knowledge::of(run, &repository);
     let head = Workspace::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
+    head.note_layout(run);
     let base = match base_commit(run, &repository, request, &at).await? {
-        Some(commit) => Some(Workspace::open_knowing(
-            &known,
-            &repository,
-            &At::Commit(commit),
-            Some(&head.config),
-        )?),
+        Some(commit) => Some(open_base(&known, &repository, commit, &head.config)?),
         None => None,
     };
     known.keep(base.as_ref().unwrap_or(&head));
@@ -160,6 +157,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         live: request.live,
         given,
         claims: Claims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
     };
     Ok(Session {
         planning,
@@ -237,7 +235,9 @@ pub async fn open_file(
     let planning = without_code(run, repository.as_ref(), request, key, spec).await?;
     let folder = RepoPath::root();
     let stack = Stack {
-        id,
+        id: id.clone(),
+        names: id.clone(),
+        named_by: NamedBy::Names,
         folder: folder.clone(),
         project_folder: folder,
         compile: Ok(CompileSetup::default()),
@@ -277,6 +277,7 @@ async fn without_code(
         live: request.live,
         given: request.given.clone(),
         claims: Claims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
     })
 }
 
@@ -287,6 +288,23 @@ fn nothing_compared() -> Affected {
         head: None,
         stacks: Vec::new(),
     }
+}
+
+/// Opens the revision compared with under the configuration of the one that holds the change; which stacks it has, and how
+/// they are called, is its own.
+pub(super) fn open_base(
+    known: &Knowledge,
+    repository: &Repository,
+    commit: CommitId,
+    config: &Config,
+) -> Result<Workspace, Failure> {
+    let own = Config::of(repository.revision(&commit)?.as_ref());
+    // One that can not be used is what the change repairs.
+    let config = match own {
+        Ok(own) => config.with_layout_of(&own),
+        Err(_) => config.clone(),
+    };
+    Workspace::open_knowing(known, repository, &At::Commit(commit), Some(&config))
 }
 
 /// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
@@ -336,11 +354,10 @@ fn targets(
     head: &Workspace,
     affected: &Affected,
 ) -> Vec<Target> {
-    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
     let there = |stacks: Vec<Stack>| {
         stacks
             .iter()
-            .map(|stack| Target::of(stack, before(&stack.id)))
+            .map(|stack| Target::of(stack, before(base, head, stack)))
             .collect()
     };
     match &request.selection {
@@ -361,13 +378,14 @@ async fn named(
     memory: &Memory,
 ) -> Result<Vec<Target>, Failure> {
     let mut targets = BTreeMap::new();
-    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
     // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
     let by_place = |target: Target| ((target.folder.clone(), target.id.clone()), target);
     for name in names {
         match head.named(run, root, std::slice::from_ref(name)) {
             Ok(stacks) => {
-                let there = stacks.iter().map(|stack| Target::of(stack, before(&stack.id)));
+                let there = stacks
+                    .iter()
+                    .map(|stack| Target::of(stack, before(base, head, stack)));
                 targets.extend(there.map(by_place));
             }
             Err(unknown) => {
@@ -382,13 +400,17 @@ async fn named(
 
 /// The affected stacks as targets, the removed ones included.
 pub fn affected_targets(affected: &Affected, base: Option<&Workspace>, head: &Workspace) -> Vec<Target> {
-    let before = |id: &StackId| base.and_then(|base| base.layout.stack(id));
     let target = |stack: &crate::model::affected::AffectedStack| match stack.change {
-        InputChange::Removed => before(&stack.id).map(Target::removed),
+        InputChange::Removed => base?.layout.stack(&stack.id).map(Target::removed),
         _ => head
             .layout
             .stack(&stack.id)
-            .map(|there| Target::of(there, before(&stack.id))),
+            .map(|there| Target::of(there, before(base, head, there))),
     };
     affected.stacks.iter().filter_map(target).collect()
+}
+
+/// The stack at the base that one at the head goes on from.
+fn before<'a>(base: Option<&'a Workspace>, head: &Workspace, stack: &Stack) -> Option<&'a Stack> {
+    head.layout.before(&base?.layout, stack)
 }

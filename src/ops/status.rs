@@ -36,10 +36,12 @@ const WATCHED: Duration = Duration::from_secs(600);
 pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, Failure> {
     let mut targets = session.targets.clone();
     if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
-        let known = memory.states.known().await?.entries;
-        let gone = known
-            .into_iter()
-            .filter(|(id, entry)| entry.is_known() && !targets.iter().any(|target| target.id == *id));
+        let known = memory.states.known().await?;
+        let renamed = session.planning.renamed_stacks(&known).await?;
+        let goes_on = |id: &StackId| renamed.values().any(|earlier| earlier == id);
+        let gone = known.entries.into_iter().filter(|(id, entry)| {
+            entry.is_known() && !goes_on(id) && !targets.iter().any(|target| target.id == *id)
+        });
         let gone: Vec<_> = gone
             .map(|(id, entry)| Target::forgotten(id, entry.folder))
             .collect();
@@ -160,9 +162,10 @@ async fn fill(
     let Some(memory) = &planning.memory else {
         return Ok(());
     };
+    let earlier = planning.earlier_identity(&target.id).await?;
     let Some(prior) = memory
         .states
-        .load(&target.id)
+        .load(earlier.as_ref().unwrap_or(&target.id))
         .await?
         .filter(|prior| !prior.retired || prior.reason == Reason::Destroy)
     else {
@@ -246,6 +249,7 @@ async fn objects(
         .collect();
     let scope = Scope {
         stack: target.id.clone(),
+        earlier: prior.state.earlier_identities.clone(),
         data: prior.state.runtime.clone(),
         ignore: Vec::new(),
         read: std::sync::Arc::default(),

@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     git::Repository,
-    konfig::{Changes, Layout, Reader, SettingsOrder, Tree},
+    konfig::{Changes, Layout, LayoutRules, Reader, Tree},
     model::{
         CommitId, RepoPath,
         source::{BlobId, FileKind, Listing, Source, TreeId},
@@ -57,7 +57,7 @@ pub struct Knowledge {
 /// A revision from which another one can be reached.
 #[derive(Clone)]
 struct Known {
-    order: SettingsOrder,
+    rules: LayoutRules,
     analysis: Arc<Analysis>,
 }
 
@@ -91,7 +91,7 @@ impl Knowledge {
         let Some((_, place)) = self.places.clone() else {
             return;
         };
-        let fresh = Kept::of(&workspace.analysis, workspace.config.kcl.settings);
+        let fresh = Kept::of(&workspace.analysis, workspace.config.layout_rules());
         if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
             self.write(move || kept.save(&place));
         }
@@ -148,9 +148,9 @@ impl Knowledge {
         revisions.iter().find(same).or(revisions.last()).cloned()
     }
 
-    fn remember(&self, order: SettingsOrder, analysis: &Arc<Analysis>) {
+    fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
         let analysis = Arc::clone(analysis);
-        self.revisions().push(Known { order, analysis });
+        self.revisions().push(Known { rules, analysis });
     }
 
     fn revisions(&self) -> MutexGuard<'_, Vec<Known>> {
@@ -168,7 +168,7 @@ impl Known {
     fn of(kept: Kept, repository: &Repository) -> Self {
         let source = repository.listed(kept.commit(), kept.listing());
         Self {
-            order: kept.order(),
+            rules: kept.layout_rules().clone(),
             analysis: Arc::new(kept.revive(source)),
         }
     }
@@ -221,12 +221,14 @@ impl Workspace {
             Some(config) => config.clone(),
             None => Config::of(source.as_ref())?,
         };
-        let (core, order) = (config.kcl.core(), config.kcl.settings);
+        let (core, layout_rules) = (config.kcl.core(), config.layout_rules());
         let tree = Tree::new(source.clone());
-        let analysis = match near.filter(|near| near.order == order) {
+        let analysis = match near.filter(|near| near.rules == layout_rules) {
             Some(Known { analysis: near, .. }) => {
                 let changes = Changes::between(near.tree(), &tree);
-                let layout = known.reader.layout_after(near.layout(), &changes, &tree, order)?;
+                let layout = known
+                    .reader
+                    .layout_after(near.layout(), &changes, &tree, &layout_rules)?;
                 Analysis::after(&near, &changes, tree, layout, core, &known.index)?
             }
             None => {
@@ -234,20 +236,29 @@ impl Workspace {
                 known
                     .index
                     .learn_beside(source.as_ref(), &files, || -> Result<_, Failure> {
-                        let layout = known.reader.layout(&tree, order)?;
+                        let layout = known.reader.layout(&tree, &layout_rules)?;
                         Ok(Analysis::of_tree(tree, layout, core, &known.index)?)
                     })?
             }
         };
         let rules = config.rules();
         let analysis = Arc::new(analysis.with_config(|stack| rules.digest(stack)));
-        known.remember(order, &analysis);
+        known.remember(layout_rules, &analysis);
         Ok(Self {
             layout: Arc::clone(analysis.layout()),
             source,
             config,
             analysis,
         })
+    }
+
+    /// Says once what is unusual about the stacks of this revision.
+    pub fn note_layout(&self, run: &Run) {
+        for note in [self.layout.clash_note(), self.layout.package_note()] {
+            if let Some(note) = note {
+                run.notes.note(&format!("note: {note}"));
+            }
+        }
     }
 
     /// The commit, or `None` for the working tree.

@@ -30,6 +30,8 @@ use crate::{
 pub struct Scope {
     /// Whose resources these are.
     pub stack: StackId,
+    /// Identities that the stack had before: an object that names one of them as its owner is this stack's.
+    pub earlier: Vec<StackId>,
     /// The runtimes' own data: as the state holds it, with what [`ApplySink::runtime_data`] was given in this run.
     pub data: BTreeMap<String, Value>,
     /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object is there, they stay as they
@@ -37,6 +39,13 @@ pub struct Scope {
     pub ignore: Vec<String>,
     /// Whom references read: what becomes of the others need not be remembered.
     pub read: Arc<HashSet<ResourceId>>,
+}
+
+impl Scope {
+    /// Whether an owner, as an object names it, is this stack under an earlier identity.
+    pub fn was(&self, owner: &str) -> bool {
+        self.earlier.iter().any(|earlier| earlier.as_str() == owner)
+    }
 }
 
 /// One resource as the engine hands it to a runtime.

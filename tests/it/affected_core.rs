@@ -203,7 +203,7 @@ fn files(root: &Path, setup: &CompileSetup) -> Value {
     let entries: Vec<_> = setup
         .entries
         .iter()
-        .map(|entry| root.join(entry.as_str()))
+        .map(|entry| root.join(entry.path.as_str()))
         .collect();
     let packages: Vec<_> = setup
         .packages

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use konverge::{
     affected::{Index, scan},
-    model::RepoPath,
+    model::{RepoPath, stack::Entry},
 };
 
 use crate::{
@@ -69,7 +69,7 @@ fn scanner_agrees_with_the_core_on_hostile_texts() {
     std::fs::write(root.join("kcl.mod"), "").unwrap();
     let mut oracle = Oracle::start();
     let setup = konverge::model::stack::CompileSetup {
-        entries: vec![RepoPath::normalise("main.k").unwrap()],
+        entries: vec![Entry::main(RepoPath::normalise("main.k").unwrap())],
         ..Default::default()
     };
     let pieces = [

@@ -9,11 +9,11 @@ fn build(repository: &Repository) -> Konverge {
     Konverge::new(["build"]).dir(repository.path()).with_kcl()
 }
 
-fn spec_of(json: &Value) -> Spec {
+pub fn spec_of(json: &Value) -> Spec {
     spec::read(&[serde_json::json!({"resources": json["resources"]})]).unwrap()
 }
 
-fn core_alone(repository: &Repository, folder: &str) -> Spec {
+pub fn core_alone(repository: &Repository, folder: &str) -> Spec {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/core_alone.py");
     let output = std::process::Command::new(interpreter())
         .args([script, repository.path().to_str().unwrap(), folder])

@@ -73,6 +73,20 @@ fn generated_pages_are_up_to_date() {
     }
 }
 
+/// The file that `# yaml-language-server: $schema=…` names, as the site serves it.
+#[test]
+fn the_schema_of_konverge_yaml_is_up_to_date() {
+    let made = Konverge::new(["config", "schema"]).run().expect(0).stdout;
+    let path = root().join("docs/reference/konverge.schema.json");
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        made == there,
+        "{} is old: `konverge config schema > {}`",
+        path.display(),
+        path.display()
+    );
+}
+
 /// Manifests that the docs show are what a real API server takes.
 #[tokio::test]
 async fn manifests_that_are_shown_are_taken() {

@@ -233,6 +233,7 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
     }];
     let scope = Scope {
         stack: done.id.clone(),
+        earlier: Vec::new(),
         data: BTreeMap::new(),
         ignore: Vec::new(),
         read: Arc::default(),

@@ -122,6 +122,7 @@ impl Walk<'_> {
     fn scope(&self) -> Scope {
         Scope {
             stack: self.plan.scope.stack.clone(),
+            earlier: self.plan.scope.earlier.clone(),
             data: locked(&self.data).clone(),
             ignore: self.plan.scope.ignore.clone(),
             read: Arc::clone(&self.plan.scope.read),

@@ -8,7 +8,7 @@ use crate::{
     model::{
         RepoPath,
         inspection::{Remark, Rule, Severity},
-        stack::Stack,
+        stack::{Entry, Stack},
     },
 };
 
@@ -47,7 +47,7 @@ pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Remark> {
         let name = |import: affected::Import| (import.path.clone(), plain(import.used_as()).to_owned());
         imports.map(name).collect()
     };
-    let shared: Vec<(&[RepoPath], BTreeSet<Name>)> = stacks
+    let shared: Vec<(&[Entry], BTreeSet<Name>)> = stacks
         .iter()
         .filter_map(|stack| Some(stack.compile.as_ref().ok()?.entries.as_slice()))
         .map(|entries| {
@@ -88,8 +88,11 @@ fn plain(name: &str) -> &str {
 }
 
 /// Whether a file is one of a stack's entries, by itself or with its folder.
-fn is_entry(entries: &[RepoPath], path: &RepoPath) -> bool {
-    entries.contains(path) || path.parent().is_some_and(|folder| entries.contains(&folder))
+fn is_entry(entries: &[Entry], path: &RepoPath) -> bool {
+    let folder = path.parent();
+    entries
+        .iter()
+        .any(|entry| entry.path == *path || Some(&entry.path) == folder.as_ref())
 }
 
 #[cfg(test)]
@@ -108,11 +111,13 @@ mod tests {
             .map(|(name, text)| (path(name), text.as_bytes().into()))
             .collect();
         let setup = CompileSetup {
-            entries: entries.iter().map(|entry| path(entry)).collect(),
+            entries: entries.iter().map(|entry| Entry::main(path(entry))).collect(),
             ..CompileSetup::default()
         };
         let stack = Stack {
             id: "p/s".parse().unwrap(),
+            names: "p/s".parse().unwrap(),
+            named_by: crate::model::stack::NamedBy::Names,
             folder: path("p/s"),
             project_folder: path("p"),
             compile: Ok(setup),

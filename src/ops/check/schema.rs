@@ -170,7 +170,8 @@ impl Schemas {
 /// Where a stack is written: the last of its entries in its own folder. A rendered object has no line of its own.
 fn place(stack: &Stack) -> RepoPath {
     let entries = stack.compile.as_ref().map(|setup| setup.entries.as_slice());
-    let own = |entry: &&RepoPath| entry.is_within(&stack.folder) && **entry != stack.folder;
-    let last = entries.unwrap_or_default().iter().rev().find(own);
+    let paths = entries.unwrap_or_default().iter().rev().map(|entry| &entry.path);
+    let own = |path: &&RepoPath| path.is_within(&stack.folder) && **path != stack.folder;
+    let last = paths.clone().find(own);
     last.cloned().unwrap_or_else(|| stack.folder.child("stack.yaml"))
 }

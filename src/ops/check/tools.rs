@@ -92,7 +92,7 @@ pub(super) async fn run(
         .iter()
         .chain(stacks.iter().copied())
         .filter_map(|stack| stack.compile.as_ref().ok())
-        .flat_map(|setup| &setup.entries)
+        .flat_map(|setup| setup.entries.iter().map(|entry| &entry.path))
         .collect();
     for (path, content) in files {
         let name = path.file_name();

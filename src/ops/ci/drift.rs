@@ -1,5 +1,7 @@
 //! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
 
+use std::collections::BTreeMap;
+
 use super::{
     Ended, Job,
     feedback::Feedback,
@@ -19,7 +21,7 @@ use crate::{
         outcome::{ApplyReport, StackResult},
         plan::{Plan, StackPlan, Summary},
     },
-    ops::{At, KeyUse, Target, Workspace, drift, masked},
+    ops::{At, KeyUse, Target, Workspace, drift, masked, renamed_stacks},
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
@@ -57,7 +59,8 @@ async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<E
     let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
     let known = memory.states.known().await?;
     let mut rounds = Rounds::of(job, &memory, &config).await;
-    let applied = applied(&known, &side);
+    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
+    let applied = applied(&known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.due(applied, config.drift.stacks);
     let behind = behind(&known, &side);
@@ -113,10 +116,16 @@ async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<E
 }
 
 /// The stacks that were applied: there is something to compare them with.
-fn applied(known: &Known, side: &Workspace) -> Vec<Target> {
+fn applied(known: &Known, side: &Workspace, renamed: &BTreeMap<StackId, StackId>) -> Vec<Target> {
+    let now = |id: &StackId| {
+        renamed
+            .iter()
+            .find(|(_, earlier)| *earlier == id)
+            .map(|(now, _)| now)
+    };
     let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
     applied
-        .map(|(id, entry)| match side.layout.stack(id) {
+        .map(|(id, entry)| match side.layout.stack(now(id).unwrap_or(id)) {
             Some(stack) => Target::of(stack, None),
             None => Target::forgotten(id.clone(), entry.folder.clone()),
         })

@@ -37,7 +37,7 @@ use crate::{
     ops::{
         At, Claims, KeyUse, Target, Workspace,
         apply::{self, ApplyOptions},
-        held_removals, masked,
+        held_removals, masked, renamed_stacks,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -183,7 +183,9 @@ async fn caught_up(
     }
     let known = memory.states.known().await?;
     memory.states.maintain_index(&known).await?;
-    let Behind { targets, held } = behind(&side, &known)?;
+    side.note_layout(&job.run);
+    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
+    let Behind { targets, held } = behind(&side, &known, &renamed)?;
     let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
     let targets = newer.without(&memory, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
@@ -281,7 +283,14 @@ struct Behind {
 }
 
 /// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
-fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failure> {
+///
+/// What is recorded of a folder that makes no stack any more stays: only what was taken out of the repository is removed.
+fn behind(
+    side: &Workspace,
+    known: &crate::state::Known,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Result<Behind, Failure> {
+    let goes_on: BTreeSet<&StackId> = renamed.values().collect();
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
         let recorded = known
@@ -296,6 +305,7 @@ fn behind(side: &Workspace, known: &crate::state::Known) -> Result<Behind, Failu
         .entries
         .iter()
         .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
+        .filter(|(id, entry)| !goes_on.contains(id) && !side.layout.leaves_out(&entry.folder))
         .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
     let mut held = Vec::new();
     match side.layout.identities_certain() {

@@ -8,7 +8,7 @@ use crate::{
     error::Failure,
     model::{CommitId, StackId, affected::Affected, power::PowerChange, source::Source, stack::Stack},
     ops::{
-        At, Claims, KeyUse, Knowledge, Memory, Planning, Target, Wanted, Workspace,
+        At, Claims, KeyUse, Knowledge, Memory, Planning, Renamed, Target, Wanted, Workspace,
         build::Compiler,
         clusters::{GivenCluster, Live},
         health_rules, infrastructure, session, states,
@@ -88,18 +88,16 @@ impl Job {
         // Nobody has reviewed this code yet: it is compiled behind every wall, unless the default branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         let known = Knowledge::of(&self.run, &self.repository);
-        let side = |commit: &CommitId| {
-            let at = At::Commit(commit.clone());
-            Workspace::open_knowing(&known, &self.repository, &at, Some(&config))
-        };
-        let head_side = side(head)?;
+        let at_head = At::Commit(head.clone());
+        let head_side = Workspace::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
         head_side.layout.require_module()?;
+        head_side.note_layout(&self.run);
         if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
             self.run.notes.note(
                 "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
             );
         }
-        let base_side = side(base)?;
+        let base_side = session::open_base(&known, &self.repository, base.clone(), &config)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let power_changes = difference(&proposed, (&base_side, &head_side));
@@ -108,9 +106,16 @@ impl Job {
             true => self.memory(&protected, KeyUse::Make).await?,
             false => None,
         };
-        let live = match grants.clusters {
-            true => self.options.live.unwrap_or(Live::Required),
-            false => Live::Never,
+        let live = match (grants.clusters, self.options.live) {
+            (false, _) => Live::Never,
+            (true, Some(live)) => live,
+            (true, None) if protected.clusters.is_empty() => {
+                self.run.notes.note(
+                    "note: konverge.yaml on the default branch defines no clusters: this compares the compiled Specs of both revisions",
+                );
+                Live::Auto
+            }
+            (true, None) => Live::Required,
         };
         Ok(Opened {
             stacks_in_repository: head_side.layout.stacks.len(),
@@ -205,6 +210,7 @@ impl Job {
             live,
             given,
             claims: Claims::default(),
+            renamed: Renamed::default(),
         })
     }
 
@@ -262,9 +268,10 @@ fn difference(proposed: &Config, (base, head): (&Workspace, &Workspace)) -> Vec<
 
 /// The configuration with all power taken out: only how the repository is to be read and compiled remains.
 fn without_power(config: &Config) -> Config {
-    Config {
+    let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
         ..Config::default()
-    }
+    };
+    config_without.with_layout_of(config)
 }

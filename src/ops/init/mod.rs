@@ -1,16 +1,25 @@
-//! `konverge init`: writes `konverge.yaml` and the workflow into a repository, and never overwrites.
+//! `konverge init`: looks at the repository, writes `konverge.yaml` and the workflow, and never overwrites.
+
+mod survey;
 
 use std::path::Path;
 
+use super::{
+    At, Run, Workspace,
+    affected::{self, Question},
+    build::Compiler,
+};
 pub use crate::checkout::Written;
 use crate::{
     checkout::{self, Existing},
     config::{Config, FILE_NAME},
     error::{ErrorKind, Failure},
     git::Repository,
+    model::{ClusterName, RepoPath, stack::SettingsOrder},
 };
+use survey::Survey;
 
-/// The configuration that is written; `{id}` and `{core}` are filled in.
+/// The configuration that is written; what stands in braces is filled in.
 const CONFIG: &str = include_str!("konverge.yaml");
 
 /// The workflow that is written, with the branch whose pushes are applied filled in; the example monorepo carries the
@@ -20,40 +29,215 @@ pub const WORKFLOW: &str = include_str!("workflow.yml");
 /// What it is filled in for.
 const BRANCHES: &str = "branches: [main]";
 
+/// The step that runs Konverge.
+const STEP: &str = "      - uses: konverge/konverge@v0\n";
+
 /// Where the workflow goes.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
 
-/// Writes both files into the root of the repository that a folder lies in.
+/// At most so many contexts of a kubeconfig are offered.
+const CONTEXTS: usize = 10;
+
+/// What was done and what was found.
+pub struct Report {
+    /// Each file with what became of it.
+    pub files: Vec<(&'static str, Written)>,
+    /// Sentences about the repository.
+    pub found: Vec<String>,
+    /// Commands that were tried, and what they say.
+    pub tried: Vec<(String, Result<String, Failure>)>,
+    /// What to do next.
+    pub hints: Vec<String>,
+}
+
+/// Looks at the repository that a folder lies in, and writes both files into its root.
 ///
 /// # Errors
 /// It lies in none, or it can not be written to.
-pub fn run(dir: &Path) -> Result<Vec<(&'static str, Written)>, Failure> {
-    let repository = Repository::discover(dir)?;
+pub async fn run(run: &Run) -> Result<Report, Failure> {
+    let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
-    write(repository.root(), branch.as_deref().unwrap_or("main"))
+    let survey = survey::look(run, &repository.worktree()?)?;
+    let files = write(repository.root(), branch.as_deref().unwrap_or("main"), &survey)?;
+    let mut report = Report {
+        files,
+        found: found(&survey),
+        tried: Vec::new(),
+        hints: hints(&survey),
+    };
+    if survey.layout.has_module && !survey.layout.stacks.is_empty() {
+        report.tried = tried(run, &repository).await;
+    }
+    Ok(report)
 }
 
-fn write(root: &Path, branch: &str) -> Result<Vec<(&'static str, Written)>, Failure> {
+fn found(survey: &Survey) -> Vec<String> {
+    let layout = &survey.layout;
+    if !layout.has_module {
+        return vec!["there is no `kcl.mod` that git knows: Konverge works on a monorepo of KCL".to_owned()];
+    }
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let place = match &survey.folder {
+        Some(folder) => format!(" in `{folder}`"),
+        None => String::new(),
+    };
+    let mut found = vec![format!(
+        "{} of {}{place}",
+        counted(layout.stacks.len(), "stack"),
+        counted(layout.projects.len(), "project"),
+    )];
+    let era = match survey.order {
+        SettingsOrder::V07 => "the settings files are those of Kusion v0.7: `kcl.settings: v0.7`",
+        SettingsOrder::V091 => "`stack.yaml` names a kubeconfig, as in Kusion v0.9.1: `kcl.settings: v0.9.1`",
+        SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
+    };
+    found.push(era.to_owned());
+    found.push(format!("the KCL core is {}", survey.core));
+    if layout.left_out.len() > layout.in_packages.len() {
+        let vendored = layout.left_out.len() - layout.in_packages.len();
+        found.push(format!(
+            "{} with a stack.yaml left out: vendored packages are not stacks",
+            counted(vendored, "folder")
+        ));
+    }
+    found.extend([layout.clash_note(), layout.package_note()].into_iter().flatten());
+    match survey.contexts.len() {
+        0 => {}
+        count => found.push(format!(
+            "{} of your kubeconfig: konverge.yaml offers them under `clusters`",
+            counted(count, "context")
+        )),
+    }
+    found
+}
+
+fn hints(survey: &Survey) -> Vec<String> {
+    if !survey.layout.has_module {
+        return vec![
+            "run `kcl mod init`, add a project.yaml and a stack.yaml, and `git add` them".to_owned(),
+            "if the monorepo is another repository: `konverge init --repo DIR`".to_owned(),
+        ];
+    }
+    let mut hints = Vec::new();
+    if survey.layout.stacks.is_empty() {
+        hints.push(
+            "add a project.yaml (`name: PROJECT`), and below it a folder with a stack.yaml (`name: STACK`) and a main.k, and \
+             `git add` them"
+                .to_owned(),
+        );
+    }
+    hints.push(
+        "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
+         applied until `state.url` is set, too"
+            .to_owned(),
+    );
+    hints
+}
+
+/// What a user would type next, already tried: it shows whether the repository can be worked on as it is.
+async fn tried(run: &Run, repository: &Repository) -> Vec<(String, Result<String, Failure>)> {
+    let question = Question {
+        worktree: true,
+        ..Question::default()
+    };
+    let answer = affected::run(run, &question).await;
+    let told = answer.map(|answer| match answer.affected.stacks.len() {
+        0 => "no stack is affected by what is not committed".to_owned(),
+        1 => "1 stack is affected by what is not committed".to_owned(),
+        count => format!("{count} stacks are affected by what is not committed"),
+    });
+    let mut tried = vec![("konverge affected --worktree".to_owned(), told)];
+    tried.extend(build_first(run, repository).await);
+    tried
+}
+
+/// Builds one stack under the configuration that was written, which git does not know yet.
+async fn build_first(run: &Run, repository: &Repository) -> Option<(String, Result<String, Failure>)> {
+    let text = std::fs::read_to_string(repository.root().join(FILE_NAME)).ok()?;
+    let config = match Config::parse(&text) {
+        Ok(config) => config,
+        Err(error) => return Some(("konverge config check".to_owned(), Err(error.into()))),
+    };
+    let workspace = match Workspace::open_under(run, repository, &At::Worktree, &config) {
+        Ok(workspace) => workspace,
+        Err(failure) => return Some(("konverge build --all".to_owned(), Err(failure))),
+    };
+    let stack = workspace.layout.stacks.first()?;
+    let compiler = Compiler::new(run, &config);
+    let built = compiler.spec(&workspace, stack).await;
+    let told = built.map(|spec| match spec.resources.len() {
+        1 => "1 resource".to_owned(),
+        count => format!("{count} resources"),
+    });
+    Some((format!("konverge build {}", stack.folder), told))
+}
+
+fn write(root: &Path, branch: &str, survey: &Survey) -> Result<Vec<(&'static str, Written)>, Failure> {
     let config = CONFIG
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
-        .replace("{core}", Config::default_core());
-    let workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+        .replace("{core}", &survey.core)
+        .replace("{settings}", settings(survey.order))
+        .replace("{clusters}", &clusters(&survey.contexts));
+    let mut workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    if let Some(folder) = &survey.folder {
+        workflow = in_folder(&workflow, folder);
+    }
     [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
         .into_iter()
         .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
         .collect()
 }
 
-/// A branch's name in a YAML list: quoted unless it can only be read as text.
-fn scalar(branch: &str) -> String {
+fn settings(order: SettingsOrder) -> &'static str {
+    match order {
+        SettingsOrder::V07 => {
+            "  # Which Kusion's reading of kcl.yaml and ci-test/settings.yaml holds here.\n  settings: v0.7\n"
+        }
+        SettingsOrder::V091 => "  # Which Kusion's reading of kcl.yaml holds here.\n  settings: v0.9.1\n",
+        SettingsOrder::V090 => "",
+    }
+}
+
+/// The contexts of the kubeconfig as clusters, in comments: which of them are meant is for a person to say.
+fn clusters(contexts: &[String]) -> String {
+    let entry = |name: &str, context: &str| format!("#   {name}:\n#     context: {}\n", scalar(context));
+    if contexts.is_empty() {
+        return entry("prod", "prod");
+    }
+    let offered = contexts.iter().take(CONTEXTS).enumerate();
+    offered
+        .map(|(at, context)| match context.parse::<ClusterName>() {
+            Ok(name) => entry(&scalar(name.as_str()), context),
+            Err(_) => entry(&format!("cluster-{}", at + 1), context),
+        })
+        .collect()
+}
+
+/// The workflow of a monorepo that is a folder of its repository.
+fn in_folder(workflow: &str, folder: &RepoPath) -> String {
+    let with = format!(
+        "{STEP}        with:\n          working-directory: {}\n",
+        scalar(folder.as_str())
+    );
+    workflow.replace(STEP, &with).replace(
+        "        # with: { environment: production } #",
+        "          # environment: production #",
+    )
+}
+
+/// A name in YAML: quoted unless it can only be read as text.
+fn scalar(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
-    let is_plain = branch.starts_with(|c: char| c.is_ascii_alphabetic())
-        && branch.chars().all(is_word)
-        && !keywords.contains(&branch.to_ascii_lowercase().as_str());
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_word)
+        && !keywords.contains(&name.to_ascii_lowercase().as_str());
     match is_plain {
-        true => branch.to_owned(),
-        false => serde_json::Value::from(branch).to_string(),
+        true => name.to_owned(),
+        false => serde_json::Value::from(name).to_string(),
     }
 }
 
@@ -71,33 +255,92 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<Written, Failure> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::konfig::Layout;
+
+    fn survey() -> Survey {
+        Survey {
+            layout: Layout::default(),
+            order: SettingsOrder::V090,
+            folder: None,
+            core: Config::default_core().to_owned(),
+            contexts: Vec::new(),
+        }
+    }
+
+    fn read(folder: &Path, path: &str) -> String {
+        std::fs::read_to_string(folder.join(path)).unwrap()
+    }
 
     #[test]
     fn what_is_written_is_valid_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let first = write(folder.path(), "main").unwrap();
+        let first = write(folder.path(), "main", &survey()).unwrap();
         assert!(first.iter().all(|(_, written)| *written == Written::Created));
-        let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
-        let config = Config::parse(&text).unwrap();
+        let config = Config::parse(&read(folder.path(), FILE_NAME)).unwrap();
         assert!(config.state.id.is_some());
         std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
-        let second = write(folder.path(), "main").unwrap();
+        let second = write(folder.path(), "main", &survey()).unwrap();
         assert!(second.iter().all(|(_, written)| *written == Written::Kept));
-        assert_eq!(
-            std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap(),
-            "mine"
-        );
+        assert_eq!(read(folder.path(), FILE_NAME), "mine");
     }
 
     #[test]
     fn merges_into_whichever_branch_is_the_default_are_applied() {
         for branch in ["master", "no", "1.0", "rel:ease", "feature/x"] {
             let folder = tempfile::tempdir().unwrap();
-            write(folder.path(), branch).unwrap();
-            let text = std::fs::read_to_string(folder.path().join(WORKFLOW_PATH)).unwrap();
+            write(folder.path(), branch, &survey()).unwrap();
+            let text = read(folder.path(), WORKFLOW_PATH);
             let workflow: serde_json::Value = crate::yaml::from_str(&text).unwrap();
             assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
         }
+    }
+
+    #[test]
+    fn a_monorepo_in_a_folder_has_its_working_directory_in_each_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let survey = Survey {
+            folder: RepoPath::normalise("platform/konfig"),
+            order: SettingsOrder::V07,
+            contexts: vec![
+                "kind-dev".to_owned(),
+                "arn:aws:eks:x".to_owned(),
+                "a\n  b: {}".to_owned(),
+            ],
+            ..survey()
+        };
+        write(folder.path(), "main", &survey).unwrap();
+        let workflow: serde_json::Value = crate::yaml::from_str(&read(folder.path(), WORKFLOW_PATH)).unwrap();
+        for job in ["preview", "apply", "drift"] {
+            let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
+            assert_eq!(steps[1]["with"]["working-directory"], "platform/konfig", "{job}");
+        }
+        let text = read(folder.path(), FILE_NAME);
+        let config = Config::parse(&text).unwrap();
+        assert_eq!(config.kcl.settings, SettingsOrder::V07);
+        assert!(config.clusters.is_empty(), "they are offered, not taken");
+        // With the comments taken away they are clusters.
+        let offered: String = text
+            .lines()
+            .skip_while(|line| *line != "# clusters:")
+            .take_while(|line| line.starts_with('#'))
+            .map(|line| {
+                format!(
+                    "{}\n",
+                    line.trim_start_matches('#').strip_prefix(' ').unwrap_or_default()
+                )
+            })
+            .collect();
+        let config = Config::parse(&offered).unwrap();
+        let contexts: Vec<_> = config
+            .clusters
+            .values()
+            .filter_map(|cluster| cluster.context.as_deref())
+            .collect();
+        assert_eq!(contexts.len(), 3, "{offered}");
+        assert!(
+            contexts.contains(&"arn:aws:eks:x") && contexts.contains(&"a\n  b: {}"),
+            "{contexts:?}"
+        );
     }
 
     #[test]

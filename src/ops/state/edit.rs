@@ -130,12 +130,30 @@ pub async fn push(
 /// # Errors
 /// Nothing is recorded of `from`; `to` has resources; somebody holds a lease; the store's.
 pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u64, Failure> {
+    move_waiting(memory, from, to, at_once()).await
+}
+
+/// As [`move_to`], waiting for leases as these options say.
+///
+/// # Errors
+/// As [`move_to`].
+pub async fn move_waiting(
+    memory: &Memory,
+    from: &StackId,
+    to: &StackId,
+    options: LeaseOptions,
+) -> Result<u64, Failure> {
     if from == to {
         return Err(Failure::new(ErrorKind::Usage, "both are the same stack"));
     }
     let (first, second) = if from < to { (from, to) } else { (to, from) };
-    let first_lease = acquire(memory, first).await?;
-    let second_lease = match acquire(memory, second).await {
+    let first_lease = memory.states.acquire(first, options.clone()).await?;
+    let second_lease = match memory
+        .states
+        .acquire(second, options)
+        .await
+        .map_err(Failure::from)
+    {
         Ok(lease) => lease,
         Err(failure) => return given_back(&first_lease, Err(failure)).await,
     };
@@ -158,11 +176,7 @@ pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u6
                 "`konverge state forget {to}` gives them up; nothing outside is touched"
             )));
         }
-        let moved = StackState {
-            stack: to.clone(),
-            input_digest: None,
-            ..state.clone()
-        };
+        let moved = state.clone().renamed(to.clone());
         // First where it goes to: a crash between the two leaves it recorded twice, never nowhere.
         let serial = new
             .record(Reason::Move, moved, Some(format!("moved from {from}")))

@@ -23,6 +23,7 @@ use crate::{
 };
 
 pub use doctor::{Finding, doctor};
+pub(super) use edit::move_waiting;
 pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{Import, Imported, LeftOut, import};
 pub use rollback::rollback;

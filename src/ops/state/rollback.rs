@@ -13,7 +13,7 @@ use crate::{
     git::{GitError, Repository},
     model::{CommitId, Digest, StackId, outcome::ApplyReport, plan::StackPlan, state::StackState},
     ops::{
-        At, Claims, KeyUse, Planned, Planning, Run, Target, Wanted, Workspace,
+        At, Claims, KeyUse, Planned, Planning, Renamed, Run, Target, Wanted, Workspace,
         apply::{self, Agreed, ApplyOptions},
         build::Compiler,
         clusters::{GivenCluster, Live},
@@ -58,7 +58,10 @@ pub async fn rollback(
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = Workspace::open_under(run, &repository, &At::Commit(commit.clone()), &config)?;
-    let there = head.layout.stack(stack).ok_or_else(|| {
+    let there = head.layout.stack(stack);
+    // It may have had another identity then.
+    let there = there.or_else(|| head.layout.lying_in(&recorded.folder));
+    let there = there.ok_or_else(|| {
         Failure::new(
             ErrorKind::State,
             format!("stack `{stack}` is not there at commit {}", commit.short()),
@@ -66,7 +69,10 @@ pub async fn rollback(
         .hint(format!("`konverge state history {stack}` shows other serials"))
     })?;
     let given = given.reading(&head.layout.stacks);
-    let target = Target::of(there, None);
+    let target = Target {
+        id: stack.clone(),
+        ..Target::of(there, None)
+    };
     let live = Live::Required;
     let setup = infrastructure::Setup {
         config: &config,
@@ -80,7 +86,7 @@ pub async fn rollback(
         run: run.clone(),
         runtimes: infrastructure::runtimes(run, &setup).await?,
         wanted: Wanted::Compiled {
-            compiler: Box::new(Compiler::new(run, &config)),
+            compiler: Box::new(Compiler::new(run, &config).for_earlier()),
             head: Box::new(head),
             base: None,
         },
@@ -89,6 +95,7 @@ pub async fn rollback(
         live,
         given,
         claims: Claims::default(),
+        renamed: Renamed::default(),
     };
     let spec = planning.spec(&target).await?;
     if spec.digest() != digest {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::{ResourceId, spec::Resource},
+    model::{InvalidId, ResourceId, spec::Resource},
 };
 
 /// What names an object in a cluster, its version aside.
@@ -159,16 +159,16 @@ fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -
     }
     // Names may hold colons (RBAC): what follows the kind is compared as text.
     let rest = parts[2..].join(":");
-    if rest == name {
-        return full
-            .parse()
-            .map_err(|error: crate::model::InvalidId| error.to_string());
-    }
-    match rest.strip_suffix(name).and_then(|head| head.strip_suffix(':')) {
+    let other = rest.strip_suffix(name).and_then(|head| head.strip_suffix(':'));
+    match other {
         Some(other) if !namespace.is_empty() && other != namespace => Err(format!(
             "its id says namespace `{other}`, its object `{namespace}`"
         )),
-        Some(_) if namespace.is_empty() => Err("its id names a namespace, but its kind has none".to_owned()),
+        // Kusion wrote the namespace of the stack into the id of a kind that has none.
+        Some(other) if namespace.is_empty() && !other.contains(':') => {
+            full.parse().map_err(|error: InvalidId| error.to_string())
+        }
+        _ if rest == name => full.parse().map_err(|error: InvalidId| error.to_string()),
         _ => Ok(id.clone()),
     }
 }
@@ -279,6 +279,28 @@ mod tests {
             "rbac.authorization.k8s.io/v1:ClusterRole:system:x"
         );
         assert!(role.attributes["metadata"].get("namespace").is_none());
+    }
+
+    #[test]
+    fn a_kind_without_a_namespace_may_have_one_in_its_id_as_kusion_wrote_it() {
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "prometheus", "namespace": "default"}});
+        let binding = prepared(
+            "rbac.authorization.k8s.io/v1:ClusterRoleBinding:default:prometheus",
+            binding,
+        );
+        let binding = binding.unwrap();
+        assert_eq!(
+            binding.id.as_str(),
+            "rbac.authorization.k8s.io/v1:ClusterRoleBinding:prometheus"
+        );
+        assert!(binding.attributes["metadata"].get("namespace").is_none());
+        // Names may hold colons.
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x"}});
+        let role = prepared("rbac.authorization.k8s.io/v1:ClusterRole:default:system:x", role).unwrap();
+        assert_eq!(
+            role.id.as_str(),
+            "rbac.authorization.k8s.io/v1:ClusterRole:system:x"
+        );
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use konverge::{
     checkout::Checkout,
     kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
-    model::{RepoPath, stack::CompileSetup},
+    model::{
+        RepoPath,
+        stack::{CompileSetup, Entry},
+    },
 };
 
 /// The default core, as the parts installed it.
@@ -44,7 +47,7 @@ pub fn request(files: &[(&str, &str)], work_dir: &str, entries: &[&str]) -> Comp
         label: "test/stack".to_owned(),
         setup: CompileSetup {
             work_dir: path(work_dir),
-            entries: entries.iter().map(|entry| path(entry)).collect(),
+            entries: entries.iter().map(|entry| Entry::main(path(entry))).collect(),
             ..CompileSetup::default()
         },
         files: files

@@ -21,7 +21,7 @@ else:
         kcl.LoadSettingsFilesArgs(work_dir=folder, files=[os.path.join(folder, name) for name in names])
     )
     configs = settings.kcl_cli_configs
-    entries = list(configs.files)
+    entries = list(configs.files) or list(configs.file)
     args = [kcl.Argument(name=option.key, value=option.value) for option in settings.kcl_options]
 result = service.exec_program(
     kcl.ExecProgramArgs(work_dir=folder, k_filename_list=entries, args=args, external_pkgs=packages)

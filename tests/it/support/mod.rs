@@ -23,6 +23,7 @@ pub mod golden;
 pub mod hook;
 pub mod identities;
 pub mod kcl;
+pub mod konfigs;
 pub mod minio;
 pub mod moto;
 pub mod objects;

@@ -74,6 +74,7 @@ impl Rig {
             scope: Scope {
                 ignore: Vec::new(),
                 stack: "shop/prod".parse().unwrap(),
+                earlier: Vec::new(),
                 data: BTreeMap::new(),
                 read: std::sync::Arc::default(),
             },

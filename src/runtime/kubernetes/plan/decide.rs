@@ -205,8 +205,8 @@ impl Planner<'_> {
     /// An object of another stack stops the plan, unless that stack has let go of it.
     fn foreign(&self, subject: &Subject, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
-        let owner =
-            identity::annotation(live, OWNER).filter(|owner| *owner != stack && !self.is_shared(live))?;
+        let owner = identity::annotation(live, OWNER)
+            .filter(|owner| *owner != stack && !self.scope.was(owner) && !self.is_shared(live))?;
         let name = owner.escape_debug();
         let refusal = Failure::new(
             ErrorKind::Policy,
@@ -255,7 +255,8 @@ impl Planner<'_> {
             return Some(format!("its annotation `{KEEP}` says so"));
         }
         let owner = identity::annotation(live, OWNER);
-        if owner == Some(self.scope.stack.as_str()) || self.is_shared(live) {
+        let is_own = |owner: &str| owner == self.scope.stack.as_str() || self.scope.was(owner);
+        if owner.is_some_and(is_own) || self.is_shared(live) {
             return None;
         }
         if let Some(owner) = owner {

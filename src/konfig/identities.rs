@@ -1,0 +1,149 @@
+//! Identities: each stack of a revision has its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::Layout;
+use crate::model::{
+    RepoPath, StackId,
+    stack::{NamedBy, Stack},
+};
+
+/// Folders that have the same names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clash {
+    /// What their names, or rules of `konverge.yaml`, give.
+    pub identity: StackId,
+    /// The folders.
+    pub folders: Vec<RepoPath>,
+}
+
+impl Layout {
+    /// Gives each stack its identity: the one that a rule names, else that of its names; its folder's path where several
+    /// stacks would have the same, since their states would overwrite each other.
+    pub(super) fn settle_identities(&mut self, rules: &[(String, StackId)]) {
+        let rules: Vec<_> = rules
+            .iter()
+            .filter_map(|(pattern, identity)| {
+                let glob = globset::GlobBuilder::new(pattern)
+                    .literal_separator(true)
+                    .build()
+                    .ok()?;
+                Some((glob.compile_matcher(), identity))
+            })
+            .collect();
+        for stack in &mut self.stacks {
+            let named = rules.iter().rev().find(|(glob, _)| {
+                glob.is_match(stack.folder.as_str()) || glob.is_match(stack.names.as_str())
+            });
+            (stack.id, stack.named_by) = match named {
+                Some((_, identity)) => ((*identity).clone(), NamedBy::Config),
+                None => (stack.names.clone(), NamedBy::Names),
+            };
+        }
+        self.clashes.clear();
+        // A folder's path may be what the names of another stack give: then that one has its folder's, too.
+        while let Some(clashes) = self.find_clashes() {
+            for clash in clashes {
+                for folder in &clash.folders {
+                    let at = self.stacks.iter().position(|stack| stack.folder == *folder);
+                    if let Some(at) = at {
+                        self.stacks[at].id = StackId::of_folder(folder);
+                        self.stacks[at].named_by = NamedBy::Folder;
+                    }
+                }
+                self.clashes.push(clash);
+            }
+        }
+        self.clashes.sort_by(|a, b| a.identity.cmp(&b.identity));
+    }
+
+    /// Identities that several stacks have of which at least one can have another.
+    fn find_clashes(&self) -> Option<Vec<Clash>> {
+        let mut seen = HashSet::new();
+        let twice: BTreeSet<&StackId> = self
+            .stacks
+            .iter()
+            .map(|stack| &stack.id)
+            .filter(|id| !seen.insert(*id))
+            .collect();
+        if twice.is_empty() {
+            return None;
+        }
+        let mut claims: BTreeMap<&StackId, Vec<&Stack>> = BTreeMap::new();
+        for stack in self.stacks.iter().filter(|stack| twice.contains(&stack.id)) {
+            claims.entry(&stack.id).or_default().push(stack);
+        }
+        let can_change = |stacks: &[&Stack]| stacks.iter().any(|stack| stack.named_by != NamedBy::Folder);
+        let clashes: Vec<_> = claims
+            .into_iter()
+            .filter(|(_, stacks)| can_change(stacks))
+            .map(|(identity, stacks)| Clash {
+                identity: identity.clone(),
+                folders: stacks.iter().map(|stack| stack.folder.clone()).collect(),
+            })
+            .collect();
+        (!clashes.is_empty()).then_some(clashes)
+    }
+
+    /// The stack of an earlier layout that a stack of this one goes on from: of the same identity, else the one in its
+    /// folder, if that has another identity now because a clash came or went, or because it was named.
+    pub fn before<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
+        earlier.stack(&stack.id).or_else(|| {
+            earlier
+                .lying_in(&stack.folder)
+                .filter(|old| stack.continues(&old.id, old.named_by) && self.stack(&old.id).is_none())
+        })
+    }
+
+    /// The stack in a folder.
+    pub fn lying_in(&self, folder: &RepoPath) -> Option<&Stack> {
+        let at = self.stacks.binary_search_by(|stack| stack.folder.cmp(folder));
+        at.ok().map(|at| &self.stacks[at])
+    }
+
+    /// One sentence about the stacks that have their folder's path as identity, if there are any.
+    pub fn clash_note(&self) -> Option<String> {
+        let first = self.clashes.first()?;
+        let folders: BTreeSet<&RepoPath> = self.clashes.iter().flat_map(|clash| &clash.folders).collect();
+        let some: Vec<_> = first
+            .folders
+            .iter()
+            .take(3)
+            .map(|folder| format!("`{folder}`"))
+            .collect();
+        let more = match first.folders.len() - some.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let others = match self.clashes.len() - 1 {
+            0 => String::new(),
+            1 => ", and 1 other identity is not unique".to_owned(),
+            others => format!(", and {others} other identities are not unique"),
+        };
+        Some(format!(
+            "{} stacks are known by their folder: the names of {}{more} all give `{}`{others}\n  hint: give the projects \
+             names of their own, or name a stack in konverge.yaml: `stacks: [{{match: {}, identity: PROJECT/STACK}}]`; \
+             `exclude: [GLOB]` takes folders out that hold no stacks",
+            folders.len(),
+            some.join(", "),
+            first.identity,
+            first.folders[0],
+        ))
+    }
+
+    /// One sentence about the stacks in packages that other modules depend on, if there are any.
+    pub fn package_note(&self) -> Option<String> {
+        let mut by_package: BTreeMap<&RepoPath, usize> = BTreeMap::new();
+        for (_, package) in &self.in_packages {
+            *by_package.entry(package).or_default() += 1;
+        }
+        let (first, _) = by_package.first_key_value()?;
+        let packages: Vec<_> = by_package.keys().map(|package| format!("`{package}`")).collect();
+        Some(format!(
+            "{} folders with a stack.yaml are not stacks of this repository: they lie in packages that it uses ({})\n  \
+             hint: to take them in: `exclude: ['!{first}/**']` in konverge.yaml",
+            self.in_packages.len(),
+            packages.join(", "),
+        ))
+    }
+}

@@ -1,0 +1,97 @@
+//! Stacks whose identity is not the recorded one: because other folders got or lost the same names, or because
+//! konverge.yaml names them. What is recorded moves along; nothing outside is deleted or made again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokio::sync::OnceCell;
+
+use super::{Memory, Planning, Wanted};
+use crate::{
+    error::Failure,
+    konfig::Layout,
+    model::{RepoPath, StackId, stack::Stack},
+    state::Known,
+};
+
+/// The recorded identity that a stack goes on from, by the stack's identity.
+#[derive(Default)]
+pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
+
+impl Planning {
+    /// As [`renamed_stacks`], of the head.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn renamed_stacks(&self, known: &Known) -> Result<BTreeMap<StackId, StackId>, Failure> {
+        match (&self.wanted, &self.memory) {
+            (Wanted::Compiled { head, .. }, Some(memory)) => {
+                renamed_stacks(memory, &head.layout, known).await
+            }
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// The recorded identity that a stack of the head goes on from, if it has another one now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, Failure> {
+        let (Wanted::Compiled { head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(None);
+        };
+        let renamed = self.renamed.0.get_or_try_init(|| async {
+            let known = memory.states.known().await?;
+            renamed_stacks(memory, &head.layout, &known).await
+        });
+        Ok(renamed.await?.get(stack).cloned())
+    }
+}
+
+/// Every stack of a layout that goes on from another recorded identity, with that identity.
+///
+/// # Errors
+/// The store's.
+pub async fn renamed_stacks(
+    memory: &Memory,
+    layout: &Layout,
+    known: &Known,
+) -> Result<BTreeMap<StackId, StackId>, Failure> {
+    // A run that has only begun on a stack has recorded nothing of it yet.
+    let is_recorded = |id: &StackId| {
+        let entry = known.entries.get(id);
+        entry.is_some_and(|entry| {
+            entry.is_known() && (entry.resources > 0 || entry.settled_digest().is_some())
+        })
+    };
+    let new: HashMap<&RepoPath, &Stack> = layout
+        .stacks
+        .iter()
+        .filter(|stack| !is_recorded(&stack.id))
+        .map(|stack| (&stack.folder, stack))
+        .collect();
+    let mut renamed = BTreeMap::new();
+    if new.is_empty() {
+        return Ok(renamed);
+    }
+    let gone = known
+        .entries
+        .iter()
+        .filter(|(id, entry)| entry.is_known() && layout.stack(id).is_none());
+    for (id, entry) in gone {
+        let Some(stack) = new.get(&entry.folder) else {
+            continue;
+        };
+        let own = memory.states.load(&stack.id).await?;
+        if own.is_some_and(|own| !own.state.is_blank()) {
+            continue;
+        }
+        let named_by = match memory.states.load(id).await? {
+            Some(prior) => prior.state.named_by,
+            None => continue,
+        };
+        if stack.continues(id, named_by) {
+            renamed.insert(stack.id.clone(), id.clone());
+        }
+    }
+    Ok(renamed)
+}

@@ -1,0 +1,116 @@
+//! What a repository is like before Konverge: its stacks, the Kusion that it was made for, where it lies, and the clusters
+//! that this machine knows.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    config::Config,
+    konfig::Layout,
+    model::{
+        RepoPath,
+        source::Source,
+        stack::{LayoutRules, SettingsOrder},
+    },
+    ops::Run,
+    yaml,
+};
+
+/// What was found.
+pub(super) struct Survey {
+    /// The stacks, read by the order of settings that was recognised.
+    pub layout: Layout,
+    /// The Kusion whose reading the settings files fit.
+    pub order: SettingsOrder,
+    /// The folder that holds the monorepo, if it is not the repository's root.
+    pub folder: Option<RepoPath>,
+    /// The core to write down.
+    pub core: String,
+    /// The contexts of the kubeconfig, the current one first.
+    pub contexts: Vec<String>,
+}
+
+/// Looks at the files that git knows.
+///
+/// # Errors
+/// A file can not be read.
+pub(super) fn look(run: &Run, files: &std::sync::Arc<dyn Source>) -> Result<Survey, crate::error::Failure> {
+    let first = Layout::read(files, SettingsOrder::default())?;
+    let order = order(&first, files.as_ref());
+    let layout = Layout::read(files, LayoutRules::from(order))?;
+    Ok(Survey {
+        folder: folder(&layout, files.as_ref()),
+        core: core(files.as_ref()),
+        contexts: contexts(run),
+        layout,
+        order,
+    })
+}
+
+/// v0.9.1 wrote a kubeconfig into `stack.yaml`; v0.7 needs both settings files in every stack.
+fn order(layout: &Layout, files: &dyn Source) -> SettingsOrder {
+    let has = |folder: &RepoPath, name: &str| {
+        folder
+            .join(name)
+            .is_some_and(|path| files.files().contains_key(&path))
+    };
+    let all_have = |name: &str| layout.stacks.iter().all(|stack| has(&stack.folder, name));
+    if layout.stacks.iter().any(|stack| stack.kubeconfig.is_some()) {
+        SettingsOrder::V091
+    } else if !layout.stacks.is_empty() && all_have("kcl.yaml") && all_have("ci-test/settings.yaml") {
+        SettingsOrder::V07
+    } else {
+        SettingsOrder::V090
+    }
+}
+
+/// The one folder beside the root that holds every `kcl.mod` and every stack, if there is one.
+fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
+    let modules = files
+        .files()
+        .keys()
+        .filter(|path| path.file_name() == "kcl.mod")
+        .filter_map(RepoPath::parent);
+    let stacks = layout.stacks.iter().map(|stack| stack.project_folder.clone());
+    let shared = modules.chain(stacks).reduce(|shared, path| {
+        let mut above = shared.ancestors();
+        above.find(|above| path.is_within(above)).unwrap_or_default()
+    })?;
+    (!shared.is_root()).then_some(shared)
+}
+
+/// The core that `kcl.mod` names as its edition, if it is one that can be installed; else the default one.
+fn core(files: &dyn Source) -> String {
+    let mut modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
+    let edition = modules.find_map(|path| {
+        let text = files.read_path(path).ok()??;
+        let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
+        let edition = table.get("package")?.get("edition")?.as_str()?.to_owned();
+        let edition = edition.trim_start_matches('v').to_owned();
+        crate::kcl::versions()
+            .contains(&edition.as_str())
+            .then_some(edition)
+    });
+    edition.unwrap_or_else(|| Config::default_core().to_owned())
+}
+
+/// The names of the contexts that kubectl would offer.
+fn contexts(run: &Run) -> Vec<String> {
+    let file = match run.var("KUBECONFIG") {
+        Some(list) => list.split(':').find(|path| !path.is_empty()).map(PathBuf::from),
+        None => run.var("HOME").map(|home| Path::new(home).join(".kube/config")),
+    };
+    let Some(text) = file.and_then(|file| std::fs::read_to_string(file).ok()) else {
+        return Vec::new();
+    };
+    let Ok(config) = yaml::from_str::<serde_json::Value>(&text) else {
+        return Vec::new();
+    };
+    let current = config["current-context"].as_str().unwrap_or_default().to_owned();
+    let all = config["contexts"].as_array().into_iter().flatten();
+    let mut names: Vec<String> = all
+        .filter_map(|context| context["name"].as_str().map(str::to_owned))
+        .collect();
+    names.sort_by_key(|name| (*name != current, name.clone()));
+    names.dedup();
+    names
+}
