@@ -67,10 +67,9 @@ pub fn findings(config: &Config, plan: &StackPlan, past: &Past) -> Result<Vec<Fi
         now: Timestamp::now(),
         actor: "",
         role: Role::Write,
-        author: None,
         approvals: &[],
         teams: &BTreeMap::new(),
-        protected_branch: Some(true),
+        protected_branch: true,
         codeowners: None,
         consented: false,
     };
