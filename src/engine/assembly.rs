@@ -100,7 +100,8 @@ pub(super) fn assemble(
             continue;
         };
         let desired = planned.item.desired.as_ref();
-        let provisional = desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
+        let provisional =
+            planned.provisional || desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
         let settled = planned.public.action == Action::Unchanged && !provisional;
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {

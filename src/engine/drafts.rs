@@ -15,7 +15,7 @@ use crate::{
         spec::{Resource, RuntimeKind, object_key},
         state::Recorded,
     },
-    runtime::{Granularity, Item},
+    runtime::{Granularity, Item, Needs},
     spec::graph::{Edge, Graph},
 };
 
@@ -72,6 +72,7 @@ pub(super) fn wanted_drafts(
                     .cloned(),
                 cluster,
                 desired: None,
+                needs: Needs::default(),
             },
             kind: resource.runtime,
             goes: false,
@@ -141,6 +142,7 @@ pub(super) fn add_deletes(
                 cluster: recorded.cluster.clone().or_else(|| request.cluster.clone()),
                 prior: Some((*recorded).clone()),
                 desired: None,
+                needs: Needs::default(),
             },
             kind: recorded.runtime,
         });

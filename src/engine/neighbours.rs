@@ -219,7 +219,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{model::plan::ResourcePlan, runtime::Foreign};
+    use crate::{
+        model::plan::ResourcePlan,
+        runtime::{Foreign, Needs},
+    };
 
     struct Says(Claim, bool);
 
@@ -243,6 +246,7 @@ mod tests {
             cluster: None,
             prior: None,
             desired: None,
+            needs: Needs::default(),
         };
         let mut planned = Planned::forgotten(&stack, item.clone(), kind, String::new());
         planned.public = ResourcePlan::new(&stack, item.id, kind, action, Vec::new());

@@ -26,7 +26,7 @@ use crate::{
         spec::{Resource, RuntimeKind, Spec},
         state::{Replacement, StackState},
     },
-    runtime::{Granularity, Item, Planned, Scope},
+    runtime::{Granularity, Item, Needs, Pending, Planned, Scope},
     secrets::Secrets,
     spec::{graph::Graph, references::Known},
 };
@@ -145,9 +145,10 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         data: request.state.runtime.clone(),
         ignore: request.ignore.to_vec(),
         read: Arc::new(read.collect()),
+        pending: Arc::default(),
     };
     let mut planner = Planner {
-        scope: &scope,
+        scope,
         runtimes: request.runtimes,
         targets: &targets,
         planned: drafts.iter().map(|_| None).collect(),
@@ -180,8 +181,13 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         }
     }
     let Planner {
-        planned, failures, ..
+        mut scope,
+        planned,
+        failures,
+        ..
     } = planner;
+    // When the plan is carried out, what comes before is done.
+    scope.pending = Arc::default();
     Ok(assembly::assemble(
         request,
         scope,
@@ -193,7 +199,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
 }
 
 struct Planner<'a> {
-    scope: &'a Scope,
+    scope: Scope,
     runtimes: &'a Runtimes,
     targets: &'a Targets,
     planned: Vec<Option<Planned>>,
@@ -215,6 +221,10 @@ impl Planner<'_> {
         drafts: &mut [Draft],
         members: &[usize],
     ) -> Result<(), Failure> {
+        let Some(&first) = members.first() else {
+            return Ok(());
+        };
+        let stage = drafts[first].stage;
         let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
         let inside = members.iter().filter(as_one);
         let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
@@ -244,7 +254,7 @@ impl Planner<'_> {
                 }
             }
         }
-        let answers = self.runtimes.get(kind)?.plan(self.scope, items).await?;
+        let answers = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
         for (member, answer) in asked.into_iter().zip(answers) {
             let id = drafts[member].item.id.clone();
             let answer = match answer {
@@ -275,7 +285,28 @@ impl Planner<'_> {
                 }
             }
         }
+        let comes_later = |draft: &Draft| !draft.goes && draft.stage > stage;
+        if !drafts[first].goes && drafts.iter().any(comes_later) {
+            self.add_pending(members);
+        }
         Ok(())
+    }
+
+    /// Tells later segments what these create or change.
+    fn add_pending(&mut self, members: &[usize]) {
+        let planned = members.iter().filter_map(|&member| self.planned[member].as_ref());
+        let changing = planned.filter(|planned| {
+            let is_kubernetes = planned.public.runtime == RuntimeKind::Kubernetes;
+            is_kubernetes && !matches!(planned.public.action, Action::Unchanged | Action::Forget)
+        });
+        let pending = changing.filter_map(|planned| {
+            Some(Pending {
+                cluster: planned.item.cluster.clone(),
+                resource: planned.item.desired.clone()?,
+            })
+        });
+        let pending: Vec<_> = pending.collect();
+        Arc::make_mut(&mut self.scope.pending).extend(pending);
     }
 
     /// Whether a draft that waits for a failed one can not even be planned: it reads what is not known, or is applied
@@ -291,6 +322,7 @@ impl Planner<'_> {
             cluster: draft.item.cluster.clone(),
             prior: draft.item.prior.take(),
             desired: None,
+            needs: Needs::Planned(draft.depends_on.clone()),
         };
         if draft.references.is_empty() && draft.granularity == Granularity::Resource {
             item.desired = draft.wanted.take();

@@ -153,6 +153,11 @@ pub fn list_keys(name: &str, from: &[Value], to: &[Value]) -> Option<Vec<&'stati
         .map(|keys| keys.to_vec())
 }
 
+/// Whether the items of lists of this name are merged one by one in the objects that Kubernetes itself serves.
+pub fn is_merged_list(name: &str) -> bool {
+    LIST_KEYS.iter().any(|(list, _)| *list == name)
+}
+
 /// The items' labels, `name=web`, or `None` if two items have the same.
 fn labels(items: &[Value], keys: &[&str]) -> Option<Vec<String>> {
     let labels: Vec<_> = items.iter().map(|item| label(item, keys)).collect();

@@ -164,14 +164,15 @@ impl Planning {
         wanted: Spec,
         state: &StackState,
     ) -> Result<Planned, Failure> {
-        let on_clusters = wanted
-            .resources
-            .iter()
-            .any(|r| r.runtime == RuntimeKind::Kubernetes)
+        let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
                 .iter()
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
+        if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
+            // Neither the head nor a state names an object: what the base had goes.
+            on_clusters = has_objects(&self.spec_before(target).await?);
+        }
         // A stack without Kubernetes resources needs no cluster to be looked at for real.
         let live = if on_clusters || self.live == Live::Never {
             self.live
@@ -211,9 +212,7 @@ impl Planning {
 
     /// What a target is compared with, as far as its Spec says.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
-        let mut kinds = wanted.resources.iter().map(|resource| resource.runtime);
-        let on_clusters = kinds.any(|kind| kind == RuntimeKind::Kubernetes);
-        let stack = target.rules().filter(|_| on_clusters);
+        let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster = stack.map(|stack| clusters::cluster_of(&self.config, stack, &self.given, self.live));
         match (self.live, cluster) {
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
@@ -257,6 +256,11 @@ impl Planning {
             Wanted::File(_) => None,
         }
     }
+}
+
+fn has_objects(spec: &Spec) -> bool {
+    let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
+    kinds.any(|kind| kind == RuntimeKind::Kubernetes)
 }
 
 async fn built(compiler: &Compiler, side: &Workspace, stack: Option<&Stack>) -> Result<Spec, Failure> {

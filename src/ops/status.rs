@@ -18,7 +18,7 @@ use crate::{
         spec::RuntimeKind,
         status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, Status},
     },
-    runtime::{Item, Scope},
+    runtime::{Item, Needs, Scope},
     state::{Reason, Versioned},
 };
 
@@ -245,6 +245,7 @@ async fn objects(
             cluster: resource.cluster.clone().or_else(|| cluster.clone()),
             prior: Some((*resource).clone()),
             desired: None,
+            needs: Needs::default(),
         })
         .collect();
     let scope = Scope {
@@ -253,6 +254,7 @@ async fn objects(
         data: prior.state.runtime.clone(),
         ignore: Vec::new(),
         read: std::sync::Arc::default(),
+        pending: std::sync::Arc::default(),
     };
     let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
     let objects = items.iter().zip(seen).map(|(item, seen)| {

@@ -39,6 +39,32 @@ pub struct Scope {
     pub ignore: Vec<String>,
     /// Whom references read: what becomes of the others need not be remembered.
     pub read: Arc<HashSet<ResourceId>>,
+    /// While a plan is made: what earlier segments of it create or change. Nothing of it is there yet.
+    pub pending: Arc<Vec<Pending>>,
+}
+
+/// A resource that an earlier segment of a plan creates or changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pending {
+    /// Its cluster, for Kubernetes.
+    pub cluster: Option<ClusterName>,
+    /// As wanted.
+    pub resource: Resource,
+}
+
+/// What a resource waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// While a plan is made: all that comes before it. A refusal that one of these would lift is not final.
+    Planned(Vec<ResourceId>),
+    /// While a plan is carried out: what this run has created or changed of it. A server may not know of it yet.
+    Done(Vec<ResourceId>),
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Self::Planned(Vec::new())
+    }
 }
 
 impl Scope {
@@ -61,6 +87,8 @@ pub struct Item {
     /// the segment are left as text for a runtime that resolves them itself ([`Granularity::Segment`]).
     /// `None` if it is to go.
     pub desired: Option<Resource>,
+    /// What it waits for.
+    pub needs: Needs,
 }
 
 /// How a runtime likes its work.
@@ -99,6 +127,8 @@ pub struct Planned {
     pub protected: Option<Failure>,
     /// Nothing would change, but whoever wrote it did not see it become ready: an apply waits for that.
     pub unready: bool,
+    /// It could only be judged by what the plan does before it: when that is done, it is planned again.
+    pub provisional: bool,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
     /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
     /// stored.
@@ -123,6 +153,7 @@ impl Planned {
             foreign: None,
             protected: None,
             unready: false,
+            provisional: false,
             expected: None,
             sensitive: Vec::new(),
             private: Value::Null,

@@ -1,5 +1,6 @@
 //! The order that Kubernetes asks for without being told: a Namespace before what lies in it, a CustomResourceDefinition
-//! before its objects, what a pod mounts before the workload, what answers a webhook before the webhook.
+//! before its objects, what a pod mounts before the workload, a role before what binds it, what answers a webhook before
+//! the webhook.
 //!
 //! Only where one resource of the Spec really needs another: a fixed order of all kinds would chain everything to
 //! everything.
@@ -52,10 +53,9 @@ pub fn of<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)
         }
         need(by_custom_kind.get(&(object.cluster, object.group, object.kind)));
         for (kind, name) in object.pod_spec().map(mounted).unwrap_or_default() {
-            let namespace = if kind == "PriorityClass" {
-                ""
-            } else {
-                object.namespace
+            let namespace = match kind {
+                "PriorityClass" | "RuntimeClass" => "",
+                _ => object.namespace,
             };
             need(named(kind, namespace, name));
         }
@@ -65,6 +65,11 @@ pub fn of<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)
                 "",
                 text(object.body, &["spec", "storageClassName"]),
             )),
+            "RoleBinding" | "ClusterRoleBinding" => {
+                let kind = text(object.body, &["roleRef", "kind"]);
+                let namespace = if kind == "Role" { object.namespace } else { "" };
+                need(named(kind, namespace, text(object.body, &["roleRef", "name"])));
+            }
             "HorizontalPodAutoscaler" => {
                 let kind = text(object.body, &["spec", "scaleTargetRef", "kind"]);
                 need(named(
@@ -188,6 +193,7 @@ fn mounted(pod: &Value) -> Vec<(&'static str, &str)> {
     let mut found: Vec<(&'static str, Option<&Value>)> = vec![
         ("ServiceAccount", pod.get("serviceAccountName")),
         ("PriorityClass", pod.get("priorityClassName")),
+        ("RuntimeClass", pod.get("runtimeClassName")),
     ];
     for secret in list(pod, "imagePullSecrets") {
         found.push(("Secret", secret.get("name")));
@@ -258,6 +264,43 @@ mod tests {
             depends_on: Vec::new(),
             extensions: Map::new(),
         }
+    }
+
+    #[test]
+    fn a_role_comes_before_what_binds_it_and_a_class_before_its_pods() {
+        let rbac = |kind: &str, namespace: Option<&str>, role: Value| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "r", "namespace": namespace}, "roleRef": role});
+        let resources = [
+            resource(
+                "binding",
+                rbac("RoleBinding", Some("ns"), json!({"kind": "Role", "name": "r"})),
+            ),
+            resource(
+                "wide",
+                rbac(
+                    "RoleBinding",
+                    Some("other"),
+                    json!({"kind": "ClusterRole", "name": "r"}),
+                ),
+            ),
+            resource("role", rbac("Role", Some("ns"), Value::Null)),
+            resource("cluster-role", rbac("ClusterRole", None, Value::Null)),
+            resource(
+                "pod",
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}, "spec": {"runtimeClassName": "slow"}}),
+            ),
+            resource(
+                "class",
+                json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "slow"}}),
+            ),
+        ];
+        let pairs: Vec<_> = of(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("role", "binding"), ("cluster-role", "wide"), ("class", "pod")]
+        );
     }
 
     #[test]

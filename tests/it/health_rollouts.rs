@@ -8,7 +8,7 @@ use konverge::{
         outcome::{ResourceResult, StackOutcome, StackResult},
         plan::Action,
     },
-    runtime::{Item, Runtime as _, Scope},
+    runtime::{Item, Needs, Runtime as _, Scope},
 };
 use serde_json::{Value, json};
 
@@ -230,6 +230,7 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
         cluster: Some(its_cluster()),
         prior: done.state.resources.first().cloned(),
         desired: None,
+        needs: Needs::default(),
     }];
     let scope = Scope {
         stack: done.id.clone(),
@@ -237,6 +238,7 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
         data: BTreeMap::new(),
         ignore: Vec::new(),
         read: Arc::default(),
+        pending: Arc::default(),
     };
     let seen = done.kubernetes().await.observe(&scope, &items).await.unwrap();
     assert_eq!(seen[0].health.0, Health::Ready, "{seen:?}");

@@ -10,28 +10,9 @@ use serde_json::{Value, json};
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
+    random::{Random, setting},
     stack::{TestStack, action, id, resource},
 };
-
-/// A small generator of our own: the same seed gives the same edits on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
 
 fn manifests(ns: &str) -> Vec<Value> {
     let meta = |name: &str| json!({"name": name, "namespace": ns, "labels": {"app": name, "team": "a"}, "annotations": {"note": "x"}});
@@ -171,19 +152,12 @@ fn reader(ns: &str, id: &str) -> Resource {
     reader
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
-}
-
 #[tokio::test]
 async fn what_is_previewed_is_what_is_applied() {
     let seed = setting("KONVERGE_SEED", 20_260_101);
     let edits = setting("KONVERGE_EDITS", 80);
     println!("KONVERGE_SEED={seed} KONVERGE_EDITS={edits}");
-    let mut random = Random(seed);
+    let mut random = Random::of(seed);
     let cluster = Cluster::shared();
     let ns = cluster.namespace("fidelity").await;
     let objects = Objects::of(cluster).await;

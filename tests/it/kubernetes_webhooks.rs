@@ -164,6 +164,56 @@ async fn what_a_webhook_makes_of_an_object_is_no_drift() {
     );
 }
 
+/// A webhook that selects by labels changes an object when somebody labels its namespace, or the object itself, and
+/// nothing else has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_that_bring_a_webhook_into_play_are_part_of_the_proof() {
+    let (cluster, _turn) = cluster().await;
+    let objects = Objects::of(cluster).await;
+    let (port, authority) = cluster.https();
+    let client = json!({"url": format!("https://127.0.0.1:{port}/"), "caBundle": authority});
+    for selector in ["namespaceSelector", "objectSelector"] {
+        let ns = cluster.namespace("trap-labels").await;
+        let mut stack = TestStack::new(&ns, cluster.kubeconfig());
+        let map = config_map(&ns, json!({"image": "a:1"}));
+        let mut hook = webhook("MutatingWebhookConfiguration", &ns, &client, "None", "Fail");
+        let chosen = json!({"matchLabels": {"mirror": ns}});
+        hook["webhooks"][0][selector] = chosen;
+        objects
+            .create_at(
+                "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+                &hook,
+            )
+            .await;
+        stack.apply(std::slice::from_ref(&map)).await;
+        assert_eq!(
+            stack
+                .plan_well(std::slice::from_ref(&map))
+                .await
+                .public
+                .summary
+                .unchanged,
+            1
+        );
+        let labelled = match selector {
+            "namespaceSelector" => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}}),
+            _ => map.clone(),
+        };
+        let label = json!({"metadata": {"labels": {"mirror": ns}}});
+        objects.merge(&labelled, "somebody", &label).await;
+        let plan = eventually("the webhook is in force", Duration::from_secs(30), || async {
+            let plan = stack.plan_well(std::slice::from_ref(&map)).await;
+            planned(&plan, &map).is_some().then_some(plan)
+        });
+        let plan = plan.await;
+        let changes = &planned(&plan, &map).unwrap().changes;
+        assert!(
+            changes.iter().all(|change| change.origin == Origin::Admission),
+            "{selector}: {changes:?}"
+        );
+    }
+}
+
 /// Trap 2 again: a MutatingAdmissionPolicy is no webhook, and does what one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_policy_makes_of_an_object_is_seen_as_a_webhook_s_doing_is() {

@@ -16,6 +16,7 @@ use crate::support::{
     process::{Konverge, Outcome},
     service::eventually,
     shop::{Shop, resource},
+    tiny,
 };
 
 fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
@@ -323,5 +324,25 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
         nothing.stderr.contains("1 stack: no change"),
         "{}",
         nothing.stderr
+    );
+}
+
+/// Without a cluster the base says what goes.
+#[tokio::test]
+async fn a_stack_that_is_deleted_whole_is_shown_as_deleted() {
+    let monorepo = tiny::monorepo();
+    for stack in ["shop/dev", "shop/prod"] {
+        tiny::write_stack(&monorepo, stack, "shop", "info");
+    }
+    let base = monorepo.commit("Two stacks");
+    monorepo.remove("appops/shop/dev");
+    monorepo.commit("One less");
+    let outcome = konverge(&monorepo, &["preview", "--base", &base, "--output", "json"]).expect(0);
+    let plan: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let stack = &plan["stacks"][0];
+    assert_eq!(
+        (&stack["id"], &stack["basis"], &stack["summary"]["delete"]),
+        (&"shop/dev".into(), &"spec".into(), &2.into()),
+        "{plan}"
     );
 }

@@ -19,7 +19,7 @@ use crate::{
         plan::Action,
         state::{JournalEntry, Recorded, Replacement},
     },
-    runtime::{Applied, ApplySink, Granularity, Planned, Scope},
+    runtime::{Applied, ApplySink, Granularity, Needs, Planned, Scope},
     spec::references::Known,
 };
 
@@ -49,7 +49,8 @@ impl Walk<'_> {
         let planned = if nodes.iter().any(|node| node.provisional) {
             self.plan_again(&nodes).await?
         } else {
-            nodes.iter().map(|node| node.planned.clone()).collect()
+            let planned = nodes.iter().map(|node| node.planned.clone());
+            planned.map(|planned| self.with_needs_done(planned)).collect()
         };
         let (touched, untouched): (Vec<_>, Vec<_>) = planned
             .into_iter()
@@ -126,7 +127,21 @@ impl Walk<'_> {
             data: locked(&self.data).clone(),
             ignore: self.plan.scope.ignore.clone(),
             read: Arc::clone(&self.plan.scope.read),
+            pending: Arc::default(),
         }
+    }
+
+    /// What a resource needs, now that it is its turn: what this run has created or changed of it.
+    fn done(&self, needs: Needs) -> Needs {
+        let (Needs::Planned(mut ids) | Needs::Done(mut ids)) = needs;
+        let outcomes = locked(&self.outcomes);
+        ids.retain(|id| outcomes.contains_key(id));
+        Needs::Done(ids)
+    }
+
+    fn with_needs_done(&self, mut planned: Planned) -> Planned {
+        planned.item.needs = self.done(planned.item.needs);
+        planned
     }
 
     /// Plans what held values that were not known, now that they are; the new plan is held against the review and
@@ -136,6 +151,7 @@ impl Walk<'_> {
         let mut items = Vec::with_capacity(nodes.len());
         for node in nodes {
             let mut item = node.planned.item.clone();
+            item.needs = self.done(item.needs);
             if let Some(wanted) = &node.wanted {
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
                 let live = locked(&self.live);

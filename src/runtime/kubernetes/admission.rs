@@ -25,8 +25,12 @@ pub(super) struct Admission {
 struct Rule {
     /// As the server has it: groups, resources, operations.
     matches: Value,
-    /// Whether what comes of it also depends on objects of other kinds, which nobody looks at.
+    /// Whether what comes of it also depends on what nobody looks at: objects of other kinds, or somebody's rights.
     has_parameters: bool,
+    /// Whether it depends on the namespace that the object lies in.
+    by_namespace: bool,
+    /// Whether it depends on the object's own labels.
+    by_labels: bool,
 }
 
 impl Admission {
@@ -54,7 +58,13 @@ impl Admission {
     }
 
     fn of(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Self {
-        let webhook_rules = webhooks.map(webhook_rules);
+        let (webhook_rules, selecting): (Option<Vec<_>>, Vec<_>) = match webhooks {
+            Some(webhooks) => {
+                let (rules, selecting) = webhook_rules(webhooks).into_iter().unzip();
+                (Some(rules), selecting)
+            }
+            None => (None, Vec::new()),
+        };
         let policies = policies.map(|policies| policy_rules(policies, bindings));
         // A server without such policies has the digest that it had before there were any.
         let digest = match &policies {
@@ -64,9 +74,12 @@ impl Admission {
             }
             _ => Digest::of_json(&json!(webhook_rules)),
         };
-        let by_webhook = webhook_rules.into_iter().flatten().map(|matches| Rule {
+        let webhook_rules = webhook_rules.into_iter().flatten();
+        let by_webhook = webhook_rules.zip(selecting).map(|(matches, selects)| Rule {
             matches,
-            has_parameters: false,
+            has_parameters: selects.mentions(&["authorizer"]),
+            by_namespace: selects.by_namespace,
+            by_labels: selects.by_labels,
         });
         let by_policy = policies.into_iter().flatten().flat_map(|(rules, _)| rules);
         Self {
@@ -86,6 +99,22 @@ impl Admission {
             .iter()
             .any(|rule| rule.has_parameters && rule.fits(group, plural))
     }
+
+    /// Whether the namespace of an object of this kind decides what is made of it.
+    pub fn is_by_namespace(&self, group: &str, plural: &str) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.by_namespace && rule.fits(group, plural))
+    }
+
+    /// Whether the labels of an object of this kind decide what is made of it. Those of a Namespace are its own.
+    pub fn is_by_labels(&self, group: &str, plural: &str) -> bool {
+        let of_namespace = (group, plural) == ("", "namespaces");
+        let decides = |rule: &&Rule| rule.by_labels || (of_namespace && rule.by_namespace);
+        self.rules
+            .iter()
+            .filter(decides)
+            .any(|rule| rule.fits(group, plural))
+    }
 }
 
 impl Rule {
@@ -100,8 +129,45 @@ impl Rule {
     }
 }
 
+/// By what a webhook or a policy selects objects.
+struct Selects {
+    by_namespace: bool,
+    by_labels: bool,
+    /// Its conditions and expressions.
+    expressions: String,
+}
+
+impl Selects {
+    /// Given where selectors stand, and where expressions do.
+    fn of(selectors: &[&Value], expressions: &Value) -> Self {
+        let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
+        let mut selects = Self {
+            by_namespace: selects("namespaceSelector"),
+            by_labels: selects("objectSelector"),
+            expressions: expressions.to_string(),
+        };
+        selects.by_namespace |= selects.mentions(&["namespaceObject"]);
+        selects
+    }
+
+    fn mentions(&self, variables: &[&str]) -> bool {
+        variables
+            .iter()
+            .any(|variable| self.expressions.contains(variable))
+    }
+}
+
+fn is_selecting(selector: &Value) -> bool {
+    let is_set = |key: &str| match &selector[key] {
+        Value::Object(labels) => !labels.is_empty(),
+        Value::Array(expressions) => !expressions.is_empty(),
+        _ => false,
+    };
+    is_set("matchLabels") || is_set("matchExpressions")
+}
+
 /// The rules of all webhooks, without what changes by itself (certificates, versions of the configuration).
-fn webhook_rules(list: &Value) -> Vec<Value> {
+fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     let mut rules = Vec::new();
     for configuration in items(&list["items"]) {
         for webhook in items(&configuration["webhooks"]) {
@@ -122,7 +188,7 @@ fn webhook_rules(list: &Value) -> Vec<Value> {
                         ]),
                     );
                 }
-                rules.push(rule);
+                rules.push((rule, Selects::of(&[webhook], &webhook["matchConditions"])));
             }
         }
     }
@@ -140,9 +206,16 @@ fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, V
             .map(|binding| &binding["spec"])
             .filter(|binding| binding["policyName"] == *name)
             .collect();
+        let mut selectors = vec![&spec["matchConstraints"]];
+        selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
+        let selects = Selects::of(&selectors, spec);
+        // A binding that can not be read may select by anything.
+        let unread = bindings.is_none();
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
             matches: rule.clone(),
-            has_parameters: !spec["paramKind"].is_null(),
+            has_parameters: !spec["paramKind"].is_null() || selects.mentions(&["authorizer"]),
+            by_namespace: selects.by_namespace || unread,
+            by_labels: selects.by_labels || unread,
         });
         (bindings.is_none() || !bound.is_empty()).then(|| (rules.collect(), json!([name, spec, bound])))
     });
@@ -192,6 +265,51 @@ mod tests {
         assert_ne!(before.digest, after.digest);
         let again = Admission::of(None, Some(&policy(|_| {})), Some(&bindings("p")));
         assert_eq!(before.digest, again.digest);
+    }
+
+    #[test]
+    fn what_selects_by_labels_is_known() {
+        let webhook = |more: Value| {
+            let mut webhook = json!({"name": "w", "rules": [{"apiGroups": [""], "resources": ["configmaps", "namespaces"]}]});
+            webhook
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            Admission::of(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
+        };
+        let seen = |more: Value| {
+            let admission = webhook(more);
+            let is = |plural: &str| {
+                (
+                    admission.is_by_namespace("", plural),
+                    admission.is_by_labels("", plural),
+                )
+            };
+            (is("configmaps"), is("namespaces"))
+        };
+        let selector = json!({"matchLabels": {"a": "b"}});
+        assert_eq!(
+            seen(json!({"namespaceSelector": {}, "objectSelector": {}})),
+            ((false, false), (false, false))
+        );
+        assert_eq!(
+            seen(json!({"namespaceSelector": selector})),
+            ((true, false), (true, true))
+        );
+        assert_eq!(
+            seen(json!({"objectSelector": {"matchExpressions": [{}]}})),
+            ((false, true), (false, true))
+        );
+        let asks =
+            json!({"matchConditions": [{"expression": "authorizer.group('').check('get').allowed()"}]});
+        assert!(webhook(asks).may_change_unseen("", "configmaps"));
+        let by_policy =
+            policy(|spec| spec["variables"] = json!([{"expression": "namespaceObject.metadata.labels"}]));
+        let admission = Admission::of(None, Some(&by_policy), Some(&bindings("p")));
+        assert!(
+            admission.is_by_namespace("apps", "deployments")
+                && !admission.is_by_labels("apps", "deployments")
+        );
     }
 
     #[test]

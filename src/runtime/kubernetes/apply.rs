@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{
     OWNER,
-    cluster::Cluster,
     creation::{self, Met, Owner},
-    delete,
+    delete::{self, Dependents},
     discovery::ResourceType,
     dry_run,
     error::ApiError,
+    expansion::Expansion,
     field_ownership, jobs, live,
     plan::{Subject, record},
     runtime::Kubernetes,
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     error::{ErrorKind, Failure},
     model::{StackId, plan::Action},
+    retry::{self, Verdict},
     runtime::{Applied, ApplySink, Planned, Scope},
     secrets::secret_texts,
 };
@@ -50,7 +51,7 @@ async fn nothing_was_made(runtime: &Kubernetes, scope: &Scope, planned: &Planned
     let Ok(subject) = Subject::of(runtime, &planned.item).await else {
         return false;
     };
-    let Some(of) = &subject.of else {
+    let Some(of) = subject.readable() else {
         return true;
     };
     match live::get(&subject.cluster, of, &subject.name).await {
@@ -69,17 +70,15 @@ async fn carry_out(
     let mut subject = Subject::of(runtime, &planned.item).await?;
     let cluster = std::sync::Arc::clone(&subject.cluster);
     if subject.of.is_none() {
-        subject = wait_for_kind(runtime, planned, &cluster, sink).await?;
+        cluster.forget_discovery().await;
+        subject = Subject::awaited(runtime, &planned.item, |attempt| {
+            sink.progress(&planned.item.id, "waiting for the cluster to know its kind");
+            attempt >= KIND_TRIES || sink.cancelled()
+        })
+        .await?;
     }
     let Some(of) = subject.of.clone() else {
-        return Err(Failure::new(
-            ErrorKind::Kubernetes,
-            format!(
-                "cluster `{}` still does not know the kind of {}",
-                cluster.api.name,
-                subject.title()
-            ),
-        ));
+        return Err(subject.not_served(planned.private["body"]["apiVersion"].as_str().unwrap_or_default()));
     };
     let mut seen = Seen::kept(&planned.private);
     if planned.item.desired.is_some() {
@@ -92,7 +91,8 @@ async fn carry_out(
         Action::Delete => {
             sink.fence().await?;
             if let Some(seen) = seen {
-                delete::delete(runtime, &subject, &of, seen, sink, &planned.item.id).await?;
+                let go = Dependents::Go;
+                delete::delete(runtime, &subject, &of, seen, go, sink, &planned.item.id).await?;
             }
             return Ok(Applied {
                 id: planned.item.id.clone(),
@@ -106,7 +106,13 @@ async fn carry_out(
             if let Some(seen) = seen.take() {
                 sink.replacing(&planned.item.id).await?;
                 sink.fence().await?;
-                delete::delete(runtime, &subject, &of, seen, sink, &planned.item.id).await?;
+                let mut dependents = Dependents::Go;
+                if let Some(expansion) = Expansion::kept(&planned.private) {
+                    let grown = expansion.carry_out(&cluster, false).await;
+                    grown.map_err(|error| subject.refusal(&error).within("expanding its volume claims"))?;
+                    dependents = Dependents::Stay;
+                }
+                delete::delete(runtime, &subject, &of, seen, dependents, sink, &planned.item.id).await?;
             }
         }
         Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
@@ -116,7 +122,7 @@ async fn carry_out(
     }
     sink.fence().await?;
     // Between the write and its record nothing may fail.
-    let guard = cluster.guard(&of).await?;
+    let guard = cluster.guard(&of, subject.name.namespace()).await?;
     let desired = planned.item.desired.as_ref();
     let desired = desired.ok_or_else(|| {
         Failure::new(
@@ -133,7 +139,7 @@ async fn carry_out(
         desired,
         &body,
         Some(&live),
-        &guard,
+        Some(&guard),
     );
     let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live).await {
         let unready = wait::marked(recorded.clone(), true);
@@ -178,27 +184,6 @@ async fn still_to_become_ready(
     })
 }
 
-/// A kind that this run defined appears in discovery a moment after it is established.
-async fn wait_for_kind(
-    runtime: &Kubernetes,
-    planned: &Planned,
-    cluster: &Cluster,
-    sink: &dyn ApplySink,
-) -> Result<Subject, Failure> {
-    let mut wait = std::time::Duration::from_millis(50);
-    for attempt in 0.. {
-        cluster.forget_discovery().await;
-        let subject = Subject::of(runtime, &planned.item).await?;
-        if subject.of.is_some() || attempt >= KIND_TRIES || sink.cancelled() {
-            return Ok(subject);
-        }
-        sink.progress(&planned.item.id, "waiting for the cluster to know its kind");
-        cluster.api.interrupt.pause(wait).await;
-        wait = (wait * 2).min(std::time::Duration::from_secs(2));
-    }
-    unreachable!("the loop ends by returning")
-}
-
 /// Sends the object. One that was seen is written only while it is still that object, and still whose it was; one that
 /// was not there is created, and nothing that exists is written over.
 async fn write(
@@ -216,11 +201,12 @@ async fn write(
             Some(field_ownership::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
     }
     let force = planned.private["force"] == true;
-    let policy = crate::retry::Policy::default();
+    let policy = retry::Policy::default();
     // A kind or a namespace that was made a moment ago may not be known everywhere yet.
     let fresh = |error: &ApiError| match error.verdict() {
-        crate::retry::Verdict::GiveUp if error.is_code(404) && seen.is_none() => crate::retry::Verdict::Retry,
-        _ => crate::retry::Verdict::GiveUp,
+        Verdict::GiveUp if error.is_code(404) && seen.is_none() => Verdict::Retry,
+        Verdict::GiveUp if dry_run::may_pass(error, of, &planned.item.needs) => Verdict::Retry,
+        _ => Verdict::GiveUp,
     };
     let mut bound = seen.clone();
     for attempt in 1.. {

@@ -121,38 +121,93 @@ fn holds_wanted(desired: &Value, path: &str) -> bool {
     false
 }
 
-/// What is there with what is wanted laid over it: the best that can be said where the server can not be asked.
-pub(super) fn overlay(live: &Value, desired: &Value, name: &str) -> Value {
+/// What an object becomes as far as that can be said without the server: what is wanted takes the place of what is
+/// there, what was wanted `before` and no longer is goes away, and the rest stays.
+pub(super) fn merged(live: &Value, before: Option<&Value>, desired: &Value, name: &str) -> Value {
     match (live, desired) {
-        (Value::Object(live), Value::Object(desired))
-            if !value::is_unknown(&Value::Object(desired.clone())) =>
-        {
-            let mut merged = live.clone();
-            for (key, wanted) in desired {
-                let below = match live.get(key) {
-                    Some(found) => overlay(found, wanted, key),
-                    None => wanted.clone(),
-                };
-                merged.insert(key.clone(), below);
-            }
-            Value::Object(merged)
+        (Value::Object(found), Value::Object(wanted)) if !value::is_unknown(desired) => {
+            Value::Object(merged_map(found, before.and_then(Value::as_object), wanted))
         }
-        (Value::Array(found), Value::Array(wanted)) => match diff::list_keys(name, found, wanted) {
-            Some(keys) => {
-                let same_item = |item: &Value| {
-                    found
-                        .iter()
-                        .find(|f| diff::label(f, &keys) == diff::label(item, &keys))
-                };
-                wanted
-                    .iter()
-                    .map(|item| same_item(item).map_or_else(|| item.clone(), |f| overlay(f, item, "")))
-                    .collect()
-            }
-            None => desired.clone(),
-        },
+        (Value::Array(found), Value::Array(wanted)) => {
+            let before = before.and_then(Value::as_array).map(Vec::as_slice);
+            merged_list(found, before, wanted, name).unwrap_or_else(|| desired.clone())
+        }
         _ => desired.clone(),
     }
+}
+
+fn merged_map(
+    live: &Map<String, Value>,
+    before: Option<&Map<String, Value>>,
+    desired: &Map<String, Value>,
+) -> Map<String, Value> {
+    let mut result = Map::new();
+    for (key, found) in live {
+        let before = before.and_then(|before| before.get(key));
+        let left = match (desired.get(key), before) {
+            (Some(wanted), _) => Some(merged(found, before, wanted, key)),
+            (None, Some(before)) => without(found, before),
+            (None, None) => Some(found.clone()),
+        };
+        result.extend(left.map(|left| (key.clone(), left)));
+    }
+    let added = desired.iter().filter(|(key, _)| !live.contains_key(*key));
+    // The server keeps no null and no list without an item.
+    let added =
+        added.filter(|(_, wanted)| !wanted.is_null() && wanted.as_array().is_none_or(|l| !l.is_empty()));
+    result.extend(added.map(|(key, wanted)| (key.clone(), wanted.clone())));
+    result
+}
+
+/// What is left of a value when what was wanted of it goes away; `None` if nothing is.
+fn without(found: &Value, before: &Value) -> Option<Value> {
+    let (Value::Object(found), Value::Object(before)) = (found, before) else {
+        return None;
+    };
+    let left: Map<String, Value> = found
+        .iter()
+        .filter_map(|(key, found)| match before.get(key) {
+            Some(before) => Some((key.clone(), without(found, before)?)),
+            None => Some((key.clone(), found.clone())),
+        })
+        .collect();
+    (!left.is_empty()).then_some(Value::Object(left))
+}
+
+/// `None` if the items have no keys: then the list is one value.
+fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name: &str) -> Option<Value> {
+    let keys = diff::list_keys(name, found, wanted)?;
+    let label = |item: &Value| diff::label(item, &keys);
+    let same = |items: &'_ [Value], item: &Value| items.iter().position(|other| label(other) == label(item));
+    let merge = |item: &Value| match same(found, item) {
+        Some(at) => {
+            let before = before.and_then(|before| Some(&before[same(before, item)?]));
+            merged(&found[at], before, item, "")
+        }
+        None => item.clone(),
+    };
+    // Items of others stay in their places, where the server merges lists.
+    let was_wanted = |item: &Value| before.is_some_and(|before| same(before, item).is_some());
+    let goes = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
+    let mut items: Vec<Value> = Vec::new();
+    for item in found {
+        match same(wanted, item) {
+            Some(at) => items.push(merge(&wanted[at])),
+            None if !goes(item) => items.push(item.clone()),
+            None => {}
+        }
+    }
+    let in_order = |items: &[Value]| {
+        let places: Vec<_> = items.iter().filter_map(|item| same(wanted, item)).collect();
+        places.is_sorted()
+    };
+    if !in_order(&items) {
+        let others = items.into_iter().filter(|item| same(wanted, item).is_none());
+        return Some(wanted.iter().map(merge).chain(others).collect());
+    }
+    let new = wanted.iter().filter(|item| same(found, item).is_none());
+    items.extend(new.cloned());
+    Some(Value::Array(items))
 }
 
 /// The mapping in which a path ends, and the key there; `None` if there is no such mapping.
@@ -176,6 +231,20 @@ mod tests {
     use super::*;
     use crate::secrets::HashKey;
     use serde_json::json;
+
+    #[test]
+    fn what_is_no_longer_wanted_goes_and_what_others_set_stays() {
+        let before = json!({"labels": {"a": "1", "b": "2"}, "containers": [{"name": "web", "image": "a"}, {"name": "old"}]});
+        let live = json!({"labels": {"a": "1", "b": "2", "foreign": "x"}, "deep": {"set": 1},
+            "containers": [{"name": "web", "image": "a", "pulled": true}, {"name": "injected"}, {"name": "old"}]});
+        let desired = json!({"labels": {"a": "1"}, "empty": [], "nothing": null, "emptyDir": {},
+            "containers": [{"name": "web", "image": "b"}, {"name": "new"}]});
+        let becomes = merged(&live, Some(&before), &desired, "");
+        let containers =
+            json!([{"name": "web", "image": "b", "pulled": true}, {"name": "injected"}, {"name": "new"}]);
+        let expected = json!({"labels": {"a": "1", "foreign": "x"}, "deep": {"set": 1}, "containers": containers, "emptyDir": {}});
+        assert_eq!(becomes, expected);
+    }
 
     #[test]
     fn each_path_has_its_origin() {

@@ -23,6 +23,9 @@ use crate::{interrupt::Interrupt, model::ClusterName, retry};
 /// A single request may take this long, the answer's body included.
 const DEADLINE: Duration = Duration::from_secs(45);
 
+/// Who asks, as audit logs show it.
+const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
+
 /// One request.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
@@ -96,7 +99,8 @@ impl Request {
         let mut request = http::Request::builder()
             .method(self.method.clone())
             .uri(self.uri())
-            .header(header::ACCEPT, self.accept);
+            .header(header::ACCEPT, self.accept)
+            .header(header::USER_AGENT, USER_AGENT);
         let mut bytes = Vec::new();
         if let Some((content_type, body)) = &self.body {
             request = request.header(header::CONTENT_TYPE, *content_type);

@@ -1,6 +1,6 @@
 //! One cluster as a run sees it: its API, the kinds it knows, and what the server's own part in an answer depends on.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
@@ -8,13 +8,15 @@ use tokio::sync::{OnceCell, RwLock};
 use super::{
     access::{self, ClusterAccess},
     admission::Admission,
-    client::{Api, Request},
+    client::{Api, Request, escape},
     cluster_identity::ClusterIdentity,
     discovery::{Discovery, ResourceType},
     error::ApiError,
+    groups,
+    guard::Guard,
     wait::Watches,
 };
-use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, model::Digest, secrets::Secrets};
+use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, secrets::Secrets};
 
 /// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
 const IN_FLIGHT: usize = 16;
@@ -28,6 +30,8 @@ pub(super) struct Cluster {
     identity: OnceCell<Option<ClusterIdentity>>,
     environment: OnceCell<Environment>,
     schemas: OnceCell<Option<Value>>,
+    /// Labels of namespaces; `None` without the right to read one.
+    namespaces: RwLock<HashMap<String, Option<Value>>>,
     pub watches: Watches,
 }
 
@@ -58,6 +62,7 @@ impl Cluster {
             identity: OnceCell::new(),
             environment: OnceCell::new(),
             schemas: OnceCell::new(),
+            namespaces: RwLock::default(),
         })
     }
 
@@ -127,22 +132,56 @@ impl Cluster {
         })
     }
 
-    /// What an echo of an object of this type holds under: the server's version, its mutating admission, and for kinds
-    /// that are not built in the digest of their schema. Empty where that cannot be told: no echo is kept then.
-    pub async fn guard(&self, of: &ResourceType) -> Result<String, Failure> {
+    /// What an echo of an object of this type holds under: the server's version, its mutating admission, the labels by
+    /// which that selects, and for kinds that are not built in the digest of their schema.
+    pub async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, Failure> {
         let environment = self.environment().await?;
-        if environment.admission.may_change_unseen(&of.group, &of.plural) {
-            return Ok(String::new());
+        let (group, plural) = (&of.group, &of.plural);
+        if environment.admission.may_change_unseen(group, plural) {
+            return Ok(Guard::void());
         }
-        let schema = match is_built_in(&of.group) {
+        let schema = match groups::is_built_in(group) {
             true => Some(String::new()),
             false => self.schema_hash(&of.api_version()).await?,
         };
         let Some(schema) = schema else {
-            return Ok(String::new());
+            return Ok(Guard::void());
         };
-        let parts = json!([environment.version, environment.admission.digest, schema]);
-        Ok(Digest::of_json(&parts).to_string()[..16].to_owned())
+        let mut parts = vec![
+            json!(environment.version),
+            json!(environment.admission.digest),
+            json!(schema),
+        ];
+        if let Some(namespace) = namespace.filter(|_| environment.admission.is_by_namespace(group, plural)) {
+            let Some(labels) = self.namespace_labels(namespace).await? else {
+                return Ok(Guard::void());
+            };
+            parts.push(labels);
+        }
+        let by_labels = environment.admission.is_by_labels(group, plural);
+        Ok(Guard::over(&Value::Array(parts), by_labels))
+    }
+
+    /// Whether what is made of objects of a type depends on their namespace.
+    pub async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, Failure> {
+        let environment = self.environment().await?;
+        Ok(environment.admission.is_by_namespace(&of.group, &of.plural))
+    }
+
+    /// The labels of a namespace, asked once; `None` without the right to read it.
+    async fn namespace_labels(&self, namespace: &str) -> Result<Option<Value>, Failure> {
+        if let Some(known) = self.namespaces.read().await.get(namespace) {
+            return Ok(known.clone());
+        }
+        let path = format!("/api/v1/namespaces/{}", escape(namespace));
+        let labels = match self.api.call(&Request::get(path)).await {
+            Ok(mut answer) => Some(answer.value["metadata"]["labels"].take()),
+            Err(error) if error.is_code(404) => Some(Value::Null),
+            Err(error) if error.is_code(403) => None,
+            Err(error) => return Err(self.failure(&error, "reading the labels of a namespace")),
+        };
+        let mut namespaces = self.namespaces.write().await;
+        Ok(namespaces.entry(namespace.to_owned()).or_insert(labels).clone())
     }
 
     /// `None` without the right to read schemas.
@@ -167,8 +206,4 @@ impl Environment {
     pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.admission.may_mutate(group, plural)
     }
-}
-
-fn is_built_in(group: &str) -> bool {
-    !group.contains('.') || group.ends_with(".k8s.io")
 }

@@ -20,18 +20,32 @@ use crate::{
     runtime::ApplySink,
 };
 
+/// What becomes of the objects that belong to a deleted one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dependents {
+    /// They are deleted too.
+    Go,
+    /// They stay.
+    Stay,
+}
+
 /// Deletes the object if it is still the one that was seen, and still whose it was. One that is gone already is no error.
 pub(super) async fn delete(
     runtime: &Kubernetes,
     subject: &Subject,
     of: &ResourceType,
     mut seen: Seen,
+    dependents: Dependents,
     sink: &dyn ApplySink,
     id: &ResourceId,
 ) -> Result<(), Failure> {
+    let policy = match dependents {
+        Dependents::Go => "Background",
+        Dependents::Stay => "Orphan",
+    };
     for attempt in 1.. {
         let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
-        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", "preconditions": bound});
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, "preconditions": bound});
         let path = of.object(subject.name.namespace(), &subject.name.name);
         let mut request = Request::get(path).body("application/json", &options);
         (request.method, request.bound) = (Method::DELETE, true);

@@ -131,8 +131,13 @@ impl Discovery {
     pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.exact(api_version, kind).or_else(|| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            self.preferred.get(group)?.get(kind)
+            self.of_kind(group, kind)
         })
+    }
+
+    /// The kind in whichever version the server prefers.
+    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.preferred.get(group)?.get(kind)
     }
 
     /// A version of the group that does not answer: that it does not name a kind says nothing.

@@ -9,8 +9,14 @@ use super::{
     cluster::Cluster,
     discovery::ResourceType,
     error::{ApiError, Cause},
+    groups,
     identity::Name,
     runtime::Conflicts,
+    triage,
+};
+use crate::{
+    retry::{self, Verdict},
+    runtime::Needs,
 };
 
 /// Server-side apply of an object. `dry` asks without writing; `force` takes fields over from other managers.
@@ -27,6 +33,35 @@ pub(super) fn request(of: &ResourceType, name: &Name, body: &Value, force: bool,
         request = request.query("dryRun", "All");
     }
     request
+}
+
+/// Sends a request. What the server refuses only since it does not know yet what this run did a moment ago is sent
+/// again.
+pub(super) async fn send(
+    cluster: &Cluster,
+    of: &ResourceType,
+    request: &Request,
+    needs: &Needs,
+) -> Result<Answer, ApiError> {
+    let verdict = |error: &ApiError| match may_pass(error, of, needs) {
+        true => Verdict::Retry,
+        false => Verdict::GiveUp,
+    };
+    let policy = retry::Policy::default();
+    policy.run(verdict, || cluster.api.call(request)).await
+}
+
+/// Whether a refusal may pass by itself: a server learns a moment late of definitions, roles and classes.
+pub(super) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
+    let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
+    is_fresh
+        && match triage::cause(error) {
+            triage::Cause::NoKind | triage::Cause::NoNamespace => true,
+            triage::Cause::Other => error.is_code(403) || error.is_code(404),
+            // By the schema of yesterday, perhaps.
+            triage::Cause::Invalid => !groups::is_built_in(&of.group),
+            _ => false,
+        }
 }
 
 /// What the server says, and how it was asked in the end.
@@ -67,11 +102,15 @@ pub(super) async fn ask(
     name: &Name,
     mut body: Value,
     ownership: &Ownership<'_>,
+    needs: &Needs,
 ) -> Result<Answered, Refused> {
-    let first = cluster
-        .api
-        .call(&request(of, name, &body, ownership.adopting, true))
-        .await;
+    let first = send(
+        cluster,
+        of,
+        &request(of, name, &body, ownership.adopting, true),
+        needs,
+    )
+    .await;
     let error = match first {
         Ok(answer) => {
             return Ok(Answered {

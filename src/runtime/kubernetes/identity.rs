@@ -1,11 +1,14 @@
 //! Who an object is: kind, namespace, name; and the normal form of a resource before the graph is made.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{
-    OWNER,
+    OWNER, custom,
     discovery::{Discovery, ResourceType},
+    groups,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -83,12 +86,71 @@ pub(super) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Which kinds lie in namespaces: as the cluster serves them, and as the CustomResourceDefinitions of the same Spec say.
+pub(super) struct Scopes<'a> {
+    discovery: Option<&'a Discovery>,
+    /// By group and kind.
+    own: HashMap<(String, String), bool>,
+}
+
+impl<'a> Scopes<'a> {
+    /// Of the resources of one cluster.
+    ///
+    /// # Errors
+    /// A CustomResourceDefinition gives another scope to a kind than the one under which the cluster serves it.
+    pub fn of(discovery: Option<&'a Discovery>, resources: &[Resource]) -> Result<Self, Failure> {
+        let mut own = HashMap::new();
+        for resource in resources {
+            let definition = &resource.attributes;
+            let (Some((group, kind)), Some(namespaced)) =
+                (custom::names(definition), custom::is_namespaced(definition))
+            else {
+                continue;
+            };
+            let served = discovery.and_then(|discovery| discovery.of_kind(group, kind));
+            if let Some(served) = served.filter(|served| served.namespaced != namespaced) {
+                return Err(another_scope(&resource.id, served, namespaced));
+            }
+            own.insert((group.to_owned(), kind.to_owned()), namespaced);
+        }
+        Ok(Self { discovery, own })
+    }
+
+    fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let served = self.discovery.and_then(|d| d.of_kind(group, kind));
+        let own = || self.own.get(&(group.to_owned(), kind.to_owned())).copied();
+        served
+            .map(|served| served.namespaced)
+            .or_else(own)
+            .or_else(|| groups::is_namespaced(group, kind))
+    }
+}
+
+fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: bool) -> Failure {
+    let scope = |namespaced| if namespaced { "Namespaced" } else { "Cluster" };
+    Failure::new(
+        ErrorKind::Spec,
+        format!(
+            "`{definition}`: its `spec.scope` is `{}`, but the cluster serves `{}` as `{}`, and Kubernetes does not let the \
+             scope of a kind change",
+            scope(namespaced),
+            served.kind,
+            scope(served.namespaced)
+        ),
+    )
+    .hint("define the kind in another group, and move the objects there")
+    .hint(
+        "or remove the definition and its objects in one change, which deletes them all, and add them again in the next",
+    )
+}
+
 /// Checks and normalises a resource: a namespaced object without a namespace lies in `default` and its id says so, an
 /// object of the whole cluster has none, `stringData` becomes `data` (server-side apply would keep a removed key).
 ///
 /// # Errors
 /// It has no kind or name, asks for a generated name, or its id names another object.
-pub(super) fn prepare(mut resource: Resource, discovery: Option<&Discovery>) -> Result<Resource, Failure> {
+pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Resource, Failure> {
     let id = resource.id.clone();
     let refuse = |message: String| Failure::new(ErrorKind::Spec, format!("`{id}`: {message}"));
     let api_version = text(&resource.attributes, "apiVersion").to_owned();
@@ -111,10 +173,7 @@ pub(super) fn prepare(mut resource: Resource, discovery: Option<&Discovery>) -> 
             .hint("give it a `metadata.name`"),
         });
     }
-    let known = discovery
-        .and_then(|d| d.any_version(&api_version, &kind))
-        .map(|t| t.namespaced);
-    if let Some(namespaced) = known.or_else(|| built_in_scope(&api_version, &kind)) {
+    if let Some(namespaced) = scopes.is_namespaced(&api_version, &kind) {
         let metadata = resource
             .attributes
             .get_mut("metadata")
@@ -202,49 +261,6 @@ pub(super) fn string_data_to_data(secret: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a kind that every server has lies in a namespace; `None` for kinds it does not know.
-fn built_in_scope(api_version: &str, kind: &str) -> Option<bool> {
-    const CLUSTER: [&str; 22] = [
-        "Namespace",
-        "Node",
-        "PersistentVolume",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "StorageClass",
-        "CSIDriver",
-        "CSINode",
-        "VolumeAttachment",
-        "VolumeAttributesClass",
-        "PriorityClass",
-        "RuntimeClass",
-        "IngressClass",
-        "CustomResourceDefinition",
-        "APIService",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "FlowSchema",
-        "PriorityLevelConfiguration",
-        "CertificateSigningRequest",
-    ];
-    const GROUPS: [&str; 8] = [
-        "",
-        "apps",
-        "batch",
-        "autoscaling",
-        "policy",
-        "networking.k8s.io",
-        "rbac.authorization.k8s.io",
-        "coordination.k8s.io",
-    ];
-    if CLUSTER.contains(&kind) {
-        return Some(false);
-    }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    GROUPS.contains(&group).then_some(true)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -260,7 +276,8 @@ mod tests {
             depends_on: Vec::new(),
             extensions: Map::new(),
         };
-        prepare(resource, None)
+        let scopes = Scopes::of(None, &[])?;
+        prepare(resource, &scopes)
     }
 
     #[test]

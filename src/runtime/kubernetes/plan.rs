@@ -6,8 +6,9 @@ mod prove;
 pub(super) use decide::record;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use futures::{
@@ -16,9 +17,11 @@ use futures::{
 };
 use serde_json::{Map, Value};
 
+use self::decide::Refusal;
 use super::{
     cluster::Cluster,
-    discovery::{Discovery, ResourceType},
+    custom,
+    discovery::ResourceType,
     error::ApiError,
     health::{self, Health, Weight},
     identity::{self, Name},
@@ -29,10 +32,12 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::ClusterName,
-    runtime::{Item, Observed, Planned, Scope},
+    model::{ClusterName, ResourceId, plan::Action, spec::Resource},
+    runtime::{Item, Needs, Observed, Planned, Scope},
 };
 
+/// How often a kind is looked up that this run has defined a moment ago.
+const TRIES: u32 = 8;
 /// Dry-runs prepared at once; what is in flight is bounded by the cluster's own budget.
 const AT_ONCE: usize = 64;
 
@@ -57,15 +62,18 @@ enum Proof {
 /// An item with what is known of its kind.
 pub(super) struct Subject {
     pub cluster: Arc<Cluster>,
-    /// `None` if the cluster does not know the kind.
+    /// `None` if the cluster does not know the kind, or serves it in other versions only.
     pub of: Option<Arc<ResourceType>>,
+    /// The version that the cluster prefers of a kind that it does not serve in the version that is wanted.
+    pub other: Option<Arc<ResourceType>>,
     /// Its API as a version of it that does not answer, if for that reason the kind is not known.
     pub silent: Option<String>,
     pub name: Name,
 }
 
 impl Subject {
-    /// Looks an item's kind up.
+    /// Looks an item's kind up. What is wanted must be served in the version it names; what was recorded is looked for
+    /// in whichever version is served.
     pub async fn of(runtime: &Kubernetes, item: &Item) -> Result<Self, Failure> {
         let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
         let discovery = cluster.discovery().await?;
@@ -73,27 +81,79 @@ impl Subject {
         let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
         let nothing = Map::new();
         let object = object.unwrap_or(&nothing);
-        let of = lookup(&discovery, object, desired.is_some())
-            .map_err(|message| Failure::new(ErrorKind::Spec, message))?;
-        let name = match &of {
+        let (api_version, kind) = (
+            identity::text(object, "apiVersion"),
+            identity::text(object, "kind"),
+        );
+        let exact = discovery.exact(api_version, kind).cloned();
+        let any = discovery.any_version(api_version, kind).cloned();
+        let (of, other) = match (exact, any) {
+            (Some(exact), _) => (Some(exact), None),
+            (None, any) if desired.is_some() => (None, any),
+            (None, any) => (any, None),
+        };
+        let name = match of.as_ref().or(other.as_ref()) {
             Some(of) => Name::of(object, of),
             None => Name {
                 group: group(object).to_owned(),
-                kind: identity::text(object, "kind").to_owned(),
+                kind: kind.to_owned(),
                 namespace: identity::metadata(object, "namespace").to_owned(),
                 name: identity::metadata(object, "name").to_owned(),
             },
         };
-        let silent = match &of {
+        let silent = match of.as_ref().or(other.as_ref()) {
             Some(_) => None,
             None => discovery.silent(&name.group).map(str::to_owned),
         };
         Ok(Self {
             cluster,
             of,
+            other,
             silent,
             name,
         })
+    }
+
+    /// As [`Subject::of`]. A kind or a version that this run defined appears in discovery a moment after it is
+    /// established, so it is looked up again until `stop` says so.
+    pub async fn awaited(
+        runtime: &Kubernetes,
+        item: &Item,
+        mut stop: impl FnMut(u32) -> bool,
+    ) -> Result<Self, Failure> {
+        let mut wait = Duration::from_millis(50);
+        for attempt in 0.. {
+            let subject = Self::of(runtime, item).await?;
+            if subject.of.is_some() || stop(attempt) {
+                return Ok(subject);
+            }
+            subject.cluster.api.interrupt.pause(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(2));
+            subject.cluster.forget_discovery().await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// The type by which a live object can be read.
+    pub fn readable(&self) -> Option<&Arc<ResourceType>> {
+        self.of.as_ref().or(self.other.as_ref())
+    }
+
+    /// That the cluster does not serve the version that is wanted.
+    pub fn not_served(&self, api_version: &str) -> Failure {
+        let kind = &self.name.kind;
+        let message = match &self.other {
+            Some(other) => format!(
+                "the cluster does not serve `{kind}` as `{api_version}` (any more); it does as `{}`",
+                other.api_version()
+            ),
+            None => format!(
+                "cluster `{}` does not know the kind of {}",
+                self.cluster.api.name,
+                self.title()
+            ),
+        };
+        Failure::new(ErrorKind::Spec, message)
     }
 
     /// A refusal of the server as a person reads it.
@@ -114,26 +174,6 @@ fn group(object: &Map<String, Value>) -> &str {
     identity::text(object, "apiVersion")
         .split_once('/')
         .map_or("", |(group, _)| group)
-}
-
-/// What is wanted must be served in the version it names; what was recorded is looked for in whichever version is.
-fn lookup(
-    discovery: &Discovery,
-    object: &Map<String, Value>,
-    wanted: bool,
-) -> Result<Option<Arc<ResourceType>>, String> {
-    let (api_version, kind) = (
-        identity::text(object, "apiVersion"),
-        identity::text(object, "kind"),
-    );
-    let any = discovery.any_version(api_version, kind);
-    match (wanted, discovery.exact(api_version, kind), any) {
-        (true, None, Some(other)) => Err(format!(
-            "the cluster does not serve `{kind}` as `{api_version}` (any more); it does as `{}`",
-            other.api_version()
-        )),
-        (_, exact, any) => Ok(exact.or(any).cloned()),
-    }
 }
 
 /// What stands there, one answer per item.
@@ -191,7 +231,7 @@ async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Healt
 async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {
-        if let Some(subject) = subject.filter(|subject| subject.of.is_some()) {
+        if let Some(subject) = subject.filter(|subject| subject.readable().is_some()) {
             by_cluster
                 .entry(&subject.cluster.api.name)
                 .or_default()
@@ -203,7 +243,7 @@ async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure
         let here: Vec<&Subject> = places.iter().filter_map(|&place| subjects[place]).collect();
         let asked: Vec<_> = here
             .iter()
-            .filter_map(|s| Some((&s.name, s.of.as_ref()?)))
+            .filter_map(|s| Some((&s.name, s.readable()?)))
             .collect();
         let Some(one) = here.first() else { continue };
         for (place, raw) in places.into_iter().zip(live::read(&one.cluster, &asked).await?) {
@@ -221,7 +261,13 @@ pub(super) async fn plan(
 ) -> Result<Vec<Result<Planned, Failure>>, Failure> {
     let mut subjects = Vec::with_capacity(items.len());
     for item in &items {
-        subjects.push(match Subject::of(runtime, item).await {
+        let subject = match &item.needs {
+            Needs::Done(done) if !done.is_empty() => {
+                Subject::awaited(runtime, item, |attempt| attempt >= TRIES).await
+            }
+            _ => Subject::of(runtime, item).await,
+        };
+        subjects.push(match subject {
             Ok(subject) => Ok(subject),
             // An item that is wrong takes no other down; a cluster that does not answer does.
             Err(failure) if failure.kind == ErrorKind::Spec || failure.kind == ErrorKind::Config => {
@@ -235,55 +281,127 @@ pub(super) async fn plan(
     let (found, ()) = tokio::join!(look(&looked_up), ask_environments(&items, &looked_up));
     let found = found?;
     let absent = absent_namespaces(&looked_up, &found);
-    let planner = decide::Planner {
+    let mut planner = decide::Planner {
         runtime,
         scope,
-        definitions: wanted(&items, "CustomResourceDefinition").cloned().collect(),
+        definitions: Vec::new(),
         namespaces: wanted(&items, "Namespace")
             .map(|namespace| identity::metadata(namespace, "name").to_owned())
             .collect(),
         absent: Mutex::new(absent),
+        names: names(scope, &items),
     };
-    let mut answers: Vec<Option<Result<Planned, Failure>>> = Vec::new();
-    let mut tasks = Vec::with_capacity(items.len());
+    for pending in scope.pending.iter() {
+        let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
+        planner.define(cluster, &pending.resource.attributes, true);
+    }
+    let mut answers = Answers {
+        planned: items.iter().map(|_| None).collect(),
+        refusals: Vec::new(),
+    };
+    let (mut defining, mut others) = (Vec::new(), Vec::with_capacity(items.len()));
     for (place, ((item, subject), raw)) in items.into_iter().zip(subjects).zip(found).enumerate() {
-        answers.push(match subject {
+        match subject {
             Ok(subject) => {
-                tasks.push(Task {
+                let desired = item.desired.as_ref();
+                let defines = desired.is_some_and(|d| custom::names(&d.attributes).is_some());
+                let task = Task {
                     place,
                     item,
                     subject,
                     raw,
-                });
-                None
+                };
+                if defines {
+                    defining.push(task);
+                } else {
+                    others.push(task);
+                }
             }
-            Err(failure) => Some(Err(failure)),
-        });
-    }
-    let mut open = Vec::new();
-    for proof in planner.prove_all(tasks).await? {
-        match proof {
-            Proof::Unchanged(place, planned) => answers[place] = Some(Ok(*planned)),
-            Proof::Open(task) => open.push(task),
+            Err(failure) => answers.planned[place] = Some(Err(failure)),
         }
     }
-    let mut open = open.into_iter();
-    let mut asking = FuturesUnordered::new();
-    loop {
-        for task in open.by_ref().take(AT_ONCE - asking.len()) {
-            let planner = &planner;
-            asking.push(async move { (task.place, planner.decide(*task).await) });
+    // What becomes of a definition decides how its objects are judged.
+    let places: Vec<_> = defining.iter().map(|task| task.place).collect();
+    answers.settle(&planner, defining).await?;
+    for place in places {
+        if let Some(Ok(planned)) = &answers.planned[place]
+            && let (Some(cluster), Some(desired)) = (&planned.public.cluster, &planned.item.desired)
+        {
+            let changes = planned.public.action != Action::Unchanged;
+            planner.define(cluster, &desired.attributes, changes);
         }
-        let Some((place, answer)) = asking.next().await else {
-            break;
+    }
+    answers.settle(&planner, others).await?;
+    Ok(answers.finished(scope))
+}
+
+/// What the wanted objects are called that others may need.
+fn names(scope: &Scope, items: &[Item]) -> HashMap<ResourceId, decide::Named> {
+    let pending = scope.pending.iter().map(|pending| &pending.resource);
+    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
+    let named = |resource: &Resource| {
+        let named = decide::Named {
+            kind: identity::text(&resource.attributes, "kind").to_owned(),
+            name: identity::metadata(&resource.attributes, "name").to_owned(),
         };
-        answers[place] = Some(answer);
+        (resource.id.clone(), named)
+    };
+    pending.chain(wanted).map(named).collect()
+}
+
+/// The answers to a call, in the order of its items.
+struct Answers {
+    planned: Vec<Option<Result<Planned, Failure>>>,
+    /// What the server refuses unless something before it changes that, by place.
+    refusals: Vec<(usize, Refusal)>,
+}
+
+impl Answers {
+    async fn settle(&mut self, planner: &decide::Planner<'_>, tasks: Vec<Task>) -> Result<(), Failure> {
+        let mut open = Vec::new();
+        for proof in planner.prove_all(tasks).await? {
+            match proof {
+                Proof::Unchanged(place, planned) => self.planned[place] = Some(Ok(*planned)),
+                Proof::Open(task) => open.push(task),
+            }
+        }
+        let mut open = open.into_iter();
+        let mut asking = FuturesUnordered::new();
+        loop {
+            for task in open.by_ref().take(AT_ONCE - asking.len()) {
+                asking.push(async move { (task.place, planner.decide(*task).await) });
+            }
+            let Some((place, answer)) = asking.next().await else {
+                return Ok(());
+            };
+            self.planned[place] = Some(answer.map(|(planned, refusal)| {
+                self.refusals.extend(refusal.map(|refusal| (place, refusal)));
+                planned
+            }));
+        }
     }
-    let missing = || Err(Failure::new(ErrorKind::Internal, "a resource was not planned"));
-    Ok(answers
-        .into_iter()
-        .map(|answer| answer.unwrap_or_else(missing))
-        .collect())
+
+    /// A refusal stands unless the plan creates or changes what it is about.
+    fn finished(mut self, scope: &Scope) -> Vec<Result<Planned, Failure>> {
+        if !self.refusals.is_empty() {
+            let planned = self.planned.iter().flatten().flatten();
+            let changing = planned
+                .filter(|planned| {
+                    planned.item.desired.is_some() && planned.public.action != Action::Unchanged
+                })
+                .map(|planned| planned.item.id.clone());
+            let pending = scope.pending.iter().map(|pending| pending.resource.id.clone());
+            let changing: HashSet<_> = changing.chain(pending).collect();
+            for (place, refusal) in std::mem::take(&mut self.refusals) {
+                if !refusal.lifted_by.iter().any(|id| changing.contains(id)) {
+                    self.planned[place] = Some(Err(refusal.failure));
+                }
+            }
+        }
+        let missing = || Err(Failure::new(ErrorKind::Internal, "a resource was not planned"));
+        let planned = self.planned.into_iter();
+        planned.map(|answer| answer.unwrap_or_else(missing)).collect()
+    }
 }
 
 /// Asks each cluster on which something was applied before for what bears on its answers. Whoever needs the answer finds

@@ -165,14 +165,10 @@ impl Runtime for Kubernetes {
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
         let discovery = self.cluster(cluster)?.discovery().await?;
+        let scopes = identity::Scopes::of(Some(&*discovery), &resources)?;
         resources
             .into_iter()
-            .map(|resource| {
-                Ok((
-                    resource.id.clone(),
-                    identity::prepare(resource, Some(&*discovery))?,
-                ))
-            })
+            .map(|resource| Ok((resource.id.clone(), identity::prepare(resource, &scopes)?)))
             .collect()
     }
 

@@ -95,6 +95,31 @@ fn immutable_paths(status: &Status) -> Vec<String> {
     paths
 }
 
+/// Whether a refusal is about an object of that kind and name: that it is not there, or what it allows.
+pub(super) fn is_about(error: &ApiError, kind: &str, name: &str) -> bool {
+    let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
+        return false;
+    };
+    // Whether a binding gives away more than its author has depends on the role's rules.
+    let escalates = status.message.contains("attempting to grant RBAC permissions");
+    (escalates && matches!(kind, "Role" | "ClusterRole")) || holds_word(&status.message, name)
+}
+
+/// Whether a text holds a name that is not a part of a longer one.
+fn holds_word(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
+    !name.is_empty()
+        && text.match_indices(name).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + name.len()..]);
+            // A name may end the sentence.
+            let after = after
+                .strip_prefix(['.', ':'])
+                .filter(|rest| rest.is_empty() || rest.starts_with(' '))
+                .unwrap_or(after);
+            !before.ends_with(is_part) && !after.starts_with(is_part)
+        })
+}
+
 /// Whether the object is no longer the one whose UID was sent.
 pub(super) fn is_another_object(error: &ApiError) -> bool {
     error.status().is_some_and(|status| match status.code {
@@ -165,6 +190,30 @@ mod tests {
 
     fn error(code: u16, body: Value) -> ApiError {
         ApiError::Status(Box::new(Status::read(code, body.to_string().as_bytes(), None)))
+    }
+
+    #[test]
+    fn a_refusal_is_about_the_object_that_it_names() {
+        let refused = |code, message: &str| error(code, json!({ "message": message }));
+        let account = refused(
+            403,
+            r#"pods "p" is forbidden: error looking up service account ns/runner: serviceaccount "runner" not found"#,
+        );
+        assert!(is_about(&account, "ServiceAccount", "runner"));
+        assert!(!is_about(&account, "ServiceAccount", "run") && !is_about(&account, "ServiceAccount", ""));
+        let class = refused(
+            403,
+            r#"pods "p" is forbidden: no PriorityClass with name high was found"#,
+        );
+        assert!(is_about(&class, "PriorityClass", "high"));
+        let role = refused(404, r#"roles.rbac.authorization.k8s.io "reader" not found"#);
+        assert!(is_about(&role, "Role", "reader") && !is_about(&role, "Role", "reader-2"));
+        let grants = refused(
+            403,
+            r#"user "u" is attempting to grant RBAC permissions not currently held"#,
+        );
+        assert!(is_about(&grants, "Role", "reader") && !is_about(&grants, "ConfigMap", "c"));
+        assert!(!is_about(&refused(422, "reader is wrong"), "Role", "reader"));
     }
 
     #[test]

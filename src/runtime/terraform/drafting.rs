@@ -181,7 +181,10 @@ mod tests {
     use super::*;
     use crate::{
         model::spec::{Resource, RuntimeKind},
-        runtime::terraform::{AllowedProvider, address::Address, book::InFlight, holding::Holding},
+        runtime::{
+            Needs,
+            terraform::{AllowedProvider, address::Address, book::InFlight, holding::Holding},
+        },
         secrets::{HashKey, Secrets},
     };
     use serde_json::{Map, Value, json};
@@ -199,6 +202,7 @@ mod tests {
             cluster: None,
             prior: None,
             desired,
+            needs: Needs::default(),
         }
     }
 

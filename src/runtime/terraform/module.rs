@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::{
         model::spec::{Resource, RuntimeKind},
-        runtime::Item,
+        runtime::{Item, Needs},
     };
 
     fn binary() -> Binary {
@@ -324,6 +324,7 @@ mod tests {
                 cluster: None,
                 prior: None,
                 desired: Some(desired),
+                needs: Needs::default(),
             },
             address,
             provider,

@@ -193,6 +193,7 @@ impl Segment<'_> {
             foreign: None,
             protected,
             unready: false,
+            provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),
             private: json!({"plan": token}),

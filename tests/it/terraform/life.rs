@@ -7,7 +7,7 @@ use konverge::{
         plan::{Action, Origin},
         value,
     },
-    runtime::{Item, Runtime},
+    runtime::{Item, Needs, Runtime},
 };
 use serde_json::json;
 
@@ -213,6 +213,7 @@ pub async fn drift_is_told_from_change(binary: PathBuf) {
             cluster: None,
             prior: rig.recorded.get(&r.id).cloned(),
             desired: None,
+            needs: Needs::default(),
         })
         .collect();
     let seen = rig.runtime.observe(&rig.scope, &items).await.unwrap();

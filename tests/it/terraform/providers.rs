@@ -10,7 +10,7 @@ use konverge::{
         spec::Resource,
     },
     report::terminal::{self, Style},
-    runtime::{Item, Runtime, terraform::STATE},
+    runtime::{Item, Needs, Runtime, terraform::STATE},
     state::Sealer,
 };
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ pub async fn expired_credentials(binary: PathBuf) {
             cluster: None,
             prior: rig.recorded.get(id).cloned(),
             desired: None,
+            needs: Needs::default(),
         };
         wanted.iter().map(|resource| item(&resource.id)).collect()
     };
@@ -91,6 +92,7 @@ pub async fn expired_credentials_of_what_is_there(binary: PathBuf) {
             cluster: None,
             prior: rig.recorded.get(&resource.id).cloned(),
             desired: None,
+            needs: Needs::default(),
         })
         .collect();
     let seen = rig.runtime.observe(&rig.scope, &items).await.unwrap();

@@ -20,7 +20,7 @@ use konverge::{
         state::Recorded,
     },
     runtime::{
-        Applied, ApplySink, Item, Planned, Runtime, Scope,
+        Applied, ApplySink, Item, Needs, Planned, Runtime, Scope,
         terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
     },
     secrets::{HashKey, Secrets},
@@ -77,6 +77,7 @@ impl Rig {
                 earlier: Vec::new(),
                 data: BTreeMap::new(),
                 read: std::sync::Arc::default(),
+                pending: std::sync::Arc::default(),
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),
@@ -125,6 +126,7 @@ impl Rig {
                 cluster: None,
                 prior: prior(&r.id),
                 desired: Some(r.clone()),
+                needs: Needs::default(),
             })
             .collect();
         let gone = self
@@ -136,6 +138,7 @@ impl Rig {
                 cluster: None,
                 prior: Some(recorded.clone()),
                 desired: None,
+                needs: Needs::default(),
             })
             .collect();
         (desired, gone)

@@ -152,6 +152,7 @@ fn plan_items(wanted: &[konverge::model::spec::Resource]) -> Vec<konverge::runti
         cluster: None,
         prior: None,
         desired: Some(r.clone()),
+        needs: konverge::runtime::Needs::default(),
     };
     wanted.iter().map(item).collect()
 }

@@ -1,12 +1,15 @@
 //! Decides one item by the three-way table of contracts.
 
 mod create;
+mod defined;
+mod invented;
+mod replace;
 mod update;
 
 pub(super) use update::unchanged;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex},
 };
 
@@ -16,16 +19,16 @@ use super::{Subject, Task};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
-        ClusterName,
+        ClusterName, ResourceId,
         plan::{Action, Change, Origin, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::Recorded,
     },
     runtime::{
-        Foreign, Item, Planned, Scope,
+        Foreign, Item, Needs, Planned, Scope,
         kubernetes::{
-            KEEP, OWNER, PROTECT, change, identity, jobs, proof::Echo, runtime::Kubernetes, seen::Seen,
-            triage, wait,
+            KEEP, OWNER, PROTECT, change, custom::Definition, error::ApiError, guard::Guard, identity, jobs,
+            proof::Echo, runtime::Kubernetes, seen::Seen, triage, wait,
         },
     },
     secrets::{mask_object, secret_texts},
@@ -35,12 +38,27 @@ use crate::{
 pub(super) struct Planner<'a> {
     pub runtime: &'a Kubernetes,
     pub scope: &'a Scope,
-    /// The CustomResourceDefinitions among the wanted.
-    pub definitions: Vec<Map<String, Value>>,
+    /// The CustomResourceDefinitions of the plan.
+    pub definitions: Vec<Definition>,
     /// The names of the Namespaces among the wanted.
     pub namespaces: Vec<String>,
     /// Namespaces that are not there yet, by cluster: those of this plan, and what the server said on the way.
     pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
+    /// What the wanted objects are called, those of earlier segments included.
+    pub names: HashMap<ResourceId, Named>,
+}
+
+/// An object that others may need.
+pub(super) struct Named {
+    pub kind: String,
+    pub name: String,
+}
+
+/// What the server refuses, unless something before it in the plan changes that.
+pub(super) struct Refusal {
+    pub failure: Failure,
+    /// What the refusal is about: if the plan creates or changes one of these, the refusal is not final.
+    pub lifted_by: Vec<ResourceId>,
 }
 
 /// A plan on its way.
@@ -55,6 +73,9 @@ pub(super) struct Draft {
     recorded: Option<Recorded>,
     foreign: Option<Foreign>,
     protected: Option<Failure>,
+    /// Planned again when what comes before it is done.
+    provisional: bool,
+    refusal: Option<Refusal>,
     pub(super) expected: Option<Value>,
     private: Value,
 }
@@ -72,6 +93,8 @@ impl Draft {
             recorded: None,
             foreign: None,
             protected: None,
+            provisional: false,
+            refusal: None,
             expected: None,
             private: Value::Null,
         }
@@ -79,8 +102,8 @@ impl Draft {
 }
 
 impl Planner<'_> {
-    /// One item, given what is there.
-    pub(super) async fn decide(&self, task: Task) -> Result<Planned, Failure> {
+    /// One item, given what is there; with why the server refuses it for now, if what comes before may lift that.
+    pub(super) async fn decide(&self, task: Task) -> Result<(Planned, Option<Refusal>), Failure> {
         let Task {
             mut item,
             subject,
@@ -110,7 +133,7 @@ impl Planner<'_> {
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unseen(&subject, silent));
         }
-        let draft = match (&item.desired, live) {
+        let mut draft = match (&item.desired, live) {
             (None, None) => Draft::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
             (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
@@ -139,7 +162,39 @@ impl Planner<'_> {
                 draft
             }
         };
-        Ok(self.finish(item, &subject, draft))
+        let refusal = draft.refusal.take();
+        Ok((self.finish(item, &subject, draft), refusal))
+    }
+
+    /// Takes what a plan holds that the server refuses until something before it is done.
+    fn not_validated_yet(
+        &self,
+        subject: &Subject,
+        draft: &mut Draft,
+        error: &ApiError,
+        lifted_by: Vec<ResourceId>,
+    ) {
+        let before: Vec<_> = lifted_by.iter().map(|id| format!("`{id}`")).collect();
+        let before = before.join(", ");
+        draft.notes.push(format!(
+            "not validated yet: the server refuses it until {before} is applied ({error})"
+        ));
+        draft.refusal = Some(Refusal {
+            failure: subject.refusal(error),
+            lifted_by,
+        });
+    }
+
+    /// What of all that comes before an item a refusal is about.
+    fn lifted_by(&self, item: &Item, error: &ApiError) -> Vec<ResourceId> {
+        let Needs::Planned(needs) = &item.needs else {
+            return Vec::new();
+        };
+        let is_about = |id: &&ResourceId| {
+            let named = self.names.get(*id);
+            named.is_some_and(|named| triage::is_about(error, &named.kind, &named.name))
+        };
+        needs.iter().filter(is_about).cloned().collect()
     }
 
     pub(super) fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
@@ -178,6 +233,7 @@ impl Planner<'_> {
             foreign: draft.foreign,
             protected: draft.protected,
             unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(wait::is_unready),
+            provisional: draft.provisional,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             private: draft.private,
@@ -301,7 +357,7 @@ impl Planner<'_> {
             return false;
         };
         let body = self.body(item, self.scope.stack.as_str());
-        let now = self.record(item, subject, &body, None, "");
+        let now = self.record(item, subject, &body, None, None);
         now.is_some_and(|now| now.attributes == prior.attributes) && !self.scope.read.contains(&item.id)
     }
 
@@ -312,7 +368,7 @@ impl Planner<'_> {
         subject: &Subject,
         body: &Map<String, Value>,
         live: Option<&Value>,
-        guard: &str,
+        guard: Option<&Guard>,
     ) -> Option<Recorded> {
         let desired = item.desired.as_ref()?;
         Some(record(self.runtime, item, subject, desired, body, live, guard))
@@ -348,16 +404,16 @@ pub(in crate::runtime::kubernetes) fn record(
     desired: &crate::model::spec::Resource,
     body: &Map<String, Value>,
     live: Option<&Value>,
-    guard: &str,
+    guard: Option<&Guard>,
 ) -> Recorded {
     let secrets = &runtime.secrets;
     let mut private = Map::new();
     if let Some(live) = live {
         private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
         // What nothing can be proven by is not kept: it would be another one in each run.
-        if !guard.is_empty()
-            && let Some(echo) = Echo::masked(secrets, body, live, guard)
-        {
+        let guard = guard.filter(|guard| !guard.is_void());
+        let echo = guard.and_then(|guard| Echo::masked(secrets, body, live, &guard.of(live)));
+        if let Some(echo) = echo {
             private.insert("echo".to_owned(), echo.to_json());
         }
     }

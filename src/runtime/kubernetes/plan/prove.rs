@@ -1,7 +1,7 @@
 //! What is unchanged is said without asking: the proofs of [`proof`] held against what is there, on all cores, since in
 //! a large stack that is most of the work.
 
-use std::{borrow::Cow, num::NonZero, sync::Arc, thread};
+use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
 use serde_json::Value;
 
@@ -15,7 +15,9 @@ use crate::{
     runtime::kubernetes::{
         OWNER,
         cluster::Cluster,
+        custom::Check,
         discovery::ResourceType,
+        guard::Guard,
         identity,
         node::Node,
         proof::{self, Echo},
@@ -28,14 +30,58 @@ const WORTH_A_THREAD: usize = 100;
 
 /// What the proofs of each type hold under. There are few types, and each is shared by its objects.
 #[derive(Default)]
-struct Guards(Vec<(Arc<Cluster>, Arc<ResourceType>, String)>);
+struct Guards(Vec<OfType>);
+
+struct OfType {
+    cluster: Arc<Cluster>,
+    of: Arc<ResourceType>,
+    /// By namespace where that matters, else under the empty name.
+    guards: HashMap<String, Guard>,
+    by_namespace: bool,
+}
 
 impl Guards {
-    fn of(&self, subject: &Subject) -> Option<&str> {
-        let of = subject.of.as_ref()?;
-        let mut guards = self.0.iter();
-        let found = guards.find(|(c, t, _)| Arc::ptr_eq(c, &subject.cluster) && Arc::ptr_eq(t, of));
-        found.map(|(_, _, guard)| guard.as_str())
+    /// Asks for what is missing for a subject.
+    async fn prepare(&mut self, subject: &Subject) -> Result<(), Failure> {
+        let Some(of) = &subject.of else { return Ok(()) };
+        let place = match self.place(subject, of) {
+            Some(place) => place,
+            None => {
+                self.0.push(OfType {
+                    cluster: Arc::clone(&subject.cluster),
+                    of: Arc::clone(of),
+                    guards: HashMap::new(),
+                    by_namespace: subject.cluster.is_by_namespace(of).await?,
+                });
+                self.0.len() - 1
+            }
+        };
+        let known = &mut self.0[place];
+        let namespace = known.namespace(subject);
+        if !known.guards.contains_key(namespace) {
+            let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+            known.guards.insert(namespace.to_owned(), guard);
+        }
+        Ok(())
+    }
+
+    fn place(&self, subject: &Subject, of: &Arc<ResourceType>) -> Option<usize> {
+        let mut types = self.0.iter();
+        types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
+    }
+
+    fn of(&self, subject: &Subject) -> Option<&Guard> {
+        let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
+        one.guards.get(one.namespace(subject))
+    }
+}
+
+impl OfType {
+    fn namespace<'s>(&self, subject: &'s Subject) -> &'s str {
+        match self.by_namespace {
+            true => &subject.name.namespace,
+            false => "",
+        }
     }
 }
 
@@ -47,11 +93,8 @@ impl Planner<'_> {
             subject, item, raw, ..
         } in &tasks
         {
-            if let (Some(_), Some(_), Some(of), None) = (raw, &item.prior, &subject.of, guards.of(subject)) {
-                let guard = subject.cluster.guard(of).await?;
-                guards
-                    .0
-                    .push((Arc::clone(&subject.cluster), Arc::clone(of), guard));
+            if raw.is_some() && item.prior.is_some() {
+                guards.prepare(subject).await?;
             }
         }
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -83,6 +126,9 @@ impl Planner<'_> {
     }
 
     fn prove(&self, mut task: Task, guards: &Guards) -> Result<Proof, Failure> {
+        if self.may_be_refused(&task)? {
+            return Ok(Proof::Open(Box::new(task)));
+        }
         let Some(recorded) = self.proven(&mut task, guards)? else {
             return Ok(Proof::Open(Box::new(task)));
         };
@@ -95,26 +141,39 @@ impl Planner<'_> {
         Ok(Proof::Unchanged(task.place, Box::new(planned)))
     }
 
+    /// Whether the plan changes the definition of an object's kind, and the new one does not let the object in.
+    fn may_be_refused(&self, task: &Task) -> Result<bool, Failure> {
+        let (Some(definition), Some(raw), Some(desired)) =
+            (self.definition(&task.subject), &task.raw, &task.item.desired)
+        else {
+            return Ok(false);
+        };
+        let live = raw.read(&task.subject.cluster)?;
+        let check = definition.check(&desired.attributes, Some(&live));
+        Ok(!matches!(check, Check::Fits | Check::NoSchema))
+    }
+
     /// The record of an object of which it can be proven that applying it would change nothing. What was wanted is
     /// dropped then: it is not sent.
     fn proven(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, Failure> {
         let Task {
             item, subject, raw, ..
         } = task;
-        let (Some(raw), Some(guard)) = (raw, guards.of(subject)) else {
+        let (Some(raw), Some(guard)) = (raw, guards.of(subject).filter(|guard| !guard.is_void())) else {
             return Ok(None);
         };
         let cluster = &subject.cluster.api.name;
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);
         let echo = prior.and_then(|prior| Echo::read(prior.private.get("echo")?));
-        let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == guard)) else {
-            return Ok(None);
-        };
         let Some(live) = raw
             .look()
             .filter(|live| self.is_ours(live) && !proof::is_shared(live))
         else {
+            return Ok(None);
+        };
+        let same = guard.of_node(&live);
+        let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == same)) else {
             return Ok(None);
         };
         let Some(mut desired) = item.desired.take() else {
@@ -130,7 +189,7 @@ impl Planner<'_> {
         let secrets = &self.runtime.secrets;
         let holds = proof::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            Echo::masked(secrets, &sent, &live, guard).as_ref() == Some(&echo)
+            Echo::masked(secrets, &sent, &live, &same).as_ref() == Some(&echo)
         };
         let recorded_uid = prior.private.get("uid").and_then(Value::as_str);
         let is_same_object = recorded_uid == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
@@ -154,7 +213,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         let live = raw.read(&subject.cluster)?;
-        Ok(self.record(item, subject, &sent, Some(&live), guard))
+        Ok(self.record(item, subject, &sent, Some(&live), Some(guard)))
     }
 
     /// Whether the object is there to stay, and no other stack's.

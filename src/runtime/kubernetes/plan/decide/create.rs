@@ -1,10 +1,10 @@
 //! What is not there yet: the server checks it where it can, a schema we know where it can not, and else nobody.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Draft, Planner, Subject};
+use super::{Draft, Planner, Subject, defined::is_of_schema, invented::after_create};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::Failure,
     model::{
         Digest,
         plan::{Action, Change, Origin, Validation},
@@ -13,7 +13,8 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
-            custom, dry_run, identity,
+            custom::Definition,
+            dry_run, identity,
             triage::{self, Cause},
         },
     },
@@ -24,6 +25,7 @@ impl Planner<'_> {
     pub(super) async fn create(&self, item: &Item, subject: &Subject) -> Result<Draft, Failure> {
         let mut draft = self.create_later(item, subject);
         let body = self.body(item, self.scope.stack.as_str());
+        let definition = self.defined(subject, &body, None)?;
         if body.values().any(value::holds_unknown) {
             draft
                 .notes
@@ -36,24 +38,34 @@ impl Planner<'_> {
         let body = Value::Object(body);
         // The server would only say that the namespace is missing.
         if self.lacks_namespace(subject) {
-            self.elsewhere(subject, &mut draft, body).await?;
+            self.elsewhere(subject, &mut draft, body, definition).await?;
+            if let Some(definition) = definition {
+                self.judged_by(definition, &mut draft);
+            }
             return Ok(draft);
         }
         let request = dry_run::request(of, &subject.name, &body, false, true);
-        match subject.cluster.api.call(&request).await {
+        match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
             Ok(answer) => {
                 draft.validated = Validation::Server;
                 draft.notes.extend(answer.warnings);
-                draft.expected = Some(expected(answer.value, &body));
+                draft.expected = Some(after_create(answer.value, &body));
             }
             Err(error) => match triage::cause(&error) {
                 Cause::NoNamespace => {
                     self.note_absent_namespace(subject);
-                    self.elsewhere(subject, &mut draft, body).await?;
+                    self.elsewhere(subject, &mut draft, body, definition).await?;
                 }
                 Cause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
-                _ => return Err(subject.refusal(&error)),
+                _ if definition.is_some() && is_of_schema(&error) => {}
+                _ => match self.lifted_by(item, &error) {
+                    none if none.is_empty() => return Err(subject.refusal(&error)),
+                    lifted_by => self.not_validated_yet(subject, &mut draft, &error, lifted_by),
+                },
             },
+        }
+        if let Some(definition) = definition {
+            self.judged_by(definition, &mut draft);
         }
         Ok(draft)
     }
@@ -73,15 +85,21 @@ impl Planner<'_> {
             )),
             origin: Origin::Change,
         }];
-        draft.recorded = self.record(item, subject, &body, None, "");
+        draft.recorded = self.record(item, subject, &body, None, None);
         let body = Value::Object(body);
-        draft.expected = Some(expected(body.clone(), &body));
+        draft.expected = Some(after_create(body.clone(), &body));
         draft.private = json!({"body": body, "force": false});
         draft
     }
 
     /// The namespace is only about to be made: the server checks the same object in `default`, by another name.
-    async fn elsewhere(&self, subject: &Subject, draft: &mut Draft, mut body: Value) -> Result<(), Failure> {
+    async fn elsewhere(
+        &self,
+        subject: &Subject,
+        draft: &mut Draft,
+        mut body: Value,
+        definition: Option<&Definition>,
+    ) -> Result<(), Failure> {
         let Some(of) = &subject.of else { return Ok(()) };
         let namespace = subject.name.namespace.clone();
         let whose = if self.namespaces.contains(&namespace) {
@@ -107,106 +125,18 @@ impl Planner<'_> {
                 ));
                 draft.notes.extend(answer.warnings);
             }
-            Err(error) if triage::cause(&error) == Cause::Invalid => return Err(subject.refusal(&error)),
+            Err(error) if triage::cause(&error) == Cause::Invalid && definition.is_none() => {
+                return Err(subject.refusal(&error));
+            }
             Err(_) => draft.notes.push(format!(
                 "namespace `{namespace}` does not exist yet ({whose}); not checked by the server"
             )),
         }
         Ok(())
     }
-
-    /// The cluster does not know the kind: the plan's own CustomResourceDefinition may.
-    fn unknown_kind(
-        &self,
-        subject: &Subject,
-        mut draft: Draft,
-        body: &Map<String, Value>,
-    ) -> Result<Draft, Failure> {
-        let (api_version, kind) = (identity::text(body, "apiVersion"), identity::text(body, "kind"));
-        let cluster = &subject.cluster.api.name;
-        let definition = self
-            .definitions
-            .iter()
-            .find(|d| custom::defines(d, api_version, kind));
-        let is_built_in = !subject.name.group.contains('.') || subject.name.group.ends_with(".k8s.io");
-        match definition.map(|definition| custom::check(definition, body)) {
-            Some(Some(wrong)) if !wrong.is_empty() => {
-                return Err(
-                    Failure::new(ErrorKind::Spec, format!("{}: {}", subject.title(), wrong.join("; ")))
-                        .hint("the schema is that of the CustomResourceDefinition in the same stack"),
-                );
-            }
-            Some(Some(_)) => {
-                draft.validated = Validation::Schema;
-                draft.notes.push("its kind is defined by this plan: checked against that schema".to_owned());
-            }
-            Some(None) => {
-                draft.notes.push("its kind is defined by this plan, without a schema: not checked".to_owned());
-            }
-            None if is_built_in => {
-                let message = format!("cluster `{cluster}` knows no kind `{kind}` in `{api_version}`");
-                return Err(Failure::new(ErrorKind::Spec, message)
-                    .hint("`kubectl api-resources` lists the kinds it knows"));
-            }
-            None => draft.notes.push(format!(
-                "cluster `{cluster}` does not know `{kind}` in `{api_version}`, and this stack does not define it: \
-                 not checked; another stack must define it before"
-            )),
-        }
-        Ok(draft)
-    }
 }
 
 /// A name that nothing else has, the same for the same object.
 pub(super) fn scratch_name(body: &Value) -> String {
     format!("konverge-preview-{}", Digest::of_json(body).short())
-}
-
-/// What references may read of an object that a dry-run made: what it was asked for and its defaults; what the server
-/// chooses anew each time is not known.
-pub(super) fn expected(mut dry: Value, body: &Value) -> Value {
-    let unknown = value::unknown;
-    if let Some(metadata) = dry["metadata"].as_object_mut() {
-        metadata.shift_remove("managedFields");
-        for key in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
-            metadata.insert(key.to_owned(), unknown());
-        }
-    }
-    dry["status"] = unknown();
-    let asked = &body["spec"];
-    match dry["kind"].as_str().unwrap_or_default() {
-        "Service" => {
-            for key in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
-                if !dry["spec"][key].is_null() && asked[key].is_null() && dry["spec"][key] != "None" {
-                    dry["spec"][key] = unknown();
-                }
-            }
-            let fixed = |port: &Map<String, Value>| {
-                let mut asked = asked["ports"].as_array().into_iter().flatten();
-                asked.any(|p| Some(&p["port"]) == port.get("port") && !p["nodePort"].is_null())
-            };
-            let ports = dry["spec"]["ports"].as_array_mut();
-            for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
-                if port.contains_key("nodePort") && !fixed(port) {
-                    port.insert("nodePort".to_owned(), unknown());
-                }
-            }
-        }
-        "Job" if asked["manualSelector"] != true => {
-            dry["spec"]["selector"] = unknown();
-            if let Some(labels) = dry
-                .pointer_mut("/spec/template/metadata/labels")
-                .and_then(Value::as_object_mut)
-            {
-                for (_, value) in labels
-                    .iter_mut()
-                    .filter(|(key, _)| key.ends_with("controller-uid"))
-                {
-                    *value = unknown();
-                }
-            }
-        }
-        _ => {}
-    }
-    dry
 }

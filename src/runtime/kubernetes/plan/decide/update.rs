@@ -4,15 +4,16 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Draft, Planner, Subject, check_protected,
-    create::{expected, scratch_name},
+    Draft, Planner, Subject,
+    defined::is_of_schema,
+    invented::{self, after_update},
     with_owner,
 };
 use crate::{
     error::{ErrorKind, Failure},
     model::{
         diff,
-        plan::{Action, Change, Origin, Validation},
+        plan::{Action, Change, Validation},
         state::Recorded,
         value,
     },
@@ -25,12 +26,12 @@ use crate::{
             discovery::ResourceType,
             dry_run::{self, Answered, Ownership, Refused},
             field_ownership::{self, Leftover, Transfer},
+            guard::Guard,
             managers, rollout,
             seen::Seen,
             triage::{self, Cause},
         },
     },
-    secrets::mask_object,
 };
 
 impl Planner<'_> {
@@ -42,20 +43,21 @@ impl Planner<'_> {
     ) -> Result<Draft, Failure> {
         let owner = self.owner(live);
         let body = self.left_alone(self.body(item, owner), live);
+        let definition = self.defined(subject, &body, Some(live))?;
         if body.values().any(value::holds_unknown) {
             return Ok(self.undecided(item, subject, &body, live));
         }
-        let Some(of) = &subject.of else {
-            return Err(Failure::new(
-                ErrorKind::Internal,
-                "an object was found of a kind that is not known",
-            ));
+        let (Some(of), definition) = (&subject.of, definition) else {
+            return match definition {
+                Some(definition) => Ok(self.update_later(item, subject, definition, &body, live)),
+                None => Err(Failure::new(
+                    ErrorKind::Internal,
+                    "an object was found of a kind that is not known",
+                )),
+            };
         };
-        let guard = subject.cluster.guard(of).await?;
-        let prior = item
-            .prior
-            .as_ref()
-            .map(|prior| with_owner(prior.attributes.as_ref().clone(), owner));
+        let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+        let prior = self.prior(item, owner);
         // What the project has made already is not taken over.
         let adopting = item.prior.is_none() && !self.is_shared(live);
         let ownership = Ownership {
@@ -64,43 +66,74 @@ impl Planner<'_> {
             policy: self.runtime.options.conflicts,
         };
         let sent = self.without_scaled(&body, live);
-        match dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership).await {
+        let asked = dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership, &item.needs);
+        match asked.await {
             Ok(mut answered) => {
-                let becomes = &mut answered.answer.value;
+                let answer = &mut answered.answer.value;
                 let left = self
-                    .leave_nothing_over(subject, of, prior.as_ref(), &body, (live, becomes))
+                    .leave_nothing_over(subject, of, prior.as_ref(), &body, (live, answer))
                     .await?;
                 let ignored = |path: &str| self.is_ignored(path);
-                let transfer = Transfer::between(live, becomes, ignored).with_leftovers(&left);
-                let environment = subject.cluster.environment().await?;
+                let transfer = Transfer::between(live, answer, ignored).with_leftovers(&left);
+                let mut becomes = answer.clone();
+                invented::mark(&mut becomes, &answered.body, Some(live));
                 let sides = Sides {
                     prior: prior.as_ref(),
                     desired: &body,
                     live,
-                    becomes: &answered.answer.value,
-                    admission: environment.may_mutate(&of.group, &of.plural),
+                    becomes: &becomes,
+                    admission: self.may_mutate(subject, of).await?,
                 };
-                let mut changes = change::changes(&sides, &self.runtime.secrets);
-                changes.retain(|change| !self.is_ignored(&change.path));
+                let changes = self.changes(&sides);
                 let blame = managers::blame_notes(live, &changes);
+                let unchanged = changes.is_empty() && !adopting && transfer.is_settled();
+                let Some(definition) = definition.filter(|_| !unchanged) else {
+                    let found = Found {
+                        changes,
+                        adopting,
+                        transfer,
+                    };
+                    let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
+                    draft.notes.extend(blame);
+                    return Ok(draft);
+                };
+                let mut defaulted = becomes.clone();
+                definition.set_defaults(&mut defaulted);
+                let sides = Sides {
+                    becomes: &defaulted,
+                    ..sides
+                };
                 let found = Found {
-                    changes,
-                    adopting: ownership.adopting,
+                    changes: self.changes(&sides),
+                    adopting,
                     transfer,
                 };
                 let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
                 draft.notes.extend(blame);
+                self.judged_by(definition, &mut draft);
+                draft.provisional = true;
                 Ok(draft)
             }
             Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
-            Err(Refused::Api(error)) => match triage::cause(&error) {
-                Cause::Immutable(paths) => self.replace(item, subject, &body, live, paths).await,
-                Cause::NoDryRun => {
+            Err(Refused::Api(error)) => match (triage::cause(&error), definition) {
+                (_, Some(definition)) if is_of_schema(&error) => {
+                    Ok(self.update_later(item, subject, definition, &body, live))
+                }
+                (Cause::Immutable(paths), _) => self.replace(item, subject, &body, live, paths).await,
+                (Cause::NoDryRun, _) => {
                     let mut draft = self.undecided(item, subject, &body, live);
                     draft.notes.push(format!("not checked by the server: {error}"));
                     Ok(draft)
                 }
-                _ => Err(subject.refusal(&error)),
+                _ => match self.lifted_by(item, &error) {
+                    none if none.is_empty() => Err(subject.refusal(&error)),
+                    lifted_by => {
+                        let mut draft = self.undecided(item, subject, &body, live);
+                        self.not_validated_yet(subject, &mut draft, &error, lifted_by);
+                        draft.provisional = true;
+                        Ok(draft)
+                    }
+                },
             },
         }
     }
@@ -167,6 +200,24 @@ impl Planner<'_> {
         }
     }
 
+    /// As last applied, with its owner; secrets masked.
+    pub(super) fn prior(&self, item: &Item, owner: &str) -> Option<Map<String, Value>> {
+        let prior = item.prior.as_ref();
+        prior.map(|prior| with_owner(prior.attributes.as_ref().clone(), owner))
+    }
+
+    pub(super) async fn may_mutate(&self, subject: &Subject, of: &ResourceType) -> Result<bool, Failure> {
+        let environment = subject.cluster.environment().await?;
+        Ok(environment.may_mutate(&of.group, &of.plural))
+    }
+
+    /// The changes, without those at paths that are not compared.
+    pub(super) fn changes(&self, sides: &Sides<'_>) -> Vec<Change> {
+        let mut changes = change::changes(sides, &self.runtime.secrets);
+        changes.retain(|change| !self.is_ignored(&change.path));
+        changes
+    }
+
     /// At paths that are not compared what is sent is what is there, so that nothing comes of it, whoever owns it.
     pub(in crate::runtime::kubernetes::plan) fn left_alone(
         &self,
@@ -205,7 +256,7 @@ impl Planner<'_> {
         sides: &Sides<'_>,
         found: Found,
         answered: &Answered,
-        guard: &str,
+        guard: &Guard,
     ) -> Draft {
         let Found {
             changes,
@@ -213,7 +264,8 @@ impl Planner<'_> {
             transfer,
         } = found;
         if changes.is_empty() && !adopting && transfer.is_settled() {
-            let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
+            let mut draft =
+                unchanged(self.record(item, subject, sides.desired, Some(sides.live), Some(guard)));
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
@@ -230,7 +282,7 @@ impl Planner<'_> {
         }
         draft.notes.extend(rollout::impact(sides.live, sides.becomes));
         draft.notes.extend(answered.answer.warnings.iter().cloned());
-        draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), "");
+        draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.private = json!({"body": answered.body, "force": answered.force});
         Seen::keep(sides.live, &mut draft.private);
@@ -238,20 +290,36 @@ impl Planner<'_> {
         draft
     }
 
-    /// What can be said without the server: what is there, with what is wanted laid over it.
-    fn undecided(&self, item: &Item, subject: &Subject, body: &Map<String, Value>, live: &Value) -> Draft {
-        let shown = change::shown(live, &self.runtime.secrets);
-        let wanted = Value::Object(mask_object(&self.runtime.secrets, body).into_owned());
-        let becomes = change::overlay(&shown, &wanted, "");
-        let changes: Vec<_> = diff::differences(&shown, &becomes)
-            .into_iter()
-            .map(|d| Change {
-                path: d.path,
-                from: d.from,
-                to: d.to,
-                origin: Origin::Change,
-            })
-            .collect();
+    /// What can be said without the server: what is wanted takes the place of what is there.
+    pub(super) fn undecided(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+    ) -> Draft {
+        self.undecided_by(item, subject, body, live, &|_| {})
+    }
+
+    /// As [`Planner::undecided`]; `fill_in` adds what the server will add.
+    pub(super) fn undecided_by(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+        fill_in: &dyn Fn(&mut Value),
+    ) -> Draft {
+        let prior = self.prior(item, self.owner(live)).map(Value::Object);
+        let mut becomes = change::merged(live, prior.as_ref(), &Value::Object(body.clone()), "");
+        fill_in(&mut becomes);
+        let changes = self.changes(&Sides {
+            prior: prior.as_ref().and_then(Value::as_object),
+            desired: body,
+            live,
+            becomes: &becomes,
+            admission: false,
+        });
         let is_known = |change: &Change| change.to.as_ref().is_none_or(|to| !value::holds_unknown(to));
         let action = match item.prior {
             None => Action::Adopt,
@@ -260,59 +328,11 @@ impl Planner<'_> {
         };
         let mut draft = Draft::new(action);
         draft.changes = changes;
-        draft.recorded = self.record(item, subject, body, Some(live), "");
-        let laid_over = change::overlay(live, &Value::Object(body.clone()), "");
-        draft.expected = Some(after_update(laid_over));
+        draft.recorded = self.record(item, subject, body, Some(live), None);
+        draft.expected = Some(after_update(becomes));
         draft.private = json!({"body": body, "force": item.prior.is_none()});
         Seen::keep(live, &mut draft.private);
         draft
-    }
-
-    /// Some field can not be changed in place: the object is deleted and made anew. The server checks the new one under
-    /// a name of its own.
-    async fn replace(
-        &self,
-        item: &Item,
-        subject: &Subject,
-        body: &Map<String, Value>,
-        live: &Value,
-        paths: Vec<String>,
-    ) -> Result<Draft, Failure> {
-        check_protected(subject, live, "replaced")?;
-        let mut draft = self.undecided(item, subject, body, live);
-        draft.action = Action::Replace;
-        draft.replace = paths;
-        draft
-            .notes
-            .push("it is deleted, and made anew when it is gone".to_owned());
-        if let Some(loss) = triage::loses_data(live) {
-            draft.data_loss = true;
-            draft.notes.push(loss.to_owned());
-        }
-        let body = Value::Object(body.clone());
-        draft.expected = Some(expected(body.clone(), &body));
-        draft.private["force"] = json!(false);
-        let Some(of) = &subject.of else { return Ok(draft) };
-        let mut name = subject.name.clone();
-        name.name = scratch_name(&body);
-        let mut scratch = body;
-        scratch["metadata"]["name"] = json!(name.name);
-        match subject
-            .cluster
-            .api
-            .call(&dry_run::request(of, &name, &scratch, false, true))
-            .await
-        {
-            Ok(answer) => {
-                draft.validated = Validation::Server;
-                draft.notes.extend(answer.warnings);
-            }
-            Err(error) if triage::cause(&error) == Cause::Invalid => return Err(subject.refusal(&error)),
-            Err(error) => draft
-                .notes
-                .push(format!("the new one was not checked by the server: {error}")),
-        }
-        Ok(draft)
     }
 }
 
@@ -329,18 +349,6 @@ pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>
     draft.validated = Validation::Server;
     draft.recorded = recorded;
     draft
-}
-
-/// What references may read after an update: all of it but what moves by itself.
-fn after_update(mut becomes: Value) -> Value {
-    if let Some(metadata) = becomes["metadata"].as_object_mut() {
-        metadata.shift_remove("managedFields");
-        for key in ["resourceVersion", "generation"] {
-            metadata.insert(key.to_owned(), value::unknown());
-        }
-    }
-    becomes["status"] = value::unknown();
-    becomes
 }
 
 fn conflict(subject: &Subject, conflicts: &[(String, String)]) -> Failure {
