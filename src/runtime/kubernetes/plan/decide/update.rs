@@ -32,6 +32,7 @@ use crate::{
             triage::{self, Cause},
         },
     },
+    secrets::mask_object,
 };
 
 impl Planner<'_> {
