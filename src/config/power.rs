@@ -214,12 +214,17 @@ fn without_user(url: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{RepoPath, stack::CompileSetup};
+    use crate::model::{
+        RepoPath,
+        stack::{CompileSetup, NamedBy},
+    };
 
     fn stack(id: &str) -> Stack {
         let folder = RepoPath::normalise(&format!("appops/{id}")).unwrap();
         Stack {
             id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
             project_folder: folder.parent().unwrap(),
             folder,
             compile: Ok(CompileSetup::default()),
