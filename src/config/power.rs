@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(told("version: 1\n", "{}"), [""; 0]);
         assert_eq!(
             told(
-                "state: {url: 's3://ada:secret@good/x?sig=1'}\nkcl: {sandbox: required}\nterraform: {providers: [{source: a/b, version: '1'}]}\n",
+                "state: {url: 's3://ada@good/x?region=eu'}\nkcl: {sandbox: required}\nterraform: {providers: [{source: a/b, version: '1'}]}\n",
                 "state: {url: 's3://evil/x'}\nterraform: {binary: /tmp/tofu}\n",
             ),
             [
