@@ -254,10 +254,11 @@ impl Workspace {
 
     /// Says once what is unusual about the stacks of this revision.
     pub fn note_layout(&self, run: &Run) {
-        for note in [self.layout.clash_note(), self.layout.package_note()] {
-            if let Some(note) = note {
-                run.notes.note(&format!("note: {note}"));
-            }
+        for note in [self.layout.clash_note(), self.layout.package_note()]
+            .into_iter()
+            .flatten()
+        {
+            run.notes.note(&format!("note: {note}"));
         }
     }
 

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::model::{Digest, ResourceId, value};
 
+/// Where each configuration of a provider stands in the module, by source and alias.
+type BlockPlaces<'a> = HashMap<(&'a str, Option<&'a str>), String>;
+
 /// A module as files for Terraform.
 #[derive(Debug)]
 pub(super) struct Module {
@@ -100,7 +103,7 @@ impl Names {
     }
 
     /// The configurations by provider, and the place of each.
-    fn blocks(&self) -> (Map<String, Value>, HashMap<(&str, Option<&str>), String>) {
+    fn blocks(&self) -> (Map<String, Value>, BlockPlaces<'_>) {
         let mut blocks: Map<String, Value> = Map::new();
         let mut places = HashMap::new();
         for ((source, _), (alias, meta)) in &self.aliases {
