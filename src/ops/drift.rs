@@ -120,7 +120,11 @@ async fn looked(
 /// Whether anything but what the server fills in by itself differs.
 fn differs(resource: &ResourcePlan) -> bool {
     let by_server = |change: &Change| matches!(change.origin, Origin::Default | Origin::Admission);
-    resource.changes.is_empty() || !resource.changes.iter().all(by_server)
+    match resource.changes.is_empty() {
+        // Every value is as applied: only who else may change it differs.
+        true => resource.ownership.is_empty(),
+        false => !resource.changes.iter().all(by_server),
+    }
 }
 
 /// Whether nothing that a state says was ever applied.

@@ -119,7 +119,10 @@ fn the_reference_of_the_actions_is_up_to_date() {
 fn the_outputs_are_those_that_are_set() {
     let mut source = String::new();
     for entry in fs::read_dir(root().join("src/ops/ci")).unwrap() {
-        source.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            source.push_str(&fs::read_to_string(path).unwrap());
+        }
     }
     let action = metadata("action.yml");
     for name in action["outputs"].as_object().unwrap().keys() {

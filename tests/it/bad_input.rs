@@ -248,7 +248,7 @@ fn nobody_is_there_to_agree() {
 #[test]
 fn what_is_wrong_with_every_stack_is_said_once() {
     let monorepo = Repository::konfig_example();
-    let outcome = konverge(&monorepo, &["drift"]);
+    let outcome = konverge(&monorepo, &["preview", "--all", "--live", "required"]);
     assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
     let said = &outcome.stdout;
     assert_eq!(said.matches("no cluster is configured").count(), 1, "{said}");

@@ -10,6 +10,7 @@ use konverge::{
         finding::{Finding, Verdict},
         marker::Marker,
         plan::{Action, Origin},
+        text::is_hidden,
     },
     report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
 };
@@ -273,7 +274,7 @@ fn hostile() -> impl Strategy<Value = String> {
 
 /// What may stand in a name or in a path.
 fn cleaned(text: &str) -> String {
-    let may = |c: &char| !c.is_control() && !c.is_whitespace() && !"/\\".contains(*c);
+    let may = |c: &char| !is_hidden(*c) && !c.is_whitespace() && !"/\\".contains(*c);
     text.chars().filter(may).collect()
 }
 

@@ -74,7 +74,7 @@ impl Story {
     fn assert_silent(&mut self, ran: &Ran) {
         ran.outcome.check(0);
         assert_eq!(self.stage.github.requests().len(), self.heard);
-        assert_eq!(ran.summary, "");
+        assert_eq!(ran.summary, "### Konverge: nothing to do\n\n");
     }
 
     /// The run was refused with these words, and neither comment nor state came of it.

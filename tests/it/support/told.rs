@@ -129,8 +129,12 @@ fn without_times(text: &str) -> String {
         if seconds && number {
             parts[at - 1] = "N".to_owned();
         }
+        let digits = |c: char| if c.is_ascii_digit() { 'N' } else { c };
+        let zulu = parts[at].get(..20).is_some_and(|text| text.ends_with('Z'));
+        if zulu && parts[at].as_bytes()[10] == b'T' {
+            parts[at] = parts[at].chars().map(digits).collect();
+        }
         if parts[at].starts_with("UTC") && at > 1 {
-            let digits = |c: char| if c.is_ascii_digit() { 'N' } else { c };
             for moment in &mut parts[at - 2..at] {
                 *moment = moment.chars().map(digits).collect();
             }
