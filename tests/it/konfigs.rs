@@ -237,8 +237,8 @@ fn packages_are_no_stacks() {
 /// A stage without a cluster that konverge.yaml would name: what `konverge init` writes is all there is.
 async fn newcomer(monorepo: Repository) -> Stage {
     Stage {
+        github: FakeGithub::start(World::of(&monorepo)).await,
         monorepo,
-        github: FakeGithub::start(World::new()).await,
         cluster: crate::support::cluster::Cluster::shared(),
         bucket: String::new(),
         scratch: tempfile::tempdir().unwrap(),
