@@ -110,6 +110,7 @@ async fn by_runtime() -> Times {
         earlier: Vec::new(),
         data: BTreeMap::new(),
         read: std::sync::Arc::default(),
+        pending: std::sync::Arc::default(),
     };
     let items = (0..RESOURCES)
         .map(|n| {
@@ -131,6 +132,7 @@ async fn by_runtime() -> Times {
                 cluster: None,
                 prior: None,
                 desired: Some(desired),
+                needs: konverge::runtime::Needs::default(),
             }
         })
         .collect();
