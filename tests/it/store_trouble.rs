@@ -407,12 +407,16 @@ async fn runs_ask_no_more_of_the_store_than_was_promised() {
             let preview = ["preview", "--spec", "spec.json", "--stack", &stack];
             runs.on_cluster(&preview).run().expect(0);
             let asked = server.asked();
-            let count = count(&asked);
-            let of = |word: &str| count.get(word).copied().unwrap_or(0);
-            // One LIST and one GET a stack. Besides, the index is read: it proves that a new stack lost no documents, and
-            // it says which stack owns an object. Nothing is written.
-            assert_eq!((of("PUT"), of("DELETE")), (0, 0), "{asked:?}");
-            assert!(of("LIST") <= 5 && of("GET") <= 9, "{asked:?}");
+            // Nothing is written. The index is read as well: it proves that a new stack lost no documents, and it says
+            // which stack owns an object.
+            assert!(asked.iter().all(|line| line.starts_with("GET ")), "{asked:?}");
+            // Of the stack itself: one LIST and one GET, and two requests besides.
+            let rows = format!("/app{resources}%252Fprod/");
+            let is_own = |line: &&String| line.contains(&rows) || line.contains("/keys/");
+            let own: Vec<String> = asked.iter().filter(is_own).cloned().collect();
+            let own = count(&own);
+            let of = |word: &str| own.get(word).copied().unwrap_or(0);
+            assert!(of("LIST") == 1 && of("GET") <= 3, "{asked:?}");
         };
         look(&runs);
         server.asked();
@@ -420,8 +424,9 @@ async fn runs_ask_no_more_of_the_store_than_was_promised() {
         let asked = server.asked();
         let renewals = asked.iter().filter(|line| is_renewal(line)).count();
         let written = count(&asked)["PUT"] - renewals;
+        // A first apply also tells the index that the stack has a state from now on.
         assert!(
-            written <= 4 + resources / 20,
+            written <= 5 + resources / 20,
             "{resources} resources, {written} objects: {asked:?}"
         );
         look(&runs);
