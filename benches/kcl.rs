@@ -21,7 +21,7 @@ use konverge::{
     git::Repository,
     kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
     model::{event::NoEvents, stack::Stack},
-    ops::{At, Notes, Run, Workspace, build::Compiler},
+    ops::{At, Notes, Run, Workspace, compiler::Compiler},
     secrets::{HashKey, Secrets},
 };
 use serde_json::Value;

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    AffectedError, Closure, CoreRules, Index, closure, data,
+    AffectedError, Closure, CoreRules, Index, closure, data_files,
     graph::{Graph, NodeId},
-    inputs::StackInputs,
+    stack_inputs::StackInputs,
     merkle,
 };
 use crate::{
     konfig::{Changes, Layout, Tree},
-    model::{Digest, RepoPath, source::Source, stack::Stack},
+    model::{Digest, RepoPath, file_source::Source, stack::Stack},
 };
 
 /// A revision whose stacks' inputs are known. What two revisions have in common they share.
@@ -223,14 +223,14 @@ impl Analysis {
 
     /// What the entries of a stack read by each other's imports.
     fn shared(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
-        data::shared(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
+        data_files::shared(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }
 
     fn digest(&self, at: usize) -> Digest {
         let shared = self.shared(at);
         let shared: Vec<_> = shared
             .iter()
-            .map(|(readable, _)| data::digest(&self.tree, readable))
+            .map(|(readable, _)| data_files::digest(&self.tree, readable))
             .collect();
         self.inputs[at].digest(&self.nodes, &self.rules, &shared, self.config[at])
     }

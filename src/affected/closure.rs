@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, data, resolve::Place};
+use super::{AffectedError, Analysis, data_files, resolve::Place};
 use crate::{
     konfig::Tree,
     model::{
         RepoPath,
         affected::InputKind,
-        source::{BlobId, FileKind},
+        file_source::{BlobId, FileKind},
     },
 };
 
@@ -80,7 +80,7 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
             _ => {}
         }
     }
-    for (readable, _) in data::shared(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
+    for (readable, _) in data_files::shared(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
         files.extend(data_files(tree, &readable));
     }
     Ok(Closure {
@@ -96,7 +96,7 @@ fn data_files(
     tree: &Tree,
     readable: &RepoPath,
 ) -> impl Iterator<Item = (RepoPath, (BlobId, FileKind))> + use<> {
-    let files = data::files(tree, readable).into_iter();
+    let files = data_files::files(tree, readable).into_iter();
     files
         .filter(|(_, _, kind)| *kind != FileKind::Submodule)
         .map(|(path, blob, kind)| (path, (blob, kind)))

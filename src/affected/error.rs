@@ -2,7 +2,7 @@
 
 use crate::{
     error::{ErrorKind, Failure},
-    model::{RepoPath, source::SourceError, stack::SetupError},
+    model::{RepoPath, file_source::SourceError, stack::SetupError},
 };
 
 /// The inputs of a stack, or of all, can not be known.

@@ -4,16 +4,16 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
-    Door, Facts, Index, Reads, data,
+    Door, Facts, Index, Reads, data_files,
     resolve::{Context, Place, resolve},
-    rules::CoreRules,
+    core_compat::CoreRules,
 };
 use crate::{
     konfig::Tree,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
-        source::{BlobId, FileKind, SourceError},
+        file_source::{BlobId, FileKind, SourceError},
     },
 };
 
@@ -283,10 +283,10 @@ impl Graph {
             }
             let file = &mut self.nodes[id].files[index];
             (file.door, file.reads) = (facts.door, facts.reads.clone());
-            for readable in data::readable(tree, rules, &path, facts.door, &facts.reads) {
+            for readable in data_files::readable(tree, rules, &path, facts.door, &facts.reads) {
                 let sum = *data
                     .entry(readable.clone())
-                    .or_insert_with(|| data::digest(tree, &readable));
+                    .or_insert_with(|| data_files::digest(tree, &readable));
                 digest.part(b"data").part(sum.as_bytes());
                 self.nodes[id].data.push((readable, index));
             }

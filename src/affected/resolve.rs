@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rules::CoreRules;
+use super::core_compat::CoreRules;
 use crate::{konfig::Tree, model::RepoPath};
 
 /// Where imports of a file are looked up.

@@ -8,7 +8,7 @@ use crate::{
     model::affected::InputKind,
     ops::{
         affected::{Answer, Question, run as answer},
-        shards::Matrix,
+        matrix::Matrix,
     },
     report::{escape::log, json, mermaid, terminal},
 };

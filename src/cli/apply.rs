@@ -3,12 +3,12 @@
 
 use super::{
     Context,
-    agreement::{self, Asked},
-    which::{LiveArg, Opened, always_asked},
+    confirm::{self, Asked},
+    common_args::{LiveArg, Opened, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{self, KeyUse, Session, apply::ApplyOptions, clusters::Live},
+    ops::{self, KeyUse, Session, apply::ApplyOptions, cluster_selection::Live},
     report::{self, terminal::Style},
 };
 
@@ -51,7 +51,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let what = Asked::Apply {
         deletes_all: args.allow_empty,
     };
-    let consent = agreement::consent(args.yes, what, &session.planning, &session.targets, context).await?;
+    let consent = confirm::consent(args.yes, what, &session.planning, &session.targets, context).await?;
     let Some(consent) = consent else {
         context.note("nothing was applied");
         return Ok(0);

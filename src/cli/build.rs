@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Context,
-    which::{Revisions, Stacks},
+    common_args::{Revisions, Stacks},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -16,8 +16,8 @@ use crate::{
     },
     ops::{
         Request,
-        build::{self, Compiler},
-        selected::{self, Selected},
+        compiler::{self, Compiler},
+        selection::{self, Selected},
     },
     report::{
         escape::{self, log},
@@ -74,7 +74,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         .hint("leave the option out; `konverge apply` writes the values without showing them"));
     }
     if let Some(file) = &args.spec {
-        print(args, context, &[(None, build::of_file(file)?)]);
+        print(args, context, &[(None, compiler::of_file(file)?)]);
         return Ok(0);
     }
     let run = context.run();
@@ -85,7 +85,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         base: args.revisions.base.clone(),
         ..Request::default()
     };
-    let Selected { workspace, stacks } = selected::open(&run, &request).await?;
+    let Selected { workspace, stacks } = selection::open(&run, &request).await?;
     if stacks.is_empty() {
         context.note("no stack is affected: name one, or use --all");
     }

@@ -4,17 +4,17 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{
     Context,
-    which::{Revisions, Stacks},
+    common_args::{Revisions, Stacks},
 };
 use crate::{
     error::Failure,
-    model::inspection::Rule,
+    model::lint::Rule,
     ops::{
         Request,
         check::{self, Scope, workflow_commands},
-        repository_root, selected,
+        repository_root, selection,
     },
-    report::{inspection as report, json},
+    report::{lint as report, json},
 };
 
 /// Arguments of `konverge check`.
@@ -72,14 +72,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         base: args.revisions.base.clone(),
         ..Request::default()
     };
-    let selected = selected::open(&run, &request).await?;
+    let selected = selection::open(&run, &request).await?;
     let scope = Scope {
         all: args.stacks.all,
         update: args.update,
         skip: &args.skip,
     };
     let root = repository_root(&run.dir)?;
-    let inspection = check::run(&run, &selected, &root, scope).await?;
+    let inspection = check::run(&run, &selection, &root, scope).await?;
     let text = match args.output {
         Output::Text => report::text(&inspection),
         Output::Json => json::document(&inspection),

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::{Context, which::LiveArg};
+use super::{Context, common_args::LiveArg};
 use crate::{
     error::{ErrorKind, Failure},
     ops::ci::{self, CiOptions, Part},

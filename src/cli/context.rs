@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
-use crate::{error::Failure, ops::masked, report::escape::log_lines, secrets::Secrets};
+use crate::{error::Failure, ops::redact, report::escape::log_lines, secrets::Secrets};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -132,7 +132,7 @@ impl Context {
 
     /// Prints an error for people: message, place, what to do next.
     pub fn print_failure(&self, failure: &Failure) {
-        let failure = masked::failure(failure, &self.secrets);
+        let failure = redact::failure(failure, &self.secrets);
         let (red, cyan, off) = if self.colour_stderr() {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
         } else {

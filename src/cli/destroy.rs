@@ -2,13 +2,13 @@
 
 use super::{
     Context,
-    agreement::{self, Asked},
+    confirm::{self, Asked},
     apply::Output,
-    which::{Infrastructure, LiveArg, Without, always_asked},
+    common_args::{Infrastructure, LiveArg, Without, always_asked},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{self, KeyUse, Request, Selection, apply::ApplyOptions, clusters::Live, session},
+    ops::{self, KeyUse, Request, Selection, apply::ApplyOptions, cluster_selection::Live, open},
     report::{self, terminal::Style},
 };
 
@@ -49,10 +49,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         without: args.without.stacks.clone(),
         ..Request::default()
     };
-    let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
-    let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
+    let session = open::open_named(&context.run(), &request, KeyUse::Make).await?;
+    let targets: Vec<_> = open.targets.iter().map(ops::Target::destroyed).collect();
     let Some(consent) =
-        agreement::consent(args.yes, Asked::Destroy, &session.planning, &targets, context).await?
+        confirm::consent(args.yes, Asked::Destroy, &open.planning, &targets, context).await?
     else {
         context.note("nothing was destroyed");
         return Ok(0);
@@ -66,7 +66,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         allow_empty: true,
         rolled_back_to: None,
     };
-    let report = ops::apply::run(&session.planning, &targets, &options).await?;
+    let report = ops::apply::run(&open.planning, &targets, &options).await?;
     context.print(&match args.output {
         Output::Text => report::terminal::outcome(
             &report,

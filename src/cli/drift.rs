@@ -3,11 +3,11 @@
 use super::{
     Context,
     apply::Output,
-    which::{Infrastructure, LiveArg, Stacks, always_asked, every_by_default},
+    common_args::{Infrastructure, LiveArg, Stacks, always_asked, every_by_default},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    ops::{self, KeyUse, Request, Selection, clusters::Live, session},
+    ops::{self, KeyUse, Request, Selection, cluster_selection::Live, open},
     report::{self, terminal::Style},
 };
 
@@ -48,8 +48,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         given: args.infrastructure.given(),
         ..Request::default()
     };
-    let session = session::open_named(&context.run(), &request, KeyUse::Look).await?;
-    let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
+    let session = open::open_named(&context.run(), &request, KeyUse::Look).await?;
+    let plan = ops::drift::run(&open.planning, &open.targets, None).await?;
     context.print(&match args.output {
         Output::Json => report::json::document(&plan),
         Output::Text => report::drift::text(

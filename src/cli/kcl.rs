@@ -7,7 +7,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::{
     error::Failure,
-    ops::cores::{self, InstallStep},
+    ops::toolchains::{self, InstallStep},
 };
 
 /// Arguments of `konverge kcl`.
@@ -22,7 +22,7 @@ enum Action {
     /// Fetch a version of the official core, check it against its pinned hash and put it in place
     Install {
         /// The version
-        #[arg(default_value = cores::DEFAULT_VERSION)]
+        #[arg(default_value = toolchains::DEFAULT_VERSION)]
         version: String,
         /// The Python interpreter that is to host it (default: the first on the PATH that fits)
         #[arg(long, value_name = "PYTHON")]
@@ -36,7 +36,7 @@ enum Action {
     /// Say where a version is found
     Which {
         /// The version
-        #[arg(default_value = cores::DEFAULT_VERSION)]
+        #[arg(default_value = toolchains::DEFAULT_VERSION)]
         version: String,
     },
 }
@@ -65,13 +65,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
                 InstallStep::Verified => context.note("its SHA-256 is the pinned one; trying it"),
             };
             let core =
-                cores::install(&run, version, interpreter.clone(), index.clone(), &mut progress).await?;
+                toolchains::install(&run, version, interpreter.clone(), index.clone(), &mut progress).await?;
             context.note(&format!("KCL {version} is ready: {}", core.library.display()));
         }
         Action::List => {
-            for known in cores::list(&run).await {
+            for known in toolchains::list(&run).await {
                 let version = known.version;
-                let default = version == cores::DEFAULT_VERSION;
+                let default = version == toolchains::DEFAULT_VERSION;
                 let remark = match (known.installed, default) {
                     (true, true) => "  installed, default",
                     (true, false) => "  installed",
@@ -82,7 +82,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             }
         }
         Action::Which { version } => {
-            let core = cores::find(&run, version).await?;
+            let core = toolchains::find(&run, version).await?;
             context.print(&format!(
                 "{}\n  hosted by {}\n",
                 core.library.display(),

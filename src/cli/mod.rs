@@ -1,9 +1,9 @@
 //! The command line: one file a command, arguments and printing, never how anything is done.
 
 mod affected;
-mod agreement;
+mod confirm;
 mod apply;
-mod arguments;
+mod args;
 mod build;
 mod cache;
 mod check;
@@ -20,13 +20,13 @@ mod init;
 mod kcl;
 mod preview;
 mod progress;
-mod reference;
-mod run;
+mod docs_gen;
+mod app;
 mod state;
 mod status;
-mod which;
-mod worker;
+mod common_args;
+mod kcl_worker;
 
-pub use arguments::{Cli, Command, Global};
+pub use args::{Cli, Command, Global};
 pub use context::{Colour, Context};
-pub use run::main;
+pub use app::main;

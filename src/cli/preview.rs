@@ -1,12 +1,12 @@
 //! `konverge preview`.
 
-use super::{Context, which::Opened};
+use super::{Context, common_args::Opened};
 use crate::{
     error::Failure,
     model::{
         StackId,
         affected::Affected,
-        marker::{Marker, MarkerKind},
+        comment_marker::{Marker, MarkerKind},
         plan::{Basis, Plan},
     },
     ops::{self, KeyUse, Session},
@@ -53,7 +53,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     if args.output == Output::Text {
         remark(&preview.plan, &session);
     }
-    if let Some((stacks, reason)) = ops::held_removals::among(&session.planning, &session.targets) {
+    if let Some((stacks, reason)) = ops::skipped_removals::among(&session.planning, &session.targets) {
         let names: Vec<_> = stacks.iter().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(

@@ -2,11 +2,11 @@
 
 use super::{
     Context,
-    which::{Infrastructure, Stacks, every_by_default},
+    common_args::{Infrastructure, Stacks, every_by_default},
 };
 use crate::{
     error::Failure,
-    ops::{KeyUse, Request, Selection, session, status},
+    ops::{KeyUse, Request, Selection, open, status},
     report::{self, terminal::Style},
 };
 
@@ -61,14 +61,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         given: args.infrastructure.given(),
         ..Request::default()
     };
-    let session = session::open(&context.run(), &request, KeyUse::Look).await?;
-    let mut targets = status::targets(&session, &selection).await?;
+    let session = open::open(&context.run(), &request, KeyUse::Look).await?;
+    let mut targets = status::targets(&open, &selection).await?;
     if let Some(shard) = args.stacks.shard {
         shard.keep(&mut targets);
     }
     let status = match args.watch {
-        true => status::watch(&session.planning, &targets).await?,
-        false => status::run(&session.planning, &targets).await?,
+        true => status::watch(&open.planning, &targets).await?,
+        false => status::run(&open.planning, &targets).await?,
     };
     context.print(&match args.output {
         Output::Json => report::json::document(&status),

@@ -4,17 +4,17 @@
 //! core, Terraform, policy) is taken from the protected branch's file, see [`Config::with_power_from`].
 
 mod duration;
-mod file;
-mod load;
+mod types;
+mod parse;
 mod power;
 mod schema;
-mod stacks;
+mod effective;
 
 pub use duration::Span;
-pub use file::{
+pub use types::{
     Apply, Cluster, Config, Conflicts, Drift, DriftPolicy, Freeze, Kcl, Lease, Notify, NotifyKind, Policy,
     Provider, Reconcile, Sandbox, StackRule, State, Terraform,
 };
-pub use load::{ConfigError, FILE_NAME};
+pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
-pub use stacks::{ClusterChoice, EffectiveStack};
+pub use effective::{ClusterChoice, EffectiveStack};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{ClusterChoice, Config, stacks::Rules};
+use super::{ClusterChoice, Config, effective::Rules};
 use crate::model::{StackId, power::PowerChange, stack::Stack};
 
 impl Config {

@@ -5,25 +5,25 @@
 //! ready queue, so that independent branches go on when one fails. What Terraform could not plan holds back what waits
 //! for it in the same way ([`assembly`]).
 
-mod apply;
-mod assembly;
-mod begun;
-mod carried;
-mod drafts;
+mod executor;
+mod plan_builder;
+mod interrupted_replacement;
+mod secret_propagation;
+mod plan_nodes;
 mod journal;
-mod neighbours;
+mod ownership;
 mod plan;
-mod rename;
-mod runtimes;
+mod normalize;
+mod registry;
 mod schedule;
 mod stages;
-mod structural;
-mod units;
+mod spec_diff;
+mod batches;
 
-pub use apply::{ApplyRequest, apply};
+pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
-pub use neighbours::{Alone, Claim, Neighbours, Released};
+pub use ownership::{Alone, Claim, Neighbours, Released};
 pub use plan::{EnginePlan, PlanRequest, plan};
-pub use runtimes::Runtimes;
+pub use registry::Runtimes;
 pub use schedule::Schedule;
-pub use structural::plan_against_spec;
+pub use spec_diff::plan_against_spec;

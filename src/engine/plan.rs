@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{
     Runtimes,
-    assembly::{self, Failures},
-    begun,
-    carried::Carried,
-    drafts::{Draft, add_deletes, wanted_drafts},
-    neighbours::{Neighbourhood, Neighbours},
-    rename,
+    plan_builder::{self, Failures},
+    interrupted_replacement,
+    secret_propagation::Carried,
+    plan_nodes::{Draft, add_deletes, wanted_drafts},
+    ownership::{Neighbourhood, Neighbours},
+    normalize,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -28,7 +28,7 @@ use crate::{
     },
     runtime::{Granularity, Item, Needs, Pending, Planned, Scope},
     secrets::Secrets,
-    spec::{graph::Graph, references::Known},
+    spec::{graph::Graph, resolve::Known},
 };
 
 /// What a plan is made of.
@@ -79,8 +79,8 @@ impl EnginePlan {
     /// holds back what waits for it, and every deletion; the rest is done.
     pub fn refusal(&self) -> Option<Failure> {
         let mut failures = self.failures.iter();
-        let (id, failure) = failures.find(|(_, failure)| assembly::stops_the_stack(failure))?;
-        Some(assembly::of_resource(id, failure.clone()))
+        let (id, failure) = failures.find(|(_, failure)| plan_builder::stops_the_stack(failure))?;
+        Some(plan_builder::of_resource(id, failure.clone()))
     }
 
     /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;
@@ -125,7 +125,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
-    let prepared = rename::prepare(
+    let prepared = normalize::prepare(
         std::mem::take(&mut request.spec),
         request.cluster.as_ref(),
         request.runtimes,
@@ -133,7 +133,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     .await?;
     let graph = Graph::of_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
-    let rename::Prepared { resources, old_ids } = prepared;
+    let normalize::Prepared { resources, old_ids } = prepared;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
@@ -188,7 +188,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     } = planner;
     // When the plan is carried out, what comes before is done.
     scope.pending = Arc::default();
-    Ok(assembly::assemble(
+    Ok(plan_builder::assemble(
         request,
         scope,
         targets,
@@ -270,7 +270,7 @@ impl Planner<'_> {
                     };
                     let wanted = drafts[member].wanted.as_ref();
                     carried.hide(self.stack, &mut planned, wanted, self.secrets);
-                    let mut planned = begun::as_agreed(self.begun, self.stack, planned, self.secrets);
+                    let mut planned = interrupted_replacement::as_agreed(self.begun, self.stack, planned, self.secrets);
                     self.carried.learn(planned.sensitive.clone());
                     if !self.scope.read.contains(&id) {
                         (planned.expected, planned.sensitive) = (None, Vec::new());

@@ -5,7 +5,7 @@ use std::{ffi::OsString, fmt, path::Path, time::Duration};
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{GitError, origin::without_credentials};
+use super::{GitError, remote_url::without_credentials};
 use crate::{checkout::Checkout, process::Program};
 
 /// A token that may read the repository over HTTPS.

@@ -4,16 +4,16 @@
 //! `actions/checkout` left behind. Knows nothing of Konfig: files in, files out. Renames are never guessed: a rename is
 //! a removal and an addition.
 
-mod difference;
+mod tree_diff;
 mod error;
 mod fetch;
-mod handles;
-mod origin;
+mod pool;
+mod remote_url;
 mod repository;
-mod revision;
-mod worktree;
+mod commit_source;
+mod worktree_source;
 
 pub use error::GitError;
 pub use fetch::Credentials;
-pub use origin::normalise_url;
+pub use remote_url::normalise_url;
 pub use repository::Repository;

@@ -8,14 +8,14 @@ use std::{
 use super::{
     Credentials, GitError,
     fetch::{Want, fetch},
-    handles::Handles,
+    pool::Handles,
     normalise_url,
-    revision::{Revision, tree_id, tree_of},
-    worktree::Worktree,
+    commit_source::{Revision, tree_id, tree_of},
+    worktree_source::Worktree,
 };
 use crate::model::{
     CommitId,
-    source::{Listing, Source, TreeId},
+    file_source::{Listing, Source, TreeId},
 };
 
 /// A git repository on disk. Clones share their open handles.

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::{
     client::{Client, Need, PAGE},
     error::GithubError,
-    pulls::encoded,
+    pull_requests::encoded,
 };
 use crate::model::{
     CommitId,
-    check::{Annotation, Check, Level},
+    check_run::{Annotation, Check, Level},
 };
 
 const NEED: Need = Need("checks: write");

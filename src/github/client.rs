@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::GithubError,
-    identity::{GRAPHQL, Identity},
-    limits,
-    parting::Parting,
+    authenticated_user::{GRAPHQL, Identity},
+    response,
+    shutdown_budget::Parting,
 };
 use crate::{
     retry::{Policy, Verdict},
@@ -179,7 +179,7 @@ impl Client {
         need: Need,
     ) -> Result<(T, Option<String>), GithubError> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
-        let next = limits::next_page(&answer.headers, &self.base_path);
+        let next = response::next_page(&answer.headers, &self.base_path);
         Ok((read(&format!("GET {path}"), &answer)?, next))
     }
 
@@ -210,7 +210,7 @@ impl Client {
                 cause: error.to_string(),
             })?;
             all.extend(page);
-            next = limits::next_page(&answer.headers, &self.base_path);
+            next = response::next_page(&answer.headers, &self.base_path);
         }
         Err(GithubError::Malformed {
             operation: format!("GET {path}"),
@@ -337,7 +337,7 @@ impl Client {
         let mut path = path.to_owned();
         for _ in 0..MOST_REDIRECTS {
             let answer = self.asked(method.clone(), &path, body, need).await?;
-            match limits::moved(answer.status, &answer.headers, &self.base_path) {
+            match response::moved(answer.status, &answer.headers, &self.base_path) {
                 Some(next) => path = next,
                 None => return Ok(answer),
             }
@@ -406,11 +406,11 @@ impl Client {
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
         }
-        if limits::moved(answer.status, &answer.headers, &self.base_path).is_some() {
+        if response::moved(answer.status, &answer.headers, &self.base_path).is_some() {
             return Ok(answer);
         }
         if let Some(error) =
-            limits::error_of(&operation, answer.status, &answer.headers, &answer.body, need.0)
+            response::error_of(&operation, answer.status, &answer.headers, &answer.body, need.0)
         {
             return Err(self.masked(error));
         }

@@ -8,7 +8,7 @@ use super::{
     client::{Client, Need, PAGE, User},
     error::GithubError,
 };
-use crate::model::marker::Marker;
+use crate::model::comment_marker::Marker;
 
 const NEED: Need = Need("pull-requests: write");
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     client::{Client, Need, PAGE, User},
     error::GithubError,
-    pulls::encoded,
+    pull_requests::encoded,
 };
 use crate::model::CommitId;
 

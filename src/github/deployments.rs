@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     client::{Client, Need, PAGE},
     error::GithubError,
-    pulls::encoded,
+    pull_requests::encoded,
     statuses::shortened,
 };
 use crate::model::CommitId;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{
     client::{Client, Need, PAGE, User},
     error::GithubError,
-    pulls::encoded,
+    pull_requests::encoded,
 };
-use crate::model::marker::Marker;
+use crate::model::comment_marker::Marker;
 
 const NEED: Need = Need("issues: write");
 

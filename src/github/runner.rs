@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
 
 use serde_json::Value;
 
-use super::{error::GithubError, event::Event, workflow};
+use super::{error::GithubError, event::Event, workflow_commands};
 use crate::model::CommitId;
 
 /// What GitHub's runner (or a compatible one) says in the environment.
@@ -136,7 +136,7 @@ impl Runner {
     pub fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), GithubError> {
         let text: String = outputs
             .iter()
-            .map(|(name, value)| workflow::output(name, value))
+            .map(|(name, value)| workflow_commands::output(name, value))
             .collect();
         append(self.output.as_ref(), "GITHUB_OUTPUT", &text)
     }

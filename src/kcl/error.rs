@@ -188,7 +188,7 @@ impl From<KclError> for Failure {
                 .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
                 .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
-            KclError::Start(why) if why.contains(super::wall::MISSING) => failure
+            KclError::Start(why) if why.contains(super::sandbox::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
                 .hint("or accept the walls that there are: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),

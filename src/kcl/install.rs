@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 
-use super::{Core, KclError, core};
+use super::{Core, KclError, toolchain};
 use crate::{
     checkout::{Checkout, Executable},
     process::Program,
@@ -76,9 +76,9 @@ pub async fn install(
 ) -> Result<Core, KclError> {
     let data = match &options.data {
         Some(data) => data.clone(),
-        None => core::data_folder()?,
+        None => toolchain::data_folder()?,
     };
-    let target = core::folder_of(&data, version)?;
+    let target = toolchain::folder_of(&data, version)?;
     let checkout = &options.checkout;
     checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &target)?;
     if let Ok(core) = Core::installed(&data, version, checkout).await {
@@ -191,13 +191,13 @@ async fn choose(
             Err(error) if wish.is_some() => return Err(error.into()),
             Err(_) => continue,
         };
-        let Ok(probe) = core::probe(executable, None).await else {
+        let Ok(probe) = toolchain::probe(executable, None).await else {
             continue;
         };
         let suffix = format!("{}.whl", probe.machine);
         let fits = |pin: &Pin| pin.version == version && pin.tag == probe.tag && pin.file.ends_with(&suffix);
         if let Some(pin) = pins().find(fits) {
-            return Ok((checkout.executable(core::HOST, &probe.executable)?, pin));
+            return Ok((checkout.executable(toolchain::HOST, &probe.executable)?, pin));
         }
         seen.push(format!(
             "{} ({} {})",

@@ -10,28 +10,28 @@
 
 mod cache;
 mod compile;
-mod core;
+mod toolchain;
 mod diagnostic;
 mod error;
 mod install;
 mod packages;
 mod pool;
 pub mod protocol;
-mod scratch;
-mod syscalls;
-mod tools;
-pub mod wall;
+mod workdir;
+mod seccomp;
+mod fmt_lint_test;
+pub mod sandbox;
 mod worker;
 
 pub use self::{
     cache::{Cache, CacheAccess, CacheUse, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
-    core::{Core, DEFAULT_VERSION, OLDEST_VERSION, data_folder},
+    toolchain::{Core, DEFAULT_VERSION, OLDEST_VERSION, data_folder},
     diagnostic::Diagnostic,
     error::KclError,
     install::{InstallOptions, InstallStep, install, versions},
     packages::{Asker, Bounds, KnownPackages, Packages, clear_packages, packages_use},
     pool::{Pool, PoolOptions},
-    tools::TestCase,
-    wall::SandboxMode,
+    fmt_lint_test::TestCase,
+    sandbox::SandboxMode,
 };

@@ -17,8 +17,8 @@ use tokio::{
 use super::{
     KclError, PoolOptions,
     protocol::{MAX_ANSWER, Status},
-    scratch::Scratch,
-    wall::Walls,
+    workdir::Scratch,
+    sandbox::Walls,
 };
 use crate::process::die_with_parent;
 

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 use super::{Layout, LayoutError, LayoutRules, PackageKind, Project, Reader, Tree};
 use crate::model::{
     RepoPath,
-    source::{FileEntry, FileKind},
+    file_source::{FileEntry, FileKind},
     stack::{Entry, Stack},
 };
 

@@ -4,14 +4,14 @@ use std::collections::{HashSet, VecDeque};
 
 use super::{
     Reader, Tree,
-    module::{self, Module},
-    outside,
-    setup::at,
+    kcl_mod::{self, Module},
+    outside_paths,
+    compile_setup::at,
 };
 use crate::model::{
     RepoPath,
     digest::canonical_json,
-    source::SourceError,
+    file_source::SourceError,
     stack::{CompileSetup, RemotePackage, SetupError},
 };
 
@@ -66,7 +66,7 @@ fn add_of(
                     let at_root = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
                     let at_root = at_root.and_then(Result::ok);
                     let at_root = at_root.as_ref().and_then(|module| module.name.as_deref());
-                    outside::dependency(tree, folder, name, path, at_root)
+                    outside_paths::dependency(tree, folder, name, path, at_root)
                 };
                 return Ok(Err(at(folder.child("kcl.mod"), message)));
             };
@@ -92,7 +92,7 @@ fn add_of(
         setup.remote_packages.push(RemotePackage {
             name: name.clone(),
             requirement: canonical_json(&dependency.entry),
-            checksum: lock.and_then(|lock| module::locked_checksum(lock, name)),
+            checksum: lock.and_then(|lock| kcl_mod::locked_checksum(lock, name)),
         });
     }
     Ok(Ok(()))

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Tree, outside,
-    setup::{at, package_folder, variable},
+    Tree, outside_paths,
+    compile_setup::{at, package_folder, variable},
 };
 use crate::model::{
     RepoPath,
@@ -125,7 +125,7 @@ fn found(
     let text = &written.text;
     let path = start
         .join(inside)
-        .ok_or_else(|| outside::path(tree, start, inside))?;
+        .ok_or_else(|| outside_paths::path(tree, start, inside))?;
     let entry = |path: RepoPath| Entry {
         path,
         package: package.clone(),

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{ErrorKind, Failure},
-    model::{source::SourceError, stack::SetupError},
+    model::{file_source::SourceError, stack::SetupError},
 };
 
 /// The layout can not be used.

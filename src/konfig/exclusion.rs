@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use globset::GlobMatcher;
 
 use super::{Reader, Tree};
-use crate::model::{RepoPath, source::SourceError};
+use crate::model::{RepoPath, file_source::SourceError};
 
 /// Why what lies in a package makes no stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

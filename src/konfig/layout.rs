@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Clash, LayoutError, LayoutRules, PackageKind, Reader, Tree};
 use crate::model::{
     RepoPath, StackId,
-    source::Source,
+    file_source::Source,
     stack::{SetupError, Stack},
 };
 

@@ -5,26 +5,26 @@
 
 mod changes;
 mod dependencies;
-mod document;
+mod manifests;
 mod entry;
 mod error;
 mod exclusion;
 mod identities;
 mod layout;
-mod module;
-mod outside;
-mod reader;
+mod kcl_mod;
+mod outside_paths;
+mod discovery;
 mod settings;
-mod setup;
-mod shown;
-mod tree;
+mod compile_setup;
+mod resolved_files;
+mod file_tree;
 
 pub use changes::Changes;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;
 pub use identities::Clash;
 pub use layout::{Layout, Project};
-pub use reader::Reader;
+pub use discovery::Reader;
 pub use settings::{LayoutRules, Settings, SettingsOrder};
-pub use shown::{Shown, ShownFile};
-pub use tree::{Resolved, Tree};
+pub use resolved_files::{Shown, ShownFile};
+pub use file_tree::{Resolved, Tree};

@@ -91,7 +91,7 @@ impl Settings {
     /// # Errors
     /// Not UTF-8, not YAML, or a known key of another type.
     pub fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
-        let text = super::document::text(bytes)?;
+        let text = super::manifests::text(bytes)?;
         let document: Option<Document> = yaml::from_str(text)?;
         let document = document.unwrap_or_default();
         let cli = document.kcl_cli_configs.unwrap_or_default();

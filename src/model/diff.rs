@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value};
 
-use super::value::{is_unknown, join_path};
+use super::masked_value::{is_unknown, join_path};
 
 /// One difference. At least one side is there.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! What the engine says while it works; `report/` turns events into progress lines, never the engine.
 
-use super::{ResourceId, StackId, outcome::ResourceResult, plan::Action};
+use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]

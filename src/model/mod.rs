@@ -4,35 +4,35 @@
 //! [`review`] → [`state`] → [`outcome`].
 
 pub mod affected;
-pub mod check;
+pub mod check_run;
 pub mod claim;
 pub mod diff;
 pub mod digest;
 pub mod event;
-pub mod finding;
+pub mod policy_finding;
 pub mod health;
 pub mod ids;
-pub mod inspection;
-pub mod marker;
-pub mod outcome;
+pub mod lint;
+pub mod comment_marker;
+pub mod apply_result;
 pub mod path;
 pub mod plan;
 pub mod power;
-pub mod receipt;
+pub mod apply_record;
 pub mod reference;
 pub mod review;
-pub mod share;
-pub mod source;
+pub mod shard;
+pub mod file_source;
 pub mod spec;
 pub mod stack;
 pub mod state;
 pub mod status;
 pub mod text;
-pub mod topic;
-pub mod value;
+pub mod notify_event;
+pub mod masked_value;
 
 pub use digest::Digest;
 pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
 pub use path::RepoPath;
-pub use share::Share;
-pub use topic::Topic;
+pub use shard::Share;
+pub use notify_event::Topic;

@@ -2,8 +2,8 @@
 //! the run; never a value of a resource, so never a secret.
 
 mod message;
-mod send;
+mod sender;
 
 pub use crate::model::Topic;
 pub use message::Message;
-pub use send::{Kind, NotifyError, Sender, Target, signature};
+pub use sender::{Kind, NotifyError, Sender, Target, signature};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Knowledge, Run, Workspace, build::Compiler};
+use super::{At, Knowledge, Run, Workspace, compiler::Compiler};
 use crate::{
     affected::{Analysis, Index},
     config::Config,
@@ -12,7 +12,7 @@ use crate::{
     model::{
         CommitId,
         affected::{Affected, InputChange, SpecChange},
-        source::{BlobId, FileTree, Source, SourceError},
+        file_source::{BlobId, FileTree, Source, SourceError},
         stack::SetupError,
     },
 };

@@ -9,15 +9,15 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, masked, order::Order, rescue::Unstored, state, waiting::Waiting};
+use super::{Planned, Planning, Target, redact, stack_order::Order, rescue::Unstored, state, lease_wait::Waiting};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
     error::{ErrorKind, Failure},
     model::{
         CommitId, Digest, StackId,
-        outcome::{ApplyReport, StackOutcome, StackResult},
+        apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
-        receipt::{Grounds, Receipt},
+        apply_record::{Grounds, Receipt},
         spec::Spec,
         state::{JournalEntry, StackState},
     },
@@ -148,7 +148,7 @@ pub async fn run(
         version: 1,
         stacks: outcomes,
     };
-    masked::report(&mut report, planning.secrets());
+    redact::report(&mut report, planning.secrets());
     Ok(report)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use serde_json::Value;
 
-use super::{Planned, Planning, Target, last_applied::LastApplied, masked};
+use super::{Planned, Planning, Target, applied_spec::LastApplied, redact};
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -41,7 +41,7 @@ pub async fn run(planning: &Planning, targets: &[Target], budget: Option<Duratio
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     let mut plan = Plan { version: 1, stacks };
-    masked::plan(&mut plan, planning.secrets());
+    redact::plan(&mut plan, planning.secrets());
     Ok(plan)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Run, assertions};
+use super::{Run, kcl_health};
 pub use crate::runtime::kubernetes::health::Health;
 use crate::{
     config::Config,
@@ -35,7 +35,7 @@ pub async fn health(
     rules: Option<&Path>,
 ) -> Result<Vec<Row>, Failure> {
     let rules = rules.map_or_else(|| Ok(Rules::default()), Rules::load)?;
-    let rules = rules.with_core(assertions::core(run, &Config::default()));
+    let rules = rules.with_core(kcl_health::core(run, &Config::default()));
     let mut objects = Vec::new();
     for (name, text) in manifests {
         objects.extend(documents(name, text)?);

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
-use super::{Run, assertions};
+use super::{Run, kcl_health};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     model::{
         RepoPath,
-        source::{BlobId, FileKind, Source},
+        file_source::{BlobId, FileKind, Source},
     },
     runtime::kubernetes::health::Rules,
 };
@@ -42,7 +42,7 @@ pub(super) fn load(run: &Run, config: &Config, source: &dyn Source) -> Result<Ru
         .hint(
             "put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or take the key out",
         )),
-        _ => Ok(rules.with_core(assertions::core(run, config))),
+        _ => Ok(rules.with_core(kcl_health::core(run, config))),
     }
 }
 

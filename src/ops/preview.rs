@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use super::{
     Planning, Target,
     collisions::{self, Imports},
-    masked::{self, Hidden},
+    redact::{self, Hidden},
 };
 use crate::{
     error::Failure,
@@ -57,9 +57,9 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
     // Only when all stacks were planned is it known what is secret.
     let secrets = planning.secrets();
     for stack in &mut reviewed {
-        stack.units.retain(|unit| masked::is_seen(unit, secrets));
+        stack.units.retain(|unit| redact::is_seen(unit, secrets));
     }
-    let hidden = masked::plan(&mut plan, secrets);
+    let hidden = redact::plan(&mut plan, secrets);
     Ok(Preview {
         plan,
         reviewed,

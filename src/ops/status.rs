@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     Planning, Selection, Session, Target,
-    clusters::{self, Live},
+    cluster_selection::{self, Live},
 };
 use crate::{
     config,
@@ -234,7 +234,7 @@ async fn objects(
     }
     let cluster = match target.rules() {
         Some(stack) if kind == RuntimeKind::Kubernetes => {
-            clusters::cluster_of(&planning.config, stack, &planning.given, planning.live)?
+            cluster_selection::cluster_of(&planning.config, stack, &planning.given, planning.live)?
         }
         _ => None,
     };

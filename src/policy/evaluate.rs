@@ -3,7 +3,7 @@
 use super::rules::{Approval, Facts, Role, Rules, Stage};
 use crate::model::{
     StackId,
-    finding::{Finding, Verdict},
+    policy_finding::{Finding, Verdict},
     plan::StackPlan,
 };
 

@@ -3,10 +3,10 @@
 
 mod codeowners;
 mod evaluate;
-mod reviewed;
+mod review_match;
 mod rules;
 
 pub use codeowners::CodeOwners;
 pub use evaluate::{evaluate, may_apply, owned_file};
-pub use reviewed::{LastWrites, Objection, Reviewed, Unreviewed};
+pub use review_match::{LastWrites, Objection, Reviewed, Unreviewed};
 pub use rules::{Approval, Facts, Freeze, Role, Rules, Stage};

@@ -2,14 +2,14 @@
 
 use super::{
     CHECK_BUDGET, escape,
-    label::{self, is_grave},
+    labels::{self, is_grave},
     markdown,
 };
 use crate::{
     error::ErrorBody,
     model::{
         StackId,
-        check::{Annotation, Check, Conclusion, Level},
+        check_run::{Annotation, Check, Conclusion, Level},
         plan::{Plan, StackPlan},
     },
 };
@@ -64,12 +64,12 @@ fn check(stack: &StackPlan) -> Check {
         return Check {
             name,
             conclusion: Conclusion::Failure,
-            title: label::failed(stack).to_owned(),
+            title: labels::failed(stack).to_owned(),
             summary: format!(
                 "{} {}. {}",
                 escape::code(stack.id.as_str()),
-                label::failed(stack),
-                label::left_as_it_is(stack).unwrap_or_default()
+                labels::failed(stack),
+                labels::left_as_it_is(stack).unwrap_or_default()
             ),
             text: markdown::stack_text(stack, CHECK_BUDGET),
             annotations: if note.file.is_empty() {
@@ -79,7 +79,7 @@ fn check(stack: &StackPlan) -> Check {
             },
         };
     }
-    let counts = label::counts(&stack.summary);
+    let counts = labels::counts(&stack.summary);
     Check {
         name,
         // Grave is not wrong: whether it may go in is what the review and the guardrails decide.
@@ -105,7 +105,7 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
         file: error.file.clone().unwrap_or_default(),
         line: error.line,
         column: error.column,
-        title: format!("{} {}", stack.id, label::failed(stack)),
+        title: format!("{} {}", stack.id, labels::failed(stack)),
         message: visible_lines(&error.message),
     }
 }
@@ -124,7 +124,7 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {
         let what = if stack.error.is_some() {
             "failed".to_owned()
         } else {
-            label::counts(&stack.summary)
+            labels::counts(&stack.summary)
         };
         let line = format!("- {}: {what}\n", escape::code(stack.id.as_str()));
         if text.len() + line.len() > CHECK_BUDGET {
@@ -145,10 +145,10 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {
         } else {
             Conclusion::Success
         },
-        title: format!("{} more", label::plural(rest.len(), "stack")),
+        title: format!("{} more", labels::plural(rest.len(), "stack")),
         summary: format!(
             "{} change besides those with a check of their own; {failed} failed.",
-            label::plural(rest.len(), "stack")
+            labels::plural(rest.len(), "stack")
         ),
         text,
         annotations: rest

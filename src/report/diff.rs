@@ -4,10 +4,10 @@
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::{escape, lines, list_diff};
+use super::{escape, yaml_text, list_diff};
 use crate::model::{
     plan::{Action, Change, Origin, ResourcePlan},
-    value,
+    masked_value,
 };
 
 /// Longer parts of texts that differ are not compared line by line: the time would grow with their product.
@@ -56,7 +56,7 @@ pub fn is_own(plan: &ResourcePlan, change: &Change) -> bool {
         Origin::Drift | Origin::Manager(_) => false,
         // A made resource is shown as the server would make it.
         Origin::Default | Origin::Admission => {
-            let becomes_unknown = change.to.as_ref().is_some_and(value::holds_unknown);
+            let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
             becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
         }
     }
@@ -166,11 +166,11 @@ fn mark_forced(change: &Change, forcing: &[String], lines: &mut [String]) {
 /// A component as a line of the tree.
 fn step(component: &str) -> String {
     match component.split_once('=') {
-        Some((key, value)) => format!("- {}: {}", lines::name(key), lines::name(value)),
+        Some((key, value)) => format!("- {}: {}", yaml_text::name(key), yaml_text::name(value)),
         None if component.bytes().all(|b| b.is_ascii_digit()) && !component.is_empty() => {
             format!("- [{component}]")
         }
-        None => format!("{}:", lines::name(component)),
+        None => format!("{}:", yaml_text::name(component)),
     }
 }
 
@@ -186,7 +186,7 @@ fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, 
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
         && from.chars().count().max(to.chars().count()) > WIDEST
     {
-        let head = key.map_or(String::new(), |key| format!("{}: ", lines::name(key)));
+        let head = key.map_or(String::new(), |key| format!("{}: ", yaml_text::name(key)));
         let [from, to] = narrowed(from, to);
         let pad = "  ".repeat(depth);
         out.extend([format!("-{pad}{head}{from}"), format!("+{pad}{head}{to}")]);
@@ -199,7 +199,7 @@ fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, 
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
         if let Some(side) = side {
             let mut shown = Vec::new();
-            lines::of(key, side, depth * 2, &mut shown);
+            yaml_text::of(key, side, depth * 2, &mut shown);
             out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
         }
     }
@@ -222,7 +222,7 @@ fn narrowed(from: &str, to: &str) -> [String; 2] {
         };
         let parts = [
             left_out(cut[0]),
-            lines::scalar(&Value::String(shown)),
+            yaml_text::scalar(&Value::String(shown)),
             left_out(cut[1]),
         ];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -233,7 +233,7 @@ fn narrowed(from: &str, to: &str) -> [String; 2] {
 fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, out: &mut Vec<String>) {
     let pad = "  ".repeat(depth);
     out.push(match key {
-        Some(key) => format!(" {pad}{}: |", lines::name(key)),
+        Some(key) => format!(" {pad}{}: |", yaml_text::name(key)),
         None => format!(" {pad}|"),
     });
     if from.lines().count().max(to.lines().count()) > LONGEST_TEXT {

@@ -1,7 +1,7 @@
 //! What `konverge drift` found, for a terminal: from what was recorded to what is there, who wrote it and when.
 
 use super::{
-    diff, escape, label,
+    diff, escape, labels,
     terminal::{self, Ink, Style},
 };
 use crate::model::plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan};
@@ -54,7 +54,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let stacks = style.ink(Ink::Bold, &label::plural(plan.stacks.len(), "stack"));
+    let stacks = style.ink(Ink::Bold, &labels::plural(plan.stacks.len(), "stack"));
     text.push_str(&match said.is_empty() {
         true => format!("{stacks}.\n"),
         false => format!("{stacks}: {}.\n", said.join(", ")),
@@ -98,7 +98,7 @@ fn found(action: Action) -> &'static str {
 }
 
 fn resource_text(resource: &ResourcePlan, style: Style) -> String {
-    let title = label::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::of(&resource.id, resource.runtime);
     let word = found(resource.action);
     let (sign, ink) = match word {
         MISSING => ("-", Ink::Red),

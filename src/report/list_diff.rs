@@ -3,7 +3,7 @@
 use serde_json::Value;
 use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, TextDiff, capture_diff_slices, group_diff_ops};
 
-use super::lines;
+use super::yaml_text;
 
 /// Longer lists are not compared item by item: the time would grow with their product.
 const LONGEST: usize = 2_000;
@@ -18,7 +18,7 @@ pub(super) fn of(
 ) {
     let pad = "  ".repeat(depth);
     if let Some(key) = key {
-        out.push(format!(" {pad}{}:", lines::name(key)));
+        out.push(format!(" {pad}{}:", yaml_text::name(key)));
     }
     let (from, to) = (items(from, depth), items(to, depth));
     let in_lines = from.iter().chain(&to).any(|item| item.len() > 1);
@@ -45,7 +45,7 @@ pub(super) fn of(
 fn items(list: &[Value], depth: usize) -> Vec<Vec<String>> {
     let shown = |item: &Value| {
         let mut shown = Vec::new();
-        lines::of(None, &Value::Array(vec![item.clone()]), depth * 2, &mut shown);
+        yaml_text::of(None, &Value::Array(vec![item.clone()]), depth * 2, &mut shown);
         shown
     };
     list.iter().map(shown).collect()

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{escape, label};
-use crate::model::{StackId, event::Event, outcome::ResourceResult};
+use super::{escape, labels};
+use crate::model::{StackId, event::Event, apply_result::ResourceResult};
 
 /// How lines are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Progress {
             Event::PlanStarted { stack, resources } => {
                 vec![escape::log(&format!(
                     "planning {stack}: {}",
-                    label::plural(*resources, "resource")
+                    labels::plural(*resources, "resource")
                 ))]
             }
             Event::ApplyStarted { stack, resources } => {
@@ -55,12 +55,12 @@ impl Progress {
                 self.stacks.insert(stack.clone(), running);
                 vec![escape::log(&format!(
                     "applying {stack}: {}",
-                    label::plural(*resources, "resource")
+                    labels::plural(*resources, "resource")
                 ))]
             }
             Event::ResourceStarted { stack, id, action } => self.say(
                 stack,
-                format!("{} {id}: {}", label::sign(*action), label::word(*action)),
+                format!("{} {id}: {}", labels::sign(*action), labels::word(*action)),
             ),
             Event::ResourceNoted { stack, id, note } => self.say(stack, format!("  {id}: note: {note}")),
             Event::ResourceProgress { stack, id, message } => self.say(stack, format!("  {id}: {message}")),

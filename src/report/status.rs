@@ -1,7 +1,7 @@
 //! `konverge status` for a terminal.
 
 use super::{
-    escape, label,
+    escape, labels,
     terminal::{Ink, Style},
 };
 use crate::model::{
@@ -19,7 +19,7 @@ pub fn text(status: &Status, style: Style) -> String {
     let well = status.stacks.iter().filter(|stack| stack.is_well()).count();
     text.push_str(&format!(
         "{}: {well} applied and ready, {} not.\n",
-        label::plural(status.stacks.len(), "stack"),
+        labels::plural(status.stacks.len(), "stack"),
         status.stacks.len() - well
     ));
     text
@@ -71,7 +71,7 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     format!(
         "serial {}, {}{commit}{digest}; {} by {} ({}) at {}",
         applied.serial,
-        label::plural(resources, "resource"),
+        labels::plural(resources, "resource"),
         escape::log(&applied.reason),
         escape::log(&applied.actor),
         escape::log(&applied.run),

@@ -1,10 +1,10 @@
 //! The same for a terminal or a log: what changes, line by line, with colour if asked.
 
-use super::{diff, escape, label};
+use super::{diff, escape, labels};
 use crate::error::ErrorBody;
 use crate::model::{
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
-    outcome::{ApplyReport, ResourceOutcome, ResourceResult, StackResult},
+    apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackResult},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
 };
 
@@ -63,7 +63,7 @@ pub fn affected(affected: &Affected, style: Style) -> String {
     }
     text.push_str(&format!(
         "{} affected.\n",
-        label::plural(affected.stacks.len(), "stack")
+        labels::plural(affected.stacks.len(), "stack")
     ));
     text
 }
@@ -144,8 +144,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     };
     text.push_str(&format!(
         "{}: {}{failed}.\n",
-        style.ink(Ink::Bold, &label::plural(plan.stacks.len(), "stack")),
-        label::counts(&total)
+        style.ink(Ink::Bold, &labels::plural(plan.stacks.len(), "stack")),
+        labels::counts(&total)
     ));
     text
 }
@@ -185,7 +185,7 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
     stack
         .error
         .as_ref()
-        .filter(|_| label::left_as_it_is(stack).is_none())
+        .filter(|_| labels::left_as_it_is(stack).is_none())
 }
 
 /// All stacks that failed with the same.
@@ -214,7 +214,7 @@ fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
 
 /// What went wrong with a part of a stack; empty if nothing did.
 pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> String {
-    match (&stack.error, label::left_as_it_is(stack)) {
+    match (&stack.error, labels::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
             style.ink(Ink::Red, "failed in part"),
@@ -232,7 +232,7 @@ fn stack_plan(stack: &StackPlan, style: Style) -> String {
         Basis::NeverApplied => " (never applied)",
         Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
     };
-    text.push_str(&format!("{name}: {}{basis}\n", label::counts(&stack.summary)));
+    text.push_str(&format!("{name}: {}{basis}\n", labels::counts(&stack.summary)));
     for resource in &stack.resources {
         text.push_str(&resource_plan(resource, style));
     }
@@ -240,15 +240,15 @@ fn stack_plan(stack: &StackPlan, style: Style) -> String {
 }
 
 fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
-    let title = label::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::of(&resource.id, resource.runtime);
     let mut text = format!(
         "  {} {}\n",
         style.action(
             resource.action,
             &format!(
                 "{} {}",
-                label::sign(resource.action),
-                label::word(resource.action)
+                labels::sign(resource.action),
+                labels::word(resource.action)
             )
         ),
         escape::log(&title.full())
@@ -315,7 +315,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
             style.ink(ink, word)
         ));
-        let told = |resource: &&ResourceOutcome| label::is_of(stack, resource);
+        let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
         let at = stack.resources.iter().filter(told).count();
         if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
             text.push_str(&failure(error));
@@ -327,7 +327,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             0 => {}
             n => text.push_str(&format!(
                 "    {} forgotten: outside nothing was deleted\n",
-                label::plural(n, "resource")
+                labels::plural(n, "resource")
             )),
         }
         for resource in &stack.resources {
@@ -338,7 +338,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             };
             text.push_str(&format!(
                 "  {} {}: {}\n",
-                style.action(resource.action, label::sign(resource.action)),
+                style.action(resource.action, labels::sign(resource.action)),
                 escape::log(resource.id.as_str()),
                 style.ink(ink, result)
             ));
@@ -346,7 +346,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             let own = stack
                 .error
                 .as_ref()
-                .filter(|_| at == 1 && label::is_of(stack, resource));
+                .filter(|_| at == 1 && labels::is_of(stack, resource));
             if let Some(error) = own {
                 text.push_str(&failure(error));
                 continue;
@@ -363,7 +363,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
     text.push_str(&format!(
         "{}: {} applied, {} unchanged, {} failed, {} stopped, {} held back.\n",
-        style.ink(Ink::Bold, &label::plural(report.stacks.len(), "stack")),
+        style.ink(Ink::Bold, &labels::plural(report.stacks.len(), "stack")),
         count(StackResult::Applied),
         count(StackResult::Unchanged),
         count(StackResult::Failed),

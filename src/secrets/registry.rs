@@ -6,7 +6,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::encodings;
-use crate::model::value;
+use crate::model::masked_value;
 
 /// Shorter values are not masked in running text: masking `true` or `80` would wreck every output and hide nothing.
 const SHORTEST: usize = 6;
@@ -142,7 +142,7 @@ impl Secrets {
 
     /// The mark that stands for a secret value, which is learned on the way.
     pub fn mark(&self, secret: &Value) -> Value {
-        if value::as_secret(secret).is_some() || value::is_unknown(secret) {
+        if masked_value::as_secret(secret).is_some() || masked_value::is_unknown(secret) {
             return secret.clone();
         }
         self.learn_texts(secret);
@@ -204,19 +204,19 @@ impl Secrets {
     /// there is nothing else, so that both are seen to be the same. Keys are identity, and stay.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
-        match value {
+        match masked_value {
             Value::String(text) => {
                 let masked = self.mask(text);
                 match masked == MASK && text != MASK {
-                    true => self.marked(value),
+                    true => self.marked(masked_value),
                     false => Value::String(masked),
                 }
             }
             Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
-            Value::Object(_) if value::as_secret(value).is_some() => value.clone(),
+            Value::Object(_) if masked_value::as_secret(masked_value).is_some() => masked_value.clone(),
             Value::Object(map) => Value::Object(
                 map.iter()
-                    .map(|(key, value)| (key.clone(), self.mask_value(value)))
+                    .map(|(key, value)| (key.clone(), self.mask_value(masked_value)))
                     .collect(),
             ),
             other => other.clone(),
@@ -226,9 +226,9 @@ impl Secrets {
     /// The mark that stands for a value, of which nothing is learned.
     #[must_use]
     pub fn marked(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) => value::secret(&self.hash(text.as_bytes())),
-            other => value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
+        match masked_value {
+            Value::String(text) => masked_value::secret(&self.hash(text.as_bytes())),
+            other => masked_value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
         }
     }
 }

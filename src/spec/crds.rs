@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{SpecError, marks, read, secrets};
+use super::{SpecError, reserved_markers, parse, secret_refs};
 use crate::{
     model::{RepoPath, spec::Spec},
     yaml,
@@ -54,12 +54,12 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
                     "is not a Kubernetes object: it has no `apiVersion` and `kind`".to_owned(),
                 ));
             }
-            let resource = read::read_resource(document, &place)?;
-            read::add(resource, place, spec, &mut places)?;
+            let resource = parse::read_resource(document, &place)?;
+            parse::add(resource, place, spec, &mut places)?;
         }
     }
-    secrets::refuse(spec)?;
-    marks::refuse(spec)
+    secret_refs::refuse(spec)?;
+    reserved_markers::refuse(spec)
 }
 
 #[cfg(test)]

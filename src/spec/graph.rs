@@ -16,7 +16,7 @@ use petgraph::{
     visit::EdgeRef,
 };
 
-use super::needs;
+use super::implicit_deps;
 use crate::{
     error::{ErrorKind, Failure},
     model::{
@@ -136,7 +136,7 @@ impl Graph {
         if let Some(cycle) = graph.cycle() {
             return Err(GraphError::Cycle(cycle));
         }
-        for (dependency, dependent) in needs::of(resources) {
+        for (dependency, dependent) in implicit_deps::of(resources) {
             graph.connect(&mut known, dependency, dependent, Edge::Order);
         }
         graph.drop_order_edges_in_cycles();

@@ -3,13 +3,13 @@
 mod crds;
 mod error;
 pub mod graph;
-mod marks;
-mod needs;
-mod read;
-pub mod references;
+mod reserved_markers;
+mod implicit_deps;
+mod parse;
+pub mod resolve;
 pub mod schema;
-mod secrets;
+mod secret_refs;
 
 pub use crds::{append_crds, is_crd_file};
 pub use error::SpecError;
-pub use read::{read, read_text};
+pub use parse::{read, read_text};

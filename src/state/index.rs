@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::{
     StateError, States,
-    document::StateDocument,
-    envelope::put,
-    rows::{self, Rows},
-    states::IN_FLIGHT,
+    state_document::StateDocument,
+    document_format::put,
+    keys::{self, Rows},
+    state_store::IN_FLIGHT,
 };
 use crate::{
     model::{
@@ -145,7 +145,7 @@ fn index() -> Key {
 }
 
 fn compaction_key(number: u64) -> Key {
-    index().child("compaction").child(&rows::number(number))
+    index().child("compaction").child(&keys::number(number))
 }
 
 fn delta_key(name: &str) -> Key {
@@ -269,10 +269,10 @@ impl States {
     /// # Errors
     /// The store's.
     pub async fn rebuild_index(&self) -> Result<Known, StateError> {
-        let keys = self.store.list(&rows::stacks()).await?;
+        let keys = self.store.list(&keys::stacks()).await?;
         let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
         for key in keys {
-            if let Some(stack) = rows::stack_of(&key) {
+            if let Some(stack) = keys::stack_of(&key) {
                 by_stack.entry(stack).or_default().push(key);
             }
         }
@@ -398,7 +398,7 @@ impl States {
             .collect();
         let looked_up: Vec<_> = stream::iter(open)
             .map(|stack| async move {
-                let rows = Rows::of(&self.store.list(&rows::stack(&stack)).await?);
+                let rows = Rows::of(&self.store.list(&keys::stack(&stack)).await?);
                 let entry = self.entry_from_rows(&stack, rows).await?;
                 Ok::<_, StateError>((stack, entry))
             })
@@ -448,7 +448,7 @@ impl States {
         entries: BTreeMap<StackId, Entry>,
     ) -> Result<(), StateError> {
         let letter = self.letter("index", &Delta { entries })?;
-        let name = format!("{}-{}", rows::number(compaction), Uuid::new_v4().simple());
+        let name = format!("{}-{}", keys::number(compaction), Uuid::new_v4().simple());
         put(&*self.store, &delta_key(&name), &letter).await?;
         Ok(())
     }
@@ -462,7 +462,7 @@ impl States {
         };
         let letter = self.letter("index", &compaction)?;
         let number = known.compaction + 1;
-        if let super::envelope::Put::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
+        if let super::document_format::Put::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
             return Ok(());
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));

@@ -9,15 +9,15 @@ use tokio::task::JoinHandle;
 
 use super::{
     Entry, Reason, StateError, States, Versioned,
-    acquire::LeaseDocument,
-    document::{JournalPlace, StateDocument, remember_reviews},
-    envelope::{Put, put},
+    lease_acquire::LeaseDocument,
+    state_document::{JournalPlace, StateDocument, remember_reviews},
+    document_format::{Put, put},
     journal::{JournalDocument, OpenIntents},
-    rows::{self, Rows},
-    takeover::Grant,
+    keys::{self, Rows},
+    lease_fencing::Grant,
 };
 use crate::model::{
-    receipt::Receipt,
+    apply_record::Receipt,
     state::{JournalEntry, StackState},
 };
 
@@ -215,7 +215,7 @@ impl Lease {
         let letter = inner.states.letter("state", &document)?;
         match put(
             &*inner.states.store,
-            &rows::state(&inner.grant.stack, serial),
+            &keys::state(&inner.grant.stack, serial),
             &letter,
         )
         .await?
@@ -256,7 +256,7 @@ impl Lease {
         loop {
             match put(
                 &*inner.states.store,
-                &rows::lease(&inner.grant.stack, inner.grant.epoch, renewal),
+                &keys::lease(&inner.grant.stack, inner.grant.epoch, renewal),
                 &letter,
             )
             .await?
@@ -281,24 +281,24 @@ impl Lease {
                 .states
                 .iter()
                 .filter(|old| **old < keep_from)
-                .map(|old| rows::state(stack, *old)),
+                .map(|old| keys::state(stack, *old)),
         );
-        keys.extend((1..inner.standing().next).map(|renewal| rows::lease(stack, inner.grant.epoch, renewal)));
-        keys.extend((0..journaled).map(|entry| rows::journal(stack, inner.grant.epoch, entry)));
+        keys.extend((1..inner.standing().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)));
+        keys.extend((0..journaled).map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
         // Of earlier epochs the last place stays if it is the end that a takeover put there: it is what an old holder
         // collides with. A row of one place was ended by its own state document.
         let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
         for (epoch, row) in self.rows.leases.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
             let doomed = row.iter().filter(|n| *epoch < ancient || last == 0 || **n < last);
-            keys.extend(doomed.map(|n| rows::lease(stack, *epoch, *n)));
+            keys.extend(doomed.map(|n| keys::lease(stack, *epoch, *n)));
         }
         for (epoch, row) in self.rows.journals.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
             keys.extend(
                 row.iter()
                     .filter(|n| *epoch < ancient || **n < last)
-                    .map(|n| rows::journal(stack, *epoch, *n)),
+                    .map(|n| keys::journal(stack, *epoch, *n)),
             );
         }
         let deletes: Vec<_> = keys.iter().map(|key| inner.states.store.delete(key)).collect();
@@ -378,7 +378,7 @@ impl Inner {
             let asked = self.states.clock.monotonic();
             let place = self.standing().next;
             let letter = self.states.letter("lease", &self.grant.document)?;
-            let key = rows::lease(&self.grant.stack, self.grant.epoch, place);
+            let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
             match put(&*self.states.store, &key, &letter).await? {
                 Put::Ours => {
                     let mut standing = self.standing();
@@ -395,7 +395,7 @@ impl Inner {
     }
 
     fn is_our_renewal(&self, place: u64, bytes: &[u8]) -> bool {
-        let key = rows::lease(&self.grant.stack, self.grant.epoch, place);
+        let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
         let there = self.states.envelopes.read::<LeaseDocument>("lease", &key, bytes);
         matches!(there, Ok((_, document)) if document == self.grant.document)
     }
@@ -439,7 +439,7 @@ impl Inner {
             stack, epoch, serial, ..
         } = &self.grant;
         loop {
-            let key = rows::journal(stack, *epoch, journal.next);
+            let key = keys::journal(stack, *epoch, journal.next);
             let write = put(&*self.states.store, &key, &letter);
             let landed = if journal.announced {
                 write.await?

@@ -15,37 +15,37 @@
 //! keys/review                                   the key of the short hashes of secrets
 //! ```
 
-mod acquire;
+mod lease_acquire;
 mod clock;
-mod document;
-mod envelope;
+mod state_document;
+mod document_format;
 mod error;
 mod index;
 mod journal;
-mod key;
+mod crypto;
 pub mod kusion;
 mod lease;
-mod looks;
+mod drift_history;
 mod reviews;
-mod rows;
-mod states;
-mod takeover;
-mod vault;
+mod keys;
+mod state_store;
+mod lease_fencing;
+mod sealed_box;
 
 use serde::{Deserialize, Serialize};
 
-pub use acquire::{Holder, LeaseOptions, LeaseWatch, WaitVerdict};
+pub use lease_acquire::{Holder, LeaseOptions, LeaseWatch, WaitVerdict};
 pub use clock::{Clock, SystemClock};
-pub use document::{Reason, Versioned};
+pub use state_document::{Reason, Versioned};
 pub use error::StateError;
 pub use index::{Entry, Known};
 pub use journal::{OpenIntents, merge_journal};
-pub use key::{IDENTITY_VARIABLE, Sealer};
+pub use crypto::{IDENTITY_VARIABLE, Sealer};
 pub use lease::Lease;
-pub use looks::{Look, Looks, Seen};
+pub use drift_history::{Look, Looks, Seen};
 pub use reviews::{ReviewKey, Reviews};
-pub use states::{HistoryEntry, HistoryLine, States};
-pub use vault::Vault;
+pub use state_store::{HistoryEntry, HistoryLine, States};
+pub use sealed_box::Vault;
 
 /// Whose states these are: `state.id` of `konverge.yaml`, else the normalised URL of `origin`. A document of another
 /// repository is refused.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     StateError, States, Versioned,
-    envelope::{Put, put},
+    document_format::{Put, put},
 };
 use crate::{
     model::{CommitId, Share, review::ReviewRecord},

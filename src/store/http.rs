@@ -17,7 +17,7 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Created, Key, Store, StoreError, open::Place, request::Requests};
+use super::{Created, Key, Store, StoreError, factory::Place, http_client::Requests};
 
 struct Http {
     requests: Requests,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
-use super::{Key, StoreError, StoreOptions, open::Place, request::Requests, sql};
+use super::{Key, StoreError, StoreOptions, factory::Place, http_client::Requests, sql};
 use crate::error::chain;
 
 /// Whose state is asked for, in Kusion's words. What is empty is not asked by.

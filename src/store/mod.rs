@@ -1,26 +1,26 @@
 //! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
 //! mean is `state/`'s.
 
-mod federation;
-mod folder;
+mod gcp_wif;
+mod filesystem;
 mod http;
 mod interruptible;
 pub mod kusion;
 mod memory;
-mod object;
-mod open;
+mod cloud;
+mod factory;
 mod oss;
-mod probe;
-mod profile;
-mod request;
+mod conformance;
+mod aws_profile;
+mod http_client;
 mod sql;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use memory::Memory;
-pub use open::{StoreOptions, open};
-pub use probe::probe;
+pub use factory::{StoreOptions, open};
+pub use conformance::probe;
 
 use crate::{
     error::{ErrorKind, Failure},

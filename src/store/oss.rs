@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::{Created, Key, Store, StoreError, open::Place, request::Requests};
+use super::{Created, Key, Store, StoreError, factory::Place, http_client::Requests};
 
 struct Oss {
     requests: Requests,

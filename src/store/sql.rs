@@ -13,7 +13,7 @@ use sqlx::{
 
 use tokio::sync::OnceCell;
 
-use super::{Created, Key, Store, StoreError, open::Place};
+use super::{Created, Key, Store, StoreError, factory::Place};
 use crate::{
     error::chain,
     retry::{Policy, Verdict},

@@ -8,7 +8,7 @@ use konverge::{
     model::{
         RepoPath,
         affected::{InputChange, InputKind},
-        source::FileKind,
+        file_source::FileKind,
         stack::Stack,
     },
 };

@@ -12,7 +12,7 @@ use std::{
 use konverge::{
     affected::{Analysis, Index, Kept},
     konfig::{Layout, SettingsOrder},
-    model::source::Listing,
+    model::file_source::Listing,
 };
 
 use crate::{

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::model::{
     CommitId, RepoPath,
-    source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
+    file_source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
 /// Small, seeded, and the same everywhere (splitmix64).

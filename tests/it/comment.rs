@@ -7,8 +7,8 @@ use std::{fs, path::PathBuf};
 use konverge::{
     model::{
         affected::InputChange,
-        finding::{Finding, Verdict},
-        marker::Marker,
+        policy_finding::{Finding, Verdict},
+        comment_marker::Marker,
         plan::{Action, Origin},
         text::is_hidden,
     },

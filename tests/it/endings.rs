@@ -1,6 +1,6 @@
 //! What GitHub is told when a run comes late, fails as a whole, or applies what several pull requests brought.
 
-use konverge::model::marker::{Marker, MarkerKind};
+use konverge::model::comment_marker::{Marker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{

@@ -7,9 +7,9 @@ use konverge::{
     engine::Review,
     error::{ErrorKind, Failure},
     model::{
-        outcome::{ResourceResult, StackOutcome, StackResult},
+        apply_result::{ResourceResult, StackOutcome, StackResult},
         plan::{Action, ResourcePlan},
-        value,
+        masked_value,
     },
 };
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ async fn what_only_the_server_knows_is_planned_again_and_held_against_the_review
     let change = planned(&plan, &reader).unwrap();
     assert_eq!(change.action, Action::Create);
     assert!(
-        value::is_unknown(&change.changes[0].to.as_ref().unwrap()["data"]["url"]),
+        masked_value::is_unknown(&change.changes[0].to.as_ref().unwrap()["data"]["url"]),
         "{change:?}"
     );
     let refusing = Reviewer {
@@ -211,13 +211,13 @@ async fn a_secret_carried_by_a_reference_stays_hidden() {
     );
     let mut shown = Vec::new();
     for value in ["carried-word-one", "carried-word-two"] {
-        let wanted = [secret(value), reader.clone()];
+        let wanted = [secret(masked_value), reader.clone()];
         let plan = stack.plan_well(&wanted).await;
         let text = serde_json::to_string(&plan.public).unwrap();
         shown.push(planned(&plan, &reader).unwrap().digest);
         stack.carry_out(plan).await;
         let state = serde_json::to_string(&stack.state).unwrap();
-        for clear in [value, "Y2FycmllZC13b3Jk"] {
+        for clear in [masked_value, "Y2FycmllZC13b3Jk"] {
             assert!(
                 !text.contains(clear) && !state.contains(clear),
                 "{clear} in {text} or {state}"

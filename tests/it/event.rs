@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs};
 use konverge::{
     error::Failure,
     github::{Event, Runner},
-    model::check::{Annotation, Level},
+    model::check_run::{Annotation, Level},
 };
 use serde_json::{Value, json};
 
@@ -306,7 +306,7 @@ fn annotations_of_hostile_files() {
         title: "t\r\n::error::x".into(),
         message: "m\n##[command]y".into(),
     };
-    for line in konverge::github::workflow::annotations(&[note]) {
+    for line in konverge::github::workflow_commands::annotations(&[note]) {
         assert_eq!(line.lines().count(), 1);
         assert!(line.starts_with("::error ") && !line.contains("##["));
         assert_eq!(line.matches(",line=").count(), 1, "{line}");

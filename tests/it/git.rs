@@ -5,7 +5,7 @@ use konverge::{
     git::{GitError, Repository},
     model::{
         CommitId, RepoPath,
-        source::{FileKind, Source, TreeId},
+        file_source::{FileKind, Source, TreeId},
     },
 };
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use konverge::github::Client;
 use konverge::model::CommitId;
-use konverge::model::check::{Annotation, Check, Conclusion, Level};
-use konverge::model::marker::{Marker, MarkerKind};
+use konverge::model::check_run::{Annotation, Check, Conclusion, Level};
+use konverge::model::comment_marker::{Marker, MarkerKind};
 use konverge::retry::Policy;
 use konverge::secrets::{HashKey, Secrets};
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use konverge::{
     model::{
         health::Health,
-        outcome::{ResourceResult, StackOutcome, StackResult},
+        apply_result::{ResourceResult, StackOutcome, StackResult},
         plan::Action,
     },
     runtime::{Item, Needs, Runtime as _, Scope},

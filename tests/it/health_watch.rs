@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use konverge::model::{outcome::StackResult, plan::Action};
+use konverge::model::{apply_result::StackResult, plan::Action};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! A pull request whose author writes what GitHub, its runner or a browser could obey: nothing of it leaves its place.
 
-use konverge::model::marker::{Marker, MarkerKind};
+use konverge::model::comment_marker::{Marker, MarkerKind};
 
 use crate::support::{git::Repository, process::Konverge, stage::Stage, tiny};
 

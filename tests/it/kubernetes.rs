@@ -1,7 +1,7 @@
 //! The three-way table and what must hold around it, on a real API server.
 
 use konverge::model::{
-    outcome::StackResult,
+    apply_result::StackResult,
     plan::{Action, Origin, Validation},
 };
 use serde_json::{Value, json};

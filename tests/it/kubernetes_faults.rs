@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use konverge::model::{
-    outcome::{ResourceResult, StackResult},
+    apply_result::{ResourceResult, StackResult},
     plan::Action,
 };
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! `KONVERGE_EDITS` sets how many edits are tried, `KONVERGE_SEED` repeats a run.
 
 use http::Request;
-use konverge::model::{diff, plan::Action, spec::Resource, value};
+use konverge::model::{diff, plan::Action, spec::Resource, masked_value};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -67,10 +67,10 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     {
         found.push(at.to_owned());
     }
-    match value {
+    match masked_value {
         Value::Object(map) => map
             .iter()
-            .for_each(|(key, below)| places(below, &value::join_path(at, key), found)),
+            .for_each(|(key, below)| places(below, &masked_value::join_path(at, key), found)),
         Value::Array(items) => items
             .iter()
             .enumerate()
@@ -212,7 +212,7 @@ async fn what_is_previewed_is_what_is_applied() {
         if planned != Action::Replace {
             let differences: Vec<_> = diff::differences(&meaning(expected), &live)
                 .into_iter()
-                .filter(|d| d.from.as_ref().is_none_or(|from| !value::holds_unknown(from)))
+                .filter(|d| d.from.as_ref().is_none_or(|from| !masked_value::holds_unknown(from)))
                 .collect();
             assert!(differences.is_empty(), "{title}: {planned:?} {differences:?}");
         }

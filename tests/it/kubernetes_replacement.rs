@@ -7,7 +7,7 @@ use konverge::{
     config::DriftPolicy,
     engine::EnginePlan,
     model::{
-        outcome::StackResult,
+        apply_result::StackResult,
         plan::{Action, ResourcePlan},
     },
     policy::Reviewed,

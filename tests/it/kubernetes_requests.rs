@@ -1,7 +1,7 @@
 //! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace comes
 //! from; none for an unchanged one.
 
-use konverge::{engine::Runtimes, model::outcome::StackResult};
+use konverge::{engine::Runtimes, model::apply_result::StackResult};
 use serde_json::{Value, json};
 
 use crate::support::{

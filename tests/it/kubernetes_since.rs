@@ -1,7 +1,7 @@
 //! What happens to an object between its plan and the write: one that only changed is written all the same, one that
 //! changed hands is left alone, and while nothing happened not one request more is sent.
 
-use konverge::model::{outcome::StackResult, plan::Action};
+use konverge::model::{apply_result::StackResult, plan::Action};
 use serde_json::{Value, json};
 
 use crate::support::{

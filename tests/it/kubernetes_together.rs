@@ -291,7 +291,7 @@ async fn what_a_dry_run_invents_is_neither_shown_nor_written() {
         let invented = |change: &&konverge::model::plan::Change| change.path.starts_with(field);
         let change = shown.changes.iter().rfind(invented).expect("it is shown");
         let to = change.to.clone().unwrap();
-        assert!(konverge::model::value::holds_unknown(&to), "{change:?}");
+        assert!(konverge::model::masked_value::holds_unknown(&to), "{change:?}");
         // The same is shown each time: nothing of it is random.
         let again = stack.plan_well(&wanted).await;
         assert_eq!(planned(&again, &wanted[0]).unwrap().digest, shown.digest);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge::model::{
-    outcome::StackResult,
+    apply_result::StackResult,
     plan::{Action, Origin},
 };
 use serde_json::{Value, json};

@@ -5,11 +5,11 @@ use konverge::{
     error::{ErrorKind, Failure},
     model::{
         Digest, RepoPath,
-        outcome::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
         plan::{Action, Origin, Plan},
-        receipt::Grounds,
+        apply_record::Grounds,
     },
-    ops::masked,
+    ops::redact,
     report::{COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, terminal},
     secrets::{HashKey, Secrets},
 };
@@ -69,7 +69,7 @@ fn no_form_of_a_secret_is_rendered() {
         failed.error = Some(failure.body());
         let mut shop = sample::shop();
         shop.plan.stacks = vec![sample::stack("shop/dev", vec![created, updated]), failed];
-        masked::plan(&mut shop.plan, &secrets);
+        redact::plan(&mut shop.plan, &secrets);
         let mut report = ApplyReport {
             version: 1,
             stacks: vec![StackOutcome {
@@ -88,7 +88,7 @@ fn no_form_of_a_secret_is_rendered() {
                 error: Some(failure.body()),
             }],
         };
-        masked::report(&mut report, &secrets);
+        redact::report(&mut report, &secrets);
         let style = terminal::Style::default();
         let dev = &shop.plan.stacks[0];
         let (run, marker) = (&shop.run, &shop.marker);
@@ -116,7 +116,7 @@ fn no_form_of_a_secret_is_rendered() {
             ("outcome", markdown::outcome(&report, run, None, COMMENT_BUDGET)),
             ("outcome in a terminal", terminal::outcome(&report, style)),
             ("outcome in json", document::document(&report)),
-            ("failure", document::failure(&masked::failure(&failure, &secrets))),
+            ("failure", document::failure(&redact::failure(&failure, &secrets))),
         ];
         for (what, text) in rendered {
             assert!(!text.contains(NEEDLE), "{what} shows {secret:?}:\n{text}");
@@ -154,7 +154,7 @@ fn names_and_our_own_words_are_never_masked() {
         stacks: vec![sample::stack("orders-database-main/dev", vec![resource])],
     };
     let digest = plan.stacks[0].digest;
-    let hidden = masked::plan(&mut plan, &secrets);
+    let hidden = redact::plan(&mut plan, &secrets);
     assert_eq!(hidden.len(), 1);
     assert_eq!(
         (hidden[0].resource.as_str(), hidden[0].path.as_str()),

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use konverge::{
     model::{
-        outcome::StackResult,
+        apply_result::StackResult,
         plan::{Action, Origin},
         review,
         state::Recorded,

@@ -182,7 +182,7 @@ fn behind_walls(script: &str) -> (bool, String) {
     let core = options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.path().to_owned());
-    let walls = konverge::kcl::wall::Walls {
+    let walls = konverge::kcl::sandbox::Walls {
         writable: None,
         file_size: 0,
         interpreter: core.interpreter,

@@ -202,7 +202,7 @@ async fn no_comment_of_another_deal_stays() {
     let scopes = |dealt: &Dealt| -> Vec<String> {
         let bodies = dealt.stage.comments().into_iter();
         bodies
-            .map(|(_, body)| konverge::model::marker::Marker::of(&body).unwrap().scope)
+            .map(|(_, body)| konverge::model::comment_marker::Marker::of(&body).unwrap().scope)
             .collect()
     };
     for shard in ["1/3", "2/3", "3/3"] {

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{Context, which::ClusterArg};
+use super::{Context, common_args::ClusterArg};
 use crate::{
     error::{ErrorKind, Failure},
     model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},

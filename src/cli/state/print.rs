@@ -3,7 +3,7 @@
 use super::super::Context;
 use crate::{
     error::Failure,
-    model::{ResourceId, outcome::StackResult, receipt::Receipt},
+    model::{ResourceId, apply_result::StackResult, apply_record::Receipt},
     ops::{Memory, state as ops},
     report::escape::{self, log},
 };

@@ -6,7 +6,7 @@ use super::{
     Packages,
     bounds::{Bounds, Count},
     checksum,
-    requirement::Revision,
+    source::Revision,
 };
 use crate::process::{Ended, ProcessError, Program};
 

@@ -8,8 +8,8 @@ mod bounds;
 mod checksum;
 mod git;
 mod oci;
-mod outside;
-mod requirement;
+mod trust;
+mod source;
 mod unpack;
 
 use std::{
@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use self::requirement::{Place, Revision};
+use self::source::{Place, Revision};
 use super::{CacheUse, Core, KclError, SandboxMode};
 use crate::{
     checkout::Checkout,
@@ -28,7 +28,7 @@ use crate::{
 
 pub use self::{
     bounds::Bounds,
-    outside::{Asker, KnownPackages},
+    trust::{Asker, KnownPackages},
 };
 
 /// Fetches packages, and remembers them.
@@ -90,7 +90,7 @@ impl Packages {
         };
         let original = locked(lock, &package.name).map_or_else(|| package.name.clone(), |(name, _)| name);
         let registry = self.environment.get("KCL_REGISTRY").map(String::as_str);
-        let place = requirement::read(package, &original, registry)?;
+        let place = source::read(package, &original, registry)?;
         self.asker.check_place(&place).map_err(failed)?;
         let pinned = package.checksum.as_deref().filter(|sum| !sum.is_empty());
         let whole_commit = matches!(&place, Place::Git { at: Revision::Commit(id), .. }

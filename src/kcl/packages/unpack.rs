@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Packages, bounds::Bounds};
-use crate::{checkout::Checkout, kcl::wall::Walls, process::Program};
+use crate::{checkout::Checkout, kcl::sandbox::Walls, process::Program};
 
 const SCRIPT: &str = include_str!("unpack.py");
 

@@ -9,7 +9,7 @@ use crate::{
     checkout::{Existing, write},
     error::{ErrorKind, Failure},
     model::{
-        inspection::{Remark, Rule},
+        lint::{Remark, Rule},
         spec::Spec,
         stack::Stack,
     },

@@ -1,24 +1,24 @@
 //! `konverge check`: what a Konfig repository's CI asks before anybody looks at infrastructure.
 
 mod golden;
-mod halves;
-mod irreproducible;
+mod mixed_imports;
+mod nondeterminism;
 mod ownership;
 mod schema;
-mod tools;
+mod kcl_tools;
 
 use super::{
     Run,
-    build::{self, Compiler},
-    selected::Selected,
+    compiler::{self, Compiler},
+    selection::Selected,
 };
 use crate::{
     error::{ErrorKind, Failure},
-    github::workflow,
+    github::workflow_commands,
     model::{
         RepoPath,
-        check::Annotation,
-        inspection::{Inspection, Remark, Rule, Severity},
+        check_run::Annotation,
+        lint::{Inspection, Remark, Rule, Severity},
         stack::Stack,
     },
     spec,
@@ -60,7 +60,7 @@ pub async fn run(
         match compiler.printed(workspace, stack).await {
             Ok(spec) => {
                 remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?);
-                let crds = build::crds(workspace, &stack.project_folder)?;
+                let crds = compiler::crds(workspace, &stack.project_folder)?;
                 if let Err(error) = spec::append_crds(&mut spec.clone(), &crds) {
                     remarks.push(of_failure(stack, &Failure::from(error)));
                 }
@@ -79,10 +79,10 @@ pub async fn run(
     }
     remarks.extend(ownership::check(workspace, &compiled));
     remarks.extend(schema::check(run, workspace, compiled)?);
-    let files = tools::files(workspace, &good, scope)?;
-    remarks.extend(irreproducible::scan(&files, &good));
-    remarks.extend(halves::find(workspace, &files, &good)?);
-    remarks.extend(tools::run(&compiler, &files, workspace, &good).await?);
+    let files = kcl_tools::files(workspace, &good, scope)?;
+    remarks.extend(nondeterminism::scan(&files, &good));
+    remarks.extend(mixed_imports::find(workspace, &files, &good)?);
+    remarks.extend(kcl_tools::run(&compiler, &files, workspace, &good).await?);
     remarks.retain(|remark| !scope.skip.contains(&remark.rule));
     remarks.sort();
     remarks.dedup();
@@ -95,7 +95,7 @@ pub async fn run(
 
 /// Annotations as the commands that GitHub's runner reads, a line each.
 pub fn workflow_commands(notes: &[Annotation]) -> String {
-    let lines = workflow::annotations(notes).into_iter();
+    let lines = workflow_commands::annotations(notes).into_iter();
     lines.map(|line| line + "\n").collect()
 }
 

@@ -6,11 +6,11 @@ use super::{super::Workspace, remark};
 use crate::{
     model::{
         claim::Claim,
-        inspection::{Remark, Rule},
+        lint::{Remark, Rule},
         spec::Spec,
         stack::Stack,
     },
-    ops::clusters::{self, GivenCluster, Live},
+    ops::cluster_selection::{self, GivenCluster, Live},
 };
 
 /// Objects named in a remark; the others are counted.
@@ -23,7 +23,7 @@ pub(super) fn check(workspace: &Workspace, compiled: &[(&Stack, Spec)]) -> Vec<R
     let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
     for (at, (stack, spec)) in compiled.iter().enumerate() {
         let given = GivenCluster::default();
-        let cluster = clusters::cluster_of(&workspace.config, stack, &given, Live::Auto);
+        let cluster = cluster_selection::cluster_of(&workspace.config, stack, &given, Live::Auto);
         let cluster = cluster.ok().flatten();
         for resource in &spec.resources {
             let Some(claim) = Claim::of_resource(resource, cluster.as_ref()) else {

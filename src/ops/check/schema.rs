@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::{Run, Workspace, build},
+    super::{Run, Workspace, compiler},
     remark,
 };
 use crate::{
     error::Failure,
     model::{
         RepoPath,
-        inspection::{Remark, Rule, Severity},
+        lint::{Remark, Rule, Severity},
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
@@ -58,7 +58,7 @@ pub(super) fn check(
         .map(|stack| &stack.project_folder)
         .collect();
     for project in projects {
-        for file in build::crds(workspace, project)? {
+        for file in compiler::crds(workspace, project)? {
             let mut alone = Spec::default();
             // What is no object has been said of the stacks that it belongs to.
             let _ = spec::append_crds(&mut alone, std::slice::from_ref(&file));

@@ -4,7 +4,7 @@
 //! No ref of an event grants anything. What grants power (store, clusters, sandbox, policy…) is read from the commit that
 //! GitHub names as the default branch's tip *now*, also in a run that is started again; a tag is not a branch.
 
-use super::approved::Approved;
+use super::approve_input::Approved;
 use crate::{
     error::{ErrorKind, Failure},
     github::{DefaultBranch, Event, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch},

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::feedback::Feedback;
+use super::publisher::Feedback;
 use crate::{
     github::{GithubError, MOST_CHECKS},
-    model::{CommitId, Share, StackId, check::Check, plan::Plan},
+    model::{CommitId, Share, StackId, check_run::Check, plan::Plan},
     report::checks,
     secrets::Secrets,
 };

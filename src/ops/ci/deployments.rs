@@ -10,16 +10,16 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Job, consent::ByReview};
+use super::{Job, review_gate::ByReview};
 use crate::{
     config::Config,
     error::Failure,
     github::{Client, DeploymentState, GithubError},
     model::{
         CommitId, StackId,
-        outcome::{ApplyReport, StackOutcome, StackResult},
+        apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
-        receipt::Grounds,
+        apply_record::Grounds,
     },
     ops::{
         Run, Target,

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use super::{
     Ended, Job,
-    feedback::Feedback,
-    guardrails::Guardrails,
-    in_force::InForce,
-    notices::Notices,
+    publisher::Feedback,
+    policy_check::Guardrails,
+    active_policies::InForce,
+    notifications::Notices,
     reconcile::{self, restored},
-    rounds::Rounds,
-    stopwatch::Stopwatch,
+    drift_schedule::Rounds,
+    timings::Stopwatch,
 };
 use crate::{
     config::{Config, Reconcile, Span},
     error::{ErrorKind, Failure},
     model::{
         CommitId, StackId,
-        marker::{Marker, MarkerKind},
-        outcome::{ApplyReport, StackResult},
+        comment_marker::{Marker, MarkerKind},
+        apply_result::{ApplyReport, StackResult},
         plan::{Plan, StackPlan, Summary},
     },
-    ops::{At, KeyUse, Target, Workspace, drift, masked, renamed_stacks},
+    ops::{At, KeyUse, Target, Workspace, drift, redact, renamed_stacks},
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
@@ -34,7 +34,7 @@ use crate::{
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<Ended, Failure> {
     let feedback = Feedback::new(job);
     let result = looked(job, head, &feedback).await;
-    let result = result.map_err(|failure| masked::failure(&failure, &job.run.secrets));
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     if let Err(failure) = &result {
         feedback.failed(failure);
     }

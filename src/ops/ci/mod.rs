@@ -9,40 +9,40 @@
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
-mod approved;
+mod approve_input;
 mod authority;
 mod checks;
-mod consent;
+mod review_gate;
 mod contributors;
 mod deployments;
 mod drift;
-mod ending;
-mod feedback;
-mod files;
-mod guardrails;
-mod in_force;
-mod merge;
-mod newer;
-mod notices;
-mod opening;
-mod part;
-mod people;
-mod preview;
+mod summary;
+mod publisher;
+mod artifacts;
+mod policy_check;
+mod active_policies;
+mod apply;
+mod superseded;
+mod notifications;
+mod open;
+mod shard_mode;
+mod reviewers;
+mod preview_target;
 mod reconcile;
 mod reviews;
-mod rounds;
-pub(super) mod rules;
-mod showing;
-mod stopwatch;
-mod verdict;
+mod drift_schedule;
+pub(super) mod policy_config;
+mod preview;
+mod timings;
+mod aggregate_status;
 
 use std::collections::HashMap;
 
 use authority::{Answer, Authority, Caller, Decision, Task};
-use ending::Ending;
-pub use part::Part;
+use summary::Ending;
+pub use shard_mode::Part;
 
-use super::{Run, clusters::Live};
+use super::{Run, cluster_selection::Live};
 use crate::{
     error::{ErrorKind, Failure},
     git::{Credentials, GitError, Repository},
@@ -127,10 +127,10 @@ async fn begun(
     };
     told.clone_from(&client);
     if options.part != Part::Whole {
-        part::refuse_for(&event)?;
+        shard_mode::refuse_for(&event)?;
     }
     if let Part::Verdict(of) = options.part {
-        return verdict::run(run, runner, &event, client.as_ref(), of).await;
+        return aggregate_status::run(run, runner, &event, client.as_ref(), of).await;
     }
     let caller = Caller::of(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
@@ -194,10 +194,10 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
         authority, client, ..
     } = job;
     match (&authority.task, &authority.branch, client) {
-        (Task::PullRequest(event), ..) => preview::pull_request(job, event).await,
-        (Task::MergeGroup { base, head, .. }, ..) => preview::merge_group(job, base, head).await,
+        (Task::PullRequest(event), ..) => preview_target::pull_request(job, event).await,
+        (Task::MergeGroup { base, head, .. }, ..) => preview_target::merge_group(job, base, head).await,
         (Task::Outside(event), Some(branch), Some(client)) => {
-            preview::outside(job, client, branch, event).await
+            preview_target::outside(job, client, branch, event).await
         }
         (
             Task::Apply {
@@ -207,7 +207,7 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
             },
             Some(branch),
             _,
-        ) => merge::run(job, branch, head, approved.clone(), agreeing.clone()).await,
+        ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
         // Authority::of grants none of them without an answer of GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(Failure::new(

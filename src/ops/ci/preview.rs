@@ -1,182 +1,292 @@
-//! What a preview is about: a pull request, a merge group, a fork's pull request seen from a job that may write.
+//! A preview told: the check runs, the comment, the status, the summary, the outputs, and the record of what was shown.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Ended, Job,
-    authority::Trust,
-    ending::{Ending, Place},
-    feedback::Feedback,
-    opening::Sides,
-    showing::show,
+    Ended, Job, authority::Trust, checks::Meanwhile, publisher::Feedback, policy_check::Guardrails,
+    active_policies::InForce, open::Opened, preview_target::Subject, timings::Stopwatch, aggregate_status,
 };
 use crate::{
     error::Failure,
-    git::GitError,
-    github::{Client, DefaultBranch, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
-    model::CommitId,
-    report::Merging,
+    github::StatusState,
+    model::{
+        StackId,
+        policy_finding::{Finding, Verdict},
+        comment_marker::{Marker, MarkerKind},
+        plan::{Plan, Summary},
+        review::ReviewRecord,
+    },
+    ops::{
+        skipped_removals,
+        redact::{self, Hidden},
+        stack_order::Order,
+        preview::{self, Preview},
+    },
+    policy::Stage,
+    report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
 };
 
-/// What a preview is about.
-pub(super) struct Subject {
-    /// The pull request; `None` in a merge queue.
-    pub number: Option<u64>,
-    /// The head: its identity.
-    pub head: CommitId,
-    /// The commits that it is made of.
-    pub sides: Sides,
-    /// What merging it does.
-    pub merging: Merging,
-    /// The branch it goes to, where that is not the default one.
-    pub into: Option<String>,
-}
-
-/// Previews a pull request.
-pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<Ended, Failure> {
-    let (base, content) = sides(job, event).await?;
-    let authority = &job.authority;
-    let stranger = authority.trust == Trust::Stranger;
-    let power = match &authority.branch {
-        Some(branch) => branch.tip.clone(),
-        // The tip of the base branch: the trial merge's first parent is newer than the event.
-        None if event.merge_commit.as_ref() == Some(&content) => base.clone(),
-        None => event.base.clone(),
-    };
-    if let (Some(into), false) = (authority.elsewhere(), stranger) {
-        job.run.notes.note(&format!(
-            "note: this pull request goes to `{into}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
-            event.default_branch
-        ));
-    }
-    if stranger {
-        job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
-    }
-    let subject = Subject {
-        number: Some(event.number),
-        head: event.head.clone(),
-        sides: Sides { power, base, content },
-        merging: authority.merging(),
-        into: authority.elsewhere().map(str::to_owned),
-    };
-    show(job, &subject, &Feedback::new(job)).await
-}
-
-/// The commits to compare: the trial merge with its first parent, if it is one of this head; else the head with the
-/// merge base.
-async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), Failure> {
-    let credentials = job.credentials.as_ref();
-    if let Some(merge) = &event.merge_commit {
-        job.repository.ensure(merge, credentials).await?;
-        // Where the base has just become another branch, the trial merge may still be one with the old: GitHub makes it
-        // anew in its own time, and what grants power must not come from there.
-        if let [first, second] = job.repository.parents(merge)?.as_slice()
-            && *second == event.head
-            && (!event.base_changed || *first == event.base)
-        {
-            return Ok((first.clone(), merge.clone()));
+/// Previews a subject and tells of it.
+pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
+    let into = subject.into.as_deref();
+    let context = job.options.part.context(into);
+    aggregate_status::opened(feedback, &subject.head, job.options.part, into).await;
+    let result = previewed(job, subject, feedback).await;
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    let (state, description) = match &result {
+        Ok((Ended { code: 0, .. }, description)) => (StatusState::Success, description),
+        Ok((_, description)) => (StatusState::Failure, description),
+        Err(failure) => {
+            feedback.failed(failure);
+            (StatusState::Error, &failure.message)
         }
-    }
-    let base = job
-        .repository
-        .merge_base_fetching(&event.base, &event.head, credentials)
-        .await
-        .map_err(shallow)?;
-    Ok((base, event.head.clone()))
-}
-
-fn shallow(error: GitError) -> Failure {
-    Failure::from(error).hint("or add `fetch-depth: 0` under `with:` of actions/checkout")
-}
-
-/// Renders a merge group for real, Spec against Spec; nothing is commented or recorded.
-pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<Ended, Failure> {
-    let authority = &job.authority;
-    let power = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
-    let subject = Subject {
-        number: None,
-        head: head.clone(),
-        sides: Sides {
-            power: power.clone(),
-            base: base.clone(),
-            content: head.clone(),
-        },
-        merging: Merging::Queued,
-        into: authority.elsewhere().map(str::to_owned),
     };
-    show(job, &subject, &Feedback::new(job)).await
+    // What a share says is of its run alone: the verdict reads it so.
+    match job.options.part.share() {
+        Some(_) => {
+            feedback
+                .own_status(&subject.head, &context, state, description)
+                .await;
+        }
+        None => feedback.status(&subject.head, &context, state, description).await,
+    }
+    result.map(|(ended, _)| ended)
 }
 
-/// A pull request of a fork or of Dependabot, from the job that may write: its commits are fetched as data and compiled
-/// in the sandbox. `branch` is the default branch: whatever is checked out grants nothing.
-pub(super) async fn outside(
+async fn previewed(
     job: &Job,
-    client: &Client,
-    branch: &DefaultBranch,
-    event: &WorkflowRunEvent,
-) -> Result<Ended, Failure> {
-    refuse_strangers_tree(job, event).await?;
-    let Some(pull) = looked_at(client, event, &branch.name).await? else {
+    subject: &Subject,
+    feedback: &Feedback<'_>,
+) -> Result<(Ended, String), Failure> {
+    let mut watch = Stopwatch::start();
+    let mut opened = job.open(&subject.sides).await?;
+    if opened.planning.memory.is_none() && opened.trust.grants().store {
         job.run
             .notes
-            .note("the pull request is closed or has a newer head: nothing to do");
-        return Ok(Ended::WELL);
+            .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
+    }
+    let waves = Order::of(&opened.planning.config, &opened.targets)?.waves();
+    let share = job.options.part.share();
+    if let Some(share) = share {
+        opened.deal(share);
+    }
+    watch.ends("what is affected");
+    let preview = preview::run(&opened.planning, &opened.targets).await?;
+    let meanwhile = match subject.number {
+        Some(number) => feedback.meanwhile(number, &subject.head).await,
+        None => Meanwhile::default(),
     };
-    let credentials = job.credentials.as_ref();
-    let base = job
-        .repository
-        .merge_base_fetching(&branch.tip, &event.head, credentials)
-        .await
-        .map_err(shallow)?;
-    let subject = Subject {
-        number: Some(pull.number),
-        head: event.head.clone(),
-        sides: Sides {
-            power: branch.tip.clone(),
-            base,
-            content: event.head.clone(),
+    if meanwhile.unmerged {
+        record(job, subject, &opened, &preview).await?;
+    }
+    watch.ends("compile and plan");
+    let total = preview
+        .plan
+        .stacks
+        .iter()
+        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+    let failed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.error.is_some())
+        .count();
+    let changed = preview
+        .plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .count();
+    let description = description(changed, failed, &total);
+
+    let counted = opened.planning.counted();
+    let info = RunInfo {
+        timings: watch.stages(),
+        compiled: counted.compiled,
+        cached: counted.cached,
+        pr: subject.number,
+        head: Some(subject.head.clone()),
+        base: Some(subject.sides.base.clone()),
+        stacks_in_repository: opened.stacks_in_repository,
+        ..job.info()
+    };
+    let marker = Marker {
+        head: subject.head.to_string(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        ..Marker::new(
+            MarkerKind::Preview,
+            share.map(|share| share.to_string()).unwrap_or_default(),
+        )
+    };
+    let mut findings = findings(job, subject, &opened, &preview.plan).await?;
+    findings.extend(preview.hidden.iter().map(nobody_sees));
+    if let Some((stacks, reason)) = skipped_removals::among(&opened.planning, &opened.targets) {
+        findings.extend(stacks.into_iter().map(|stack| removal_held_back(stack, &reason)));
+    }
+    findings.sort();
+    let links = match subject.number {
+        Some(_) => feedback.checks(&subject.head, &preview.plan).await,
+        None => BTreeMap::new(),
+    };
+    let input = |budget| CommentInput {
+        run: &info,
+        affected: &opened.affected,
+        plan: &preview.plan,
+        findings: &findings,
+        power: &opened.power,
+        waves: &waves,
+        links: &links,
+        marker: &marker,
+        mode: Mode {
+            merging: match subject.merging {
+                Merging::Applies if opened.trust != job.authority.trust || !meanwhile.unmerged => {
+                    Merging::Unreviewed
+                }
+                Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
+                merging => merging,
+            },
+            superseded: meanwhile.superseded,
         },
-        merging: job.authority.merging(),
-        into: other_branch(&pull.base_branch, &branch.name).map(str::to_owned),
+        budget,
     };
-    let result = show(job, &subject, &Feedback::new(job)).await;
-    if let Err(failure) = &result {
-        let place = Place::preview(pull.number, &event.head, job.options.part);
-        let ending = Ending::begin(&job.run, &job.runner);
-        ending.comment(client, &place, failure).await;
+    // Of the jobs that were dealt nothing, one speaks.
+    let mute = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
+    if let Some(number) = subject.number.filter(|_| mute) {
+        feedback.no_comment(number, &marker).await;
+    } else if let Some(number) = subject.number {
+        feedback
+            .comment(number, &marker, |budget| {
+                report::markdown::comment(&input(budget)).body
+            })
+            .await;
     }
-    result
+    let mut summary = report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
+    if let Some(path) = feedback.page(&report::html::report(&input(SUMMARY_BUDGET))) {
+        summary.push_str(&report::markdown::page_note(&path));
+    }
+    feedback.summary(&summary);
+    feedback.plan_outputs(&preview.plan, &total);
+    feedback.annotate(&preview.plan);
+    let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
+    Ok((
+        Ended {
+            code: u8::from(failed > 0),
+            text,
+        },
+        description,
+    ))
 }
 
-/// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub
-/// knows no pull request. Of several the one into the default branch is meant, which is what is applied.
-async fn looked_at(
-    client: &Client,
-    event: &WorkflowRunEvent,
-    default_branch: &str,
-) -> Result<Option<PullRequest>, Failure> {
-    let Some((owner, _)) = event.head_repository.split_once('/') else {
-        return Ok(None);
-    };
-    let pulls = client.open_pull_requests_from(owner, &event.head_branch).await?;
-    let of_head = pulls
+/// What the guardrails would say of a merge now. A job for what comes from outside can not ask, and says nothing.
+async fn findings(
+    job: &Job,
+    subject: &Subject,
+    opened: &Opened,
+    plan: &Plan,
+) -> Result<Vec<Finding>, Failure> {
+    if !job.authority.trust.grants().people {
+        return Ok(Vec::new());
+    }
+    let power = job.repository.revision(&subject.sides.power)?;
+    let content = job.repository.revision(&subject.sides.content)?;
+    let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
+    let mut guardrails = Guardrails::of(job, now, Stage::Preview);
+    let pulls: Vec<_> = subject
+        .number
+        .map(|number| (number, subject.head.clone()))
         .into_iter()
-        .filter(|pull| pull.from_fork == event.from_fork && pull.head == event.head);
-    Ok(of_head.min_by_key(|pull| (pull.base_branch != default_branch, pull.number)))
+        .collect();
+    // The merge is judged by the policy that it makes, too.
+    if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
+        let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+        guardrails = guardrails.with_reviewed([(number, Arc::new(then))].into());
+    }
+    let mut findings = Vec::new();
+    for stack in &plan.stacks {
+        findings.extend(guardrails.findings(stack, &pulls, None).await?);
+    }
+    Ok(findings)
 }
 
-/// Refuses a working tree with the stranger's commit in it: that commit, GitHub's trial merge of it, one on top of it.
-async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), Failure> {
-    let here = job.repository.resolve("HEAD")?;
-    if here == job.runner.sha {
-        return Ok(());
+/// A removed stack that an apply would leave alone.
+fn removal_held_back(stack: StackId, reason: &Failure) -> Finding {
+    Finding {
+        verdict: Verdict::Warn,
+        rule: "removals".to_owned(),
+        stack: Some(stack),
+        message: format!("the apply will hold this removal back: {}", reason.message),
+        hint: reason.hints.first().cloned(),
     }
-    let credentials = job.credentials.as_ref();
-    let common = job
-        .repository
-        .merge_base_fetching(&here, &event.head, credentials)
-        .await;
-    match common {
-        Ok(common) => Ok(event.refuse_checkout_on(&common)?),
-        Err(GitError::NoMergeBase(..)) => Ok(()),
-        Err(error) => Err(shallow(error)),
+}
+
+/// A wanted value that the comment does not show is not in the record either.
+fn nobody_sees(hidden: &Hidden) -> Finding {
+    Finding {
+        verdict: Verdict::Deny,
+        rule: "secrets".to_owned(),
+        stack: Some(hidden.stack.clone()),
+        message: format!(
+            "{} in {} holds a Secret's value in clear: it is not shown, so nobody reviews it",
+            hidden.path, hidden.resource
+        ),
+        hint: Some("let a reference carry it; or look at it in the code, and agree to the plan by its digest after the merge".to_owned()),
+    }
+}
+
+/// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.
+async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview) -> Result<(), Failure> {
+    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
+        return Ok(());
+    };
+    let record = ReviewRecord {
+        version: 1,
+        pull_request: number,
+        head: subject.head.clone(),
+        base: subject.sides.base.clone(),
+        power: Some(subject.sides.power.clone()),
+        run: job.runner.run_url(),
+        stacks: preview.reviewed.clone(),
+    };
+    memory
+        .states
+        .reviews()
+        .save(
+            &record,
+            job.runner.run_id,
+            job.runner.run_attempt,
+            job.options.part.share(),
+        )
+        .await?;
+    Ok(())
+}
+
+fn description(changed: usize, failed: usize, total: &Summary) -> String {
+    let stacks = |n: usize| {
+        if n == 1 {
+            "1 stack".to_owned()
+        } else {
+            format!("{n} stacks")
+        }
+    };
+    let counts = [
+        ("+", total.create + total.adopt),
+        ("~", total.update + total.unknown),
+        ("±", total.replace),
+        ("-", total.delete + total.forget),
+    ];
+    let counts: Vec<_> = counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(sign, n)| format!("{sign}{n}"))
+        .collect();
+    match (changed, failed) {
+        (0, 0) => "nothing changes".to_owned(),
+        (_, 0) => format!("{} would change: {}", stacks(changed), counts.join(" ")),
+        (_, _) => format!(
+            "{} could not be previewed; {} would change",
+            stacks(failed),
+            stacks(changed)
+        ),
     }
 }

@@ -5,15 +5,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::guardrails::Guardrails;
+use super::policy_check::Guardrails;
 use crate::{
     config::Reconcile,
     error::{ErrorKind, Failure},
     model::{
         CommitId, StackId,
-        outcome::ApplyReport,
+        apply_result::ApplyReport,
         plan::{Action, Plan, ResourcePlan, StackPlan},
-        receipt::Grounds,
+        apply_record::Grounds,
     },
     ops::{
         Planning, Target,

@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     Job,
-    in_force::{Archive, InForce},
+    active_policies::{Archive, InForce},
 };
 use crate::{
     error::{ErrorKind, Failure},
-    model::{CommitId, StackId, outcome::ApplyReport, review::ReviewRecord},
+    model::{CommitId, StackId, apply_result::ApplyReport, review::ReviewRecord},
     ops::{Memory, Target, apply},
     state::ReviewKey,
 };

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{
     At, KeyUse, Run, Workspace,
-    clusters::{GivenCluster, Live},
-    cores, infrastructure, states,
+    cluster_selection::{GivenCluster, Live},
+    toolchains, runtime_factory, state_backend,
 };
 use crate::{
     config::Config,
@@ -136,7 +136,7 @@ async fn git(run: &Run) -> Result<String, Failure> {
 
 async fn core(run: &Run, config: &Config) -> Finding {
     let version = config.kcl.core();
-    let found = cores::find(run, version).await;
+    let found = toolchains::find(run, version).await;
     Finding::of(
         "KCL core",
         found.map(|found| format!("{version}, {}", found.library.display())),
@@ -146,7 +146,7 @@ async fn core(run: &Run, config: &Config) -> Finding {
 /// Terraform and the clusters, each asked for its version.
 async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
     let given = GivenCluster::default();
-    let setup = infrastructure::Setup {
+    let setup = runtime_factory::Setup {
         config,
         files: None,
         given: &given,
@@ -154,7 +154,7 @@ async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
         memory: None,
         wait: false,
     };
-    let (kubernetes, terraform) = match infrastructure::parts(run, &setup).await {
+    let (kubernetes, terraform) = match runtime_factory::parts(run, &setup).await {
         Ok(parts) => parts,
         Err(failure) => return vec![Finding::of("clusters", Err(failure))],
     };
@@ -197,7 +197,7 @@ async fn state(run: &Run, config: &Config, repository: &Repository) -> Finding {
         );
     }
     let probed = async {
-        let memory = states::open(run, config, Some(repository), KeyUse::Look).await?;
+        let memory = state_backend::open(run, config, Some(repository), KeyUse::Look).await?;
         store::probe(memory.states.store()).await?;
         Ok(format!(
             "{} creates, refuses, reads, lists and deletes; `konverge state doctor` looks at what is in it",

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{
     At, Run, Workspace,
     affected::{self, Question},
-    build::Compiler,
+    compiler::Compiler,
 };
 pub use crate::checkout::Written;
 use crate::{

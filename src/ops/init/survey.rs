@@ -8,7 +8,7 @@ use crate::{
     konfig::Layout,
     model::{
         RepoPath,
-        source::Source,
+        file_source::Source,
         stack::{LayoutRules, SettingsOrder},
     },
     ops::Run,

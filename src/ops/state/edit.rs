@@ -6,7 +6,7 @@ use super::{Memory, Pulled};
 use crate::{
     error::{ErrorKind, Failure},
     model::{ClusterName, RepoPath, ResourceId, StackId, state::StackState},
-    ops::infrastructure::StateSeal,
+    ops::runtime_factory::StateSeal,
     runtime::{
         kubernetes::forget_clusters,
         terraform::{self, Seal},

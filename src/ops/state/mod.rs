@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{KeyUse, Memory, Run, states};
+use super::{KeyUse, Memory, Run, state_backend};
 use crate::{
     config::Config,
     error::{ErrorKind, Failure},
@@ -65,8 +65,8 @@ pub async fn open(run: &Run, key: KeyUse) -> Result<(Memory, String), Failure> {
         Some(repository) => Config::of(repository.worktree()?.as_ref())?,
         None => Config::default(),
     };
-    let id = states::repository_id(&config, repository.as_ref())?;
-    let memory = states::open(run, &config, repository.as_ref(), key).await?;
+    let id = state_backend::repository_id(&config, repository.as_ref())?;
+    let memory = state_backend::open(run, &config, repository.as_ref(), key).await?;
     Ok((memory, id.as_str().to_owned()))
 }
 

@@ -11,13 +11,13 @@ use crate::{
     config::Config,
     error::{ErrorKind, Failure},
     git::{GitError, Repository},
-    model::{CommitId, Digest, StackId, outcome::ApplyReport, plan::StackPlan, state::StackState},
+    model::{CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, state::StackState},
     ops::{
         At, Claims, KeyUse, Planned, Planning, Renamed, Run, Target, Wanted, Workspace,
         apply::{self, Agreed, ApplyOptions},
-        build::Compiler,
-        clusters::{GivenCluster, Live},
-        infrastructure, masked, states,
+        compiler::Compiler,
+        cluster_selection::{GivenCluster, Live},
+        runtime_factory, redact, state_backend,
     },
 };
 
@@ -46,7 +46,7 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::of(files.as_ref())?;
-    let memory = states::open(run, &today, Some(&repository), KeyUse::Make).await?;
+    let memory = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&memory, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
     repository
@@ -74,7 +74,7 @@ pub async fn rollback(
         ..Target::of(there, None)
     };
     let live = Live::Required;
-    let setup = infrastructure::Setup {
+    let setup = runtime_factory::Setup {
         config: &config,
         files: Some(files.as_ref()),
         given: &given,
@@ -84,7 +84,7 @@ pub async fn rollback(
     };
     let planning = Planning {
         run: run.clone(),
-        runtimes: infrastructure::runtimes(run, &setup).await?,
+        runtimes: runtime_factory::runtimes(run, &setup).await?,
         wanted: Wanted::Compiled {
             compiler: Box::new(Compiler::new(run, &config).for_earlier()),
             head: Box::new(head),
@@ -114,7 +114,7 @@ pub async fn rollback(
         Planned::Live(plan) => plan.public,
         Planned::Spec(plan) => *plan,
     };
-    masked::stack(&mut plan, planning.secrets());
+    redact::stack(&mut plan, planning.secrets());
     Ok(Rollback {
         planning,
         target,

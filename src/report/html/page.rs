@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 use super::graph;
 use crate::{
     model::{
-        finding::Verdict,
+        policy_finding::Verdict,
         plan::{Action, Basis, ResourcePlan},
     },
     report::{
-        CommentInput, diff, escape, label,
-        view::{self, Group, StackView, View},
+        CommentInput, diff, escape, labels,
+        view_model::{self, Group, StackView, View},
     },
 };
 
@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// The whole preview as one HTML file.
 pub fn report(input: &CommentInput<'_>) -> String {
-    let view = view::of(input);
+    let view = view_model::of(input);
     let mut html = String::with_capacity(64 * 1024);
     let title = if input.run.repository.is_empty() {
         "Konverge preview".to_owned()
@@ -63,7 +63,7 @@ fn header(html: &mut String, input: &CommentInput<'_>, view: &View<'_>, title: &
         html,
         "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{} of {}</strong> change",
         view.changed(),
-        label::plural(view.all, "stack")
+        labels::plural(view.all, "stack")
     );
     for (action, n) in counted(view) {
         let _ = write!(html, " {}", badge(action, n));
@@ -112,8 +112,8 @@ fn badge(action: Action, n: usize) -> String {
     format!(
         "<span class=\"badge {}\">{} {n} {}</span>",
         class(action),
-        label::sign(action),
-        label::word(action)
+        labels::sign(action),
+        labels::word(action)
     )
 }
 
@@ -129,11 +129,11 @@ fn class(action: Action) -> &'static str {
 fn tools(html: &mut String, view: &View<'_>) {
     html.push_str("<div class=\"tools\">\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
     for (action, _) in counted(view) {
-        let word = label::word(action).replace(' ', "-");
+        let word = labels::word(action).replace(' ', "-");
         let _ = write!(
             html,
             "<label><input type=\"checkbox\" data-filter=\"{word}\"> {}</label>",
-            label::word(action)
+            labels::word(action)
         );
     }
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
@@ -151,19 +151,19 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
             let _ = write!(
                 lines,
                 "<li class=\"failed\">{name} {}{place}<pre>{}</pre>",
-                label::failed(stack.plan),
+                labels::failed(stack.plan),
                 escape::html(&error.message)
             );
             for hint in &error.hints {
                 let _ = write!(lines, "<p>Next: {}</p>", escape::html_code(hint));
             }
-            if let Some(rest) = label::left_as_it_is(stack.plan) {
+            if let Some(rest) = labels::left_as_it_is(stack.plan) {
                 let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
             }
             lines.push_str("</li>\n");
         }
-        for resource in stack.own.iter().filter(|r| label::is_grave(r)) {
-            let title = label::Title::of(&resource.id, resource.runtime);
+        for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
+            let title = labels::Title::of(&resource.id, resource.runtime);
             let (class, loss) = match resource.data_loss {
                 true => (class(Action::Delete), ": data or an address is lost for good"),
                 false => (class(resource.action), ""),
@@ -171,7 +171,7 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
             let _ = writeln!(
                 lines,
                 "<li class=\"{class}\">{} {} in {name}{loss}</li>",
-                label::word(resource.action),
+                labels::word(resource.action),
                 escape::html_code(&title.short())
             );
         }
@@ -216,7 +216,7 @@ fn groups(html: &mut String, view: &View<'_>) {
                 .join(" ")
         );
         for resource in &group.resources {
-            let title = label::Title::of(&resource.id, resource.runtime);
+            let title = labels::Title::of(&resource.id, resource.runtime);
             titled_block(html, resource, &title.of_kind());
         }
         html.push_str("</details>\n");
@@ -231,8 +231,8 @@ fn group_title(group: &Group<'_>) -> String {
         .map(|r| {
             format!(
                 "{} {}",
-                label::word(r.action),
-                label::Title::of(&r.id, r.runtime).of_kind()
+                labels::word(r.action),
+                labels::Title::of(&r.id, r.runtime).of_kind()
             )
         })
         .collect();
@@ -243,7 +243,7 @@ fn group_title(group: &Group<'_>) -> String {
 fn actions(resources: &[&ResourcePlan]) -> String {
     let mut words: Vec<_> = resources
         .iter()
-        .map(|r| label::word(r.action).replace(' ', "-"))
+        .map(|r| labels::word(r.action).replace(' ', "-"))
         .collect();
     words.sort_unstable();
     words.dedup();
@@ -279,7 +279,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
         if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
             String::new()
         } else {
-            label::counts(&summary)
+            labels::counts(&summary)
         }
     );
     if let Some(affected) = stack.affected {
@@ -311,11 +311,11 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
     for (resource, group) in stack.own.iter().zip(&stack.grouped) {
         match group {
             Some(index) => {
-                let title = label::Title::of(&resource.id, resource.runtime);
+                let title = labels::Title::of(&resource.id, resource.runtime);
                 let _ = writeln!(
                     html,
                     "<p class=\"same\">{} {}: <a href=\"#group-{index}\">the same as in other stacks</a></p>",
-                    label::word(resource.action),
+                    labels::word(resource.action),
                     escape::html_code(&escape::line(&title.full()))
                 );
             }
@@ -326,7 +326,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
 }
 
 fn resource_block(html: &mut String, resource: &ResourcePlan) {
-    let title = label::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::of(&resource.id, resource.runtime);
     titled_block(html, resource, &title.full());
 }
 
@@ -335,8 +335,8 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
         html,
         "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>",
         class(resource.action),
-        label::sign(resource.action),
-        label::word(resource.action),
+        labels::sign(resource.action),
+        labels::word(resource.action),
         escape::html(&escape::line(title))
     );
     for note in &resource.notes {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        finding::Verdict,
+        policy_finding::Verdict,
         plan::{Action, ResourcePlan},
     },
-    report::{CommentInput, escape, label, view::View},
+    report::{CommentInput, escape, labels, view_model::View},
 };
 
 /// Lines of an error that are shown.
@@ -88,12 +88,12 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
                 (Some(file), None) => format!(" at {}", escape::code(file)),
                 (None, _) => String::new(),
             };
-            let failed = label::failed(stack.plan);
+            let failed = labels::failed(stack.plan);
             let mut line = format!("{name} {failed}{place}:\n{}", quoted(&error.message));
             for hint in &error.hints {
                 line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
             }
-            if let Some(rest) = label::left_as_it_is(stack.plan) {
+            if let Some(rest) = labels::left_as_it_is(stack.plan) {
                 line.push_str(&format!("\n>   {rest}"));
             }
             alerts.push(Alert {
@@ -102,7 +102,7 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
                 joined: format!("error {}", escape::code(&first_line(&error.message))),
             });
         }
-        for resource in stack.own.iter().filter(|r| label::is_grave(r)) {
+        for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
             alerts.push(grave(&name, resource));
         }
     }
@@ -128,7 +128,7 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
 }
 
 fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
-    let title = label::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::of(&resource.id, resource.runtime);
     let section = match resource.action {
         _ if resource.data_loss => Section::DataLoss,
         Action::Replace => Section::Replace,
@@ -145,7 +145,7 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
             .collect();
         format!(", forced by {}", paths.join(", "))
     };
-    let word = label::word(resource.action);
+    let word = labels::word(resource.action);
     Alert {
         section,
         line: format!("{word} {} in {stack}{why}", escape::code(&title.short())),
@@ -161,7 +161,7 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             Section::Superseded => ("NOTE", "Superseded".to_owned()),
             Section::Failed => (
                 "CAUTION",
-                format!("{} could not be planned", label::plural(n, "stack")),
+                format!("{} could not be planned", labels::plural(n, "stack")),
             ),
             Section::Denied => (
                 "CAUTION",
@@ -178,16 +178,16 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
                 "CAUTION",
                 format!(
                     "{} would lose data or an address for good",
-                    label::plural(n, "resource")
+                    labels::plural(n, "resource")
                 ),
             ),
             Section::Replace => (
                 "WARNING",
-                format!("{} would be deleted and made again", label::plural(n, "resource")),
+                format!("{} would be deleted and made again", labels::plural(n, "resource")),
             ),
             Section::Delete => (
                 "WARNING",
-                format!("{} would be deleted", label::plural(n, "resource")),
+                format!("{} would be deleted", labels::plural(n, "resource")),
             ),
         };
         text.push_str(&format!("> [!{tone}]\n> **{title}**\n{}\n", lines(alerts)));
@@ -211,7 +211,7 @@ fn quoted(message: &str) -> String {
     let skipped = lines.len().saturating_sub(ERROR_LINES);
     let mut shown: Vec<String> = Vec::new();
     if skipped > 0 {
-        shown.push(format!("… {} before", label::plural(skipped, "line")));
+        shown.push(format!("… {} before", labels::plural(skipped, "line")));
     }
     shown.extend(
         lines

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{page::Page, stack_text};
+use super::{bounded_writer::Page, stack_text};
 use crate::{
     error::ErrorBody,
     model::{
         StackId,
-        outcome::{ApplyReport, StackOutcome, StackResult},
+        apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{Plan, StackPlan},
     },
-    report::{RunInfo, escape, label},
+    report::{RunInfo, escape, labels},
 };
 
 /// Stacks named where only their number matters.
@@ -48,7 +48,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     let mut verdict = format!(
         "### Konverge drift: {} of {} differ",
         drifted.len(),
-        label::plural(round.plan.stacks.len(), "stack")
+        labels::plural(round.plan.stacks.len(), "stack")
     );
     let failed = failed.count();
     if failed > 0 {
@@ -98,7 +98,7 @@ fn overdue(since: Option<Duration>) -> Option<String> {
     since.map(|since| {
         format!(
             "> [!WARNING]\n> No look for drift has ended well for {} (`drift.stale_after`).\n\n",
-            label::age(since)
+            labels::age(since)
         )
     })
 }
@@ -117,7 +117,7 @@ fn behind(stacks: &[StackId]) -> Option<String> {
     }
     Some(format!(
         "> [!WARNING]\n> The default branch is ahead of what is applied for {}: {}. Run the apply job again if none is under way.\n\n",
-        label::plural(stacks.len(), "stack"),
+        labels::plural(stacks.len(), "stack"),
         names.join(", ")
     ))
 }
@@ -128,7 +128,7 @@ fn turns(round: &DriftRound<'_>) -> String {
         Some((stack, Some(ago))) if looked < round.applied => format!(
             " The longest not looked at: {}, {} ago.",
             escape::code(stack.as_str()),
-            label::age(ago)
+            labels::age(ago)
         ),
         Some((stack, None)) if looked < round.applied => {
             format!(
@@ -140,12 +140,12 @@ fn turns(round: &DriftRound<'_>) -> String {
     };
     format!(
         "Looked at {looked} of {} that were applied.{waiting}\n",
-        label::plural(round.applied, "stack")
+        labels::plural(round.applied, "stack")
     )
 }
 
 fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
-    let known_for = round.known_for.get(&stack.id).map(|time| label::age(*time));
+    let known_for = round.known_for.get(&stack.id).map(|time| labels::age(*time));
     let restored = round
         .restored
         .stacks
@@ -154,7 +154,7 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
     format!(
         "| {} | {} | {} | {} |\n",
         escape::cell(stack.id.as_str()),
-        label::counts(&stack.summary),
+        labels::counts(&stack.summary),
         known_for.unwrap_or_default(),
         restored.map(put_back).unwrap_or_default()
     )
@@ -180,7 +180,7 @@ mod tests {
     use crate::model::{
         Digest, RepoPath,
         plan::{Action, Basis, ResourcePlan},
-        receipt::Grounds,
+        apply_record::Grounds,
         spec::RuntimeKind,
     };
 

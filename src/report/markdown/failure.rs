@@ -1,9 +1,9 @@
 //! A run that came to no result: why, and what is known all the same.
 
-use super::outcome::footer;
+use super::apply_result::footer;
 use crate::{
     error::Failure,
-    model::{marker::Marker, text::cut},
+    model::{comment_marker::Marker, text::cut},
     report::{RunInfo, escape},
 };
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::{
         error::ErrorKind,
-        model::marker::{Marker, MarkerKind},
+        model::comment_marker::{Marker, MarkerKind},
     };
 
     #[test]

@@ -5,22 +5,22 @@
 //! gives way in fixed steps ([`detail`]), whole resources only.
 
 mod alerts;
-mod bodies;
-mod detail;
+mod details;
+mod verbosity;
 mod drift;
 mod failure;
-mod outcome;
-mod pack;
-mod page;
+mod apply_result;
+mod fit;
+mod bounded_writer;
 mod power;
-mod stack;
+mod stack_details;
 mod table;
-mod tail;
-mod verdict;
+mod footer;
+mod headline;
 
 pub use drift::{DriftRound, drift_round};
 pub use failure::{Failed, failure, nothing_to_do};
-pub use outcome::{newer, outcome};
-pub use pack::{Comment, Omitted, comment, summary};
-pub use stack::{drift_issue, stack_text, unreviewed};
-pub use tail::page_note;
+pub use apply_result::{newer, outcome};
+pub use fit::{Comment, Omitted, comment, summary};
+pub use stack_details::{drift_issue, stack_text, unreviewed};
+pub use footer::page_note;

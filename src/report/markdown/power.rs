@@ -3,7 +3,7 @@
 
 use crate::{
     model::power::PowerChange,
-    report::{CommentInput, escape, label},
+    report::{CommentInput, escape, labels},
 };
 
 /// Stacks that a row names.
@@ -21,7 +21,7 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
         "> [!IMPORTANT]\n> **{} that grant power would change with this merge.** Until then the default branch's hold. \
          After it, this pull request is judged by both: each of the rules before and after has to be satisfied.\n\n\
          | key | now | after the merge | stacks |\n|---|---|---|---|\n",
-        label::plural(input.power.len(), "setting")
+        labels::plural(input.power.len(), "setting")
     );
     let mut text = title;
     let mut left_out = 0;

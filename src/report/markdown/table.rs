@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    detail::Table,
-    page::{Full, Page},
+    verbosity::Table,
+    bounded_writer::{Full, Page},
 };
 use crate::{
     model::{affected::Reason, plan::Summary, spec::RuntimeKind},
     report::{
-        CommentInput, escape, label,
-        view::{StackView, View, lifecycle},
+        CommentInput, escape, labels,
+        view_model::{StackView, View, lifecycle},
     },
 };
 
@@ -96,7 +96,7 @@ fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     if summary.changed() == 0 {
         return String::new();
     }
-    let text = label::counts(&summary);
+    let text = labels::counts(&summary);
     if summary.delete + summary.replace > 0 {
         format!("**{text}**")
     } else {
@@ -132,7 +132,7 @@ fn chain(reason: &Reason) -> String {
             format!(
                 "{} → {} → {}",
                 escape::cell(first.as_str()),
-                label::plural(between.len(), "file"),
+                labels::plural(between.len(), "file"),
                 escape::cell(last.as_str())
             )
         }
@@ -164,7 +164,7 @@ fn projects(page: &mut Page, view: &View<'_>, table: Table) -> Result<(), Full> 
         let row = format!(
             "| {} | {stacks}{failed} | {} |\n",
             escape::cell(project),
-            label::counts(&summary)
+            labels::counts(&summary)
         );
         // Once a row has no room none follows, or the table would be no longer in order.
         if table == Table::Fitting && (cut > 0 || page.room() < row.len() + LAST_ROW) {
@@ -177,8 +177,8 @@ fn projects(page: &mut Page, view: &View<'_>, table: Table) -> Result<(), Full> 
     if cut > 0 {
         page.push(&format!(
             "| {} more | | {} |\n",
-            label::plural(cut, "project"),
-            label::counts(&rest)
+            labels::plural(cut, "project"),
+            labels::counts(&rest)
         ))?;
     }
     page.push("\n")
@@ -191,7 +191,7 @@ fn unchanged(page: &mut Page, view: &View<'_>, names: bool) -> Result<(), Full> 
     }
     let words = format!(
         "{} would stay as {}",
-        label::plural(n, view.word),
+        labels::plural(n, view.word),
         if n == 1 { "it is" } else { "they are" }
     );
     if !names {

@@ -9,12 +9,12 @@ use super::{
     discovery::ResourceType,
     dry_run,
     error::ApiError,
-    expansion::Expansion,
-    field_ownership, jobs, live,
+    volume_expansion::Expansion,
+    field_ownership, completed_jobs, fetch,
     plan::{Subject, record},
     runtime::Kubernetes,
-    seen::{self, Doing, Seen},
-    triage, wait,
+    precondition::{self, Doing, Seen},
+    error_classify, readiness,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -54,7 +54,7 @@ async fn nothing_was_made(runtime: &Kubernetes, scope: &Scope, planned: &Planned
     let Some(of) = subject.readable() else {
         return true;
     };
-    match live::get(&subject.cluster, of, &subject.name).await {
+    match fetch::get(&subject.cluster, of, &subject.name).await {
         Ok(None) => true,
         Ok(Some(object)) => matches!(creation::owner(&object, &scope.stack), Owner::Other(_)),
         Err(_) => false,
@@ -82,7 +82,7 @@ async fn carry_out(
     };
     let mut seen = Seen::kept(&planned.private);
     if planned.item.desired.is_some() {
-        wait::prepare(runtime, &subject, &of, &planned.private["body"]).await;
+        readiness::prepare(runtime, &subject, &of, &planned.private["body"]).await;
     }
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
@@ -141,17 +141,17 @@ async fn carry_out(
         Some(&live),
         Some(&guard),
     );
-    let live = if runtime.options.wait && !wait::is_settled(runtime, &of, &live).await {
-        let unready = wait::marked(recorded.clone(), true);
+    let live = if runtime.options.wait && !readiness::is_settled(runtime, &of, &live).await {
+        let unready = readiness::marked(recorded.clone(), true);
         sink.written(&planned.item.id, unready).await?;
-        wait::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
+        readiness::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {
         live
     };
     if of.kind == "CustomResourceDefinition" {
         cluster.forget_discovery().await;
     }
-    jobs::note(&mut recorded, &live);
+    completed_jobs::note(&mut recorded, &live);
     Ok(Applied {
         id: planned.item.id.clone(),
         recorded: Some(recorded),
@@ -171,14 +171,14 @@ async fn still_to_become_ready(
     let waits = planned.unready && runtime.options.wait;
     let mut live = planned.expected.clone();
     if waits {
-        let found = live::get(&subject.cluster, of, &subject.name).await?;
-        let found = found.ok_or_else(|| seen::another_object(subject, "it is gone"))?;
-        live = Some(wait::until_ready(runtime, subject, of, found, sink, &planned.item.id).await?);
+        let found = fetch::get(&subject.cluster, of, &subject.name).await?;
+        let found = found.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+        live = Some(readiness::until_ready(runtime, subject, of, found, sink, &planned.item.id).await?);
     }
     let recorded = planned.recorded.clone();
     Ok(Applied {
         id: planned.item.id.clone(),
-        recorded: recorded.map(|recorded| wait::marked(recorded, planned.unready && !waits)),
+        recorded: recorded.map(|recorded| readiness::marked(recorded, planned.unready && !waits)),
         sensitive: live.as_ref().map(secret_texts).unwrap_or_default(),
         live,
     })
@@ -227,11 +227,11 @@ async fn write(
             return Err(moved_meanwhile(subject, &error));
         }
         bound = match bound {
-            Some(seen) if error.is_code(409) && attempt < seen::TRIES => {
+            Some(seen) if error.is_code(409) && attempt < precondition::TRIES => {
                 let now = seen.again(subject, of, doing).await?;
-                Some(now.ok_or_else(|| seen::another_object(subject, "it is gone"))?)
+                Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
             }
-            None if error.is_code(409) && attempt < seen::TRIES => {
+            None if error.is_code(409) && attempt < precondition::TRIES => {
                 match creation::look(subject, of, stack).await? {
                     // A quota that others use at the same time is answered so, too.
                     Met::Nothing => {
@@ -245,7 +245,7 @@ async fn write(
                     }
                 }
             }
-            _ if triage::is_another_object(&error) => return Err(seen::another_object(subject, &error)),
+            _ if error_classify::is_another_object(&error) => return Err(precondition::another_object(subject, &error)),
             _ => return Err(subject.refusal(&error)),
         };
     }

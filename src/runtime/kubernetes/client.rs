@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
-    access,
+    connect,
     error::{ApiError, Status},
 };
 use crate::{interrupt::Interrupt, model::ClusterName, retry};
@@ -185,7 +185,7 @@ impl Api {
             .send(request.to_http()?)
             .await
             .map_err(|error| match error {
-                kube::Error::Auth(error) => ApiError::Credentials(access::explained(&error)),
+                kube::Error::Auth(error) => ApiError::Credentials(connect::explained(&error)),
                 other => network(other),
             })
     }

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
-    access::{self, ClusterAccess},
+    connect::{self, ClusterAccess},
     admission::Admission,
     client::{Api, Request, escape},
     cluster_identity::ClusterIdentity,
     discovery::{Discovery, ResourceType},
     error::ApiError,
-    groups,
-    guard::Guard,
-    wait::Watches,
+    built_in_groups,
+    noop_guard::Guard,
+    readiness::Watches,
 };
 use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, secrets::Secrets};
 
@@ -51,7 +51,7 @@ impl Cluster {
         secrets: &Secrets,
         interrupt: Interrupt,
     ) -> Result<Self, Failure> {
-        let (client, server) = access::client(access, checkout, secrets).await?;
+        let (client, server) = connect::client(access, checkout, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {
@@ -140,7 +140,7 @@ impl Cluster {
         if environment.admission.may_change_unseen(group, plural) {
             return Ok(Guard::void());
         }
-        let schema = match groups::is_built_in(group) {
+        let schema = match built_in_groups::is_built_in(group) {
             true => Some(String::new()),
             false => self.schema_hash(&of.api_version()).await?,
         };

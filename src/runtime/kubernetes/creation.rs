@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OWNER, discovery::ResourceType, identity, live, plan::Subject, seen, seen::Seen};
+use super::{OWNER, discovery::ResourceType, object_ref, fetch, plan::Subject, precondition, precondition::Seen};
 use crate::{
     error::{ErrorKind, Failure},
     model::StackId,
@@ -34,11 +34,11 @@ pub(super) enum Met {
 /// # Errors
 /// It belongs to another stack, or is being deleted.
 pub(super) async fn look(subject: &Subject, of: &ResourceType, stack: &StackId) -> Result<Met, Failure> {
-    let Some(object) = live::get(&subject.cluster, of, &subject.name).await? else {
+    let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
         return Ok(Met::Nothing);
     };
     if !object["metadata"]["deletionTimestamp"].is_null() {
-        return Err(seen::another_object(subject, "one of its name is being deleted"));
+        return Err(precondition::another_object(subject, "one of its name is being deleted"));
     }
     let seen = Seen::of(&object);
     match owner(&object, stack) {
@@ -63,7 +63,7 @@ pub(super) enum Owner<'a> {
 
 /// Whose an object is.
 pub(super) fn owner<'a>(object: &'a Value, stack: &StackId) -> Owner<'a> {
-    match identity::annotation(object, OWNER) {
+    match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,
         Some(owner) if owner == stack.as_str() => Owner::Us,
         Some(owner) if object["kind"] == "CustomResourceDefinition" && stack.is_beside(owner) => {

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::{
     client::Request,
     discovery::ResourceType,
-    live,
+    fetch,
     plan::Subject,
     runtime::Kubernetes,
-    seen::{self, Doing, Seen},
+    precondition::{self, Doing, Seen},
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -52,7 +52,7 @@ pub(super) async fn delete(
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,
             Err(error) if error.is_code(404) => return Ok(()),
-            Err(error) if error.is_code(409) && attempt < seen::TRIES => {
+            Err(error) if error.is_code(409) && attempt < precondition::TRIES => {
                 match seen.again(subject, of, Doing::Deleting).await? {
                     Some(now) => seen = now,
                     None => return Ok(()),
@@ -76,7 +76,7 @@ pub(super) async fn wait_until_gone(
     let deadline = Instant::now() + runtime.options.ready_timeout;
     let mut pause = Duration::from_millis(50);
     loop {
-        let Some(object) = live::get(&subject.cluster, of, &subject.name).await? else {
+        let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
             return Ok(());
         };
         let found = object["metadata"]["uid"].as_str();

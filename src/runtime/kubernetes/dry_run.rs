@@ -9,10 +9,10 @@ use super::{
     cluster::Cluster,
     discovery::ResourceType,
     error::{ApiError, Cause},
-    groups,
-    identity::Name,
+    built_in_groups,
+    object_ref::Name,
     runtime::Conflicts,
-    triage,
+    error_classify,
 };
 use crate::{
     retry::{self, Verdict},
@@ -55,11 +55,11 @@ pub(super) async fn send(
 pub(super) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
     let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
     is_fresh
-        && match triage::cause(error) {
-            triage::Cause::NoKind | triage::Cause::NoNamespace => true,
-            triage::Cause::Other => error.is_code(403) || error.is_code(404),
+        && match error_classify::cause(error) {
+            error_classify::Cause::NoKind | error_classify::Cause::NoNamespace => true,
+            error_classify::Cause::Other => error.is_code(403) || error.is_code(404),
             // By the schema of yesterday, perhaps.
-            triage::Cause::Invalid => !groups::is_built_in(&of.group),
+            error_classify::Cause::Invalid => !built_in_groups::is_built_in(&of.group),
             _ => false,
         }
 }
@@ -233,7 +233,7 @@ fn rejoin_map_keys(path: &str) -> String {
 
 /// Takes what stands at a path out of an object; what is not there is no error.
 pub(super) fn remove(object: &mut Value, path: &str) {
-    if let Some((map, key)) = super::change::member(object, path) {
+    if let Some((map, key)) = super::diff::member(object, path) {
         map.shift_remove(&key);
     }
 }

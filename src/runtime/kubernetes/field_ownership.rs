@@ -14,14 +14,14 @@ use super::{
     FIELD_MANAGER,
     client::Request,
     discovery::ResourceType,
-    fields::{self, Entry},
-    live,
+    managed_fields::{self, Entry},
+    fetch,
     plan::Subject,
-    seen::{self, Doing, Seen},
+    precondition::{self, Doing, Seen},
 };
 use crate::{
     error::Failure,
-    model::{diff, value::join_path},
+    model::{diff, masked_value::join_path},
 };
 
 /// Fields named in a note; the others are counted.
@@ -58,7 +58,7 @@ impl Transfer {
             paths
         };
         let mut released = Vec::new();
-        for path in outermost(paths(&fields::without(had, wanted.fields), live)) {
+        for path in outermost(paths(&managed_fields::without(had, wanted.fields), live)) {
             // What goes away with our ownership is a change of the object, and shown as one.
             if diff::at(becomes, &path).is_some() {
                 let owner = applier(becomes, &path);
@@ -66,16 +66,16 @@ impl Transfer {
             }
         }
         let mut transfer = Self {
-            taken: outermost(paths(&fields::without(wanted.fields, had), becomes)),
+            taken: outermost(paths(&managed_fields::without(wanted.fields, had), becomes)),
             released,
             other_version: before.is_some_and(|before| before.api_version != wanted.api_version),
             ..Self::default()
         };
-        for entry in fields::entries(becomes).filter(Entry::is_update) {
-            let shared = fields::intersection(wanted.fields, entry.fields);
+        for entry in managed_fields::entries(becomes).filter(Entry::is_update) {
+            let shared = managed_fields::intersection(wanted.fields, entry.fields);
             let named = outermost(paths(&shared, becomes));
             if !named.is_empty() {
-                transfer.claim = fields::union(&transfer.claim, &shared);
+                transfer.claim = managed_fields::union(&transfer.claim, &shared);
                 transfer
                     .from
                     .entry(entry.manager.to_owned())
@@ -90,7 +90,7 @@ impl Transfer {
     /// update: they become ours, so that the apply removes them.
     pub fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
         for leftover in leftovers {
-            self.claim = fields::union(&self.claim, &leftover.fields);
+            self.claim = managed_fields::union(&self.claim, &leftover.fields);
         }
         self
     }
@@ -177,7 +177,7 @@ fn named(paths: &[String]) -> String {
 
 /// Our entry.
 fn applied(object: &Value) -> Option<Entry<'_>> {
-    fields::entries(object).find(|entry| {
+    managed_fields::entries(object).find(|entry| {
         entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
     })
 }
@@ -185,8 +185,8 @@ fn applied(object: &Value) -> Option<Entry<'_>> {
 /// Another manager that applies a field.
 fn applier(object: &Value, path: &str) -> Option<String> {
     let mut others =
-        fields::entries(object).filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
-    let found = others.find(|entry| fields::under(entry.fields, object, path).is_some());
+        managed_fields::entries(object).filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
+    let found = others.find(|entry| managed_fields::under(entry.fields, object, path).is_some());
     found.map(|entry| entry.manager.to_owned())
 }
 
@@ -204,13 +204,13 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
             found.push(path.to_owned());
             continue;
         }
-        let (name, value) = match (key.strip_prefix("f:"), fields::ItemName::read(key)) {
+        let (name, value) = match (key.strip_prefix("f:"), managed_fields::ItemName::read(key)) {
             (Some(name), _) => (name.to_owned(), value.and_then(|value| value.get(name))),
-            (None, Some(fields::ItemName::Keys(keys))) => {
+            (None, Some(managed_fields::ItemName::Keys(keys))) => {
                 let names: Vec<&str> = keys.keys().map(String::as_str).collect();
                 (diff::label(&Value::Object(keys.clone()), &names), None)
             }
-            (None, Some(fields::ItemName::Literal(literal))) => (
+            (None, Some(managed_fields::ItemName::Literal(literal))) => (
                 literal
                     .as_str()
                     .map_or_else(|| literal.to_string(), str::to_owned),
@@ -265,14 +265,14 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
             return None;
         }
         let mut fields = Map::new();
-        for entry in fields::entries(becomes).filter(|entry| entry.subresource != "status") {
-            let Some(theirs) = fields::under(entry.fields, becomes, &path) else {
+        for entry in managed_fields::entries(becomes).filter(|entry| entry.subresource != "status") {
+            let Some(theirs) = managed_fields::under(entry.fields, becomes, &path) else {
                 continue;
             };
             if !entry.is_update() {
                 return None;
             }
-            fields = fields::union(&fields, &theirs);
+            fields = managed_fields::union(&fields, &theirs);
         }
         (!fields.is_empty()).then_some(Leftover { path, fields })
     });
@@ -339,8 +339,8 @@ pub(super) async fn take_over(
     };
     let path = of.object(subject.name.namespace(), &subject.name.name);
     for attempt in 1.. {
-        let live = live::get(&subject.cluster, of, &subject.name).await?;
-        let live = live.ok_or_else(|| seen::another_object(subject, "it is gone"))?;
+        let live = fetch::get(&subject.cluster, of, &subject.name).await?;
+        let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
         let now = seen.still(&live, subject, doing)?;
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
@@ -354,7 +354,7 @@ pub(super) async fn take_over(
         (request.method, request.bound) = (Method::PATCH, true);
         match subject.cluster.api.call(&request).await {
             Ok(answer) => return Ok(Seen::of(&answer.value)),
-            Err(error) if error.is_code(409) && attempt < seen::TRIES => {}
+            Err(error) if error.is_code(409) && attempt < precondition::TRIES => {}
             Err(error) => return Err(subject.refusal(&error)),
         }
     }
@@ -374,8 +374,8 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
             kept.push(entry.clone());
             continue;
         };
-        moved = fields::union(&moved, &fields::intersection(theirs, claim));
-        let left = fields::without(theirs, claim);
+        moved = managed_fields::union(&moved, &managed_fields::intersection(theirs, claim));
+        let left = managed_fields::without(theirs, claim);
         if !left.is_empty() {
             let mut entry = entry.clone();
             entry["fieldsV1"] = Value::Object(left);
@@ -395,7 +395,7 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
     match ours.next() {
         Some(ours) => {
             let had = ours["fieldsV1"].as_object().cloned().unwrap_or_default();
-            ours["fieldsV1"] = Value::Object(fields::union(&had, &moved));
+            ours["fieldsV1"] = Value::Object(managed_fields::union(&had, &moved));
         }
         None => kept.push(json!({
             "manager": FIELD_MANAGER,

@@ -4,42 +4,42 @@
 //! Nothing here predicts a change: local knowledge ([`proof`]) may only say that there is none. Everything else is the
 //! server's own answer, compared with what is there ([`change`]).
 
-mod access;
+mod connect;
 mod admission;
 mod apply;
-mod change;
+mod diff;
 mod client;
 mod cluster;
 mod cluster_identity;
 mod creation;
-mod custom;
+mod crd_validation;
 mod delete;
 mod discovery;
 mod dry_run;
 mod error;
-mod expansion;
+mod volume_expansion;
 mod field_ownership;
-mod fields;
-mod groups;
-mod guard;
+mod managed_fields;
+mod built_in_groups;
+mod noop_guard;
 pub mod health;
-mod identity;
-mod jobs;
+mod object_ref;
+mod completed_jobs;
 mod kubeconfig;
-mod live;
-mod managers;
-mod node;
-mod page;
+mod fetch;
+mod field_owner;
+mod json_ref;
+mod list_page;
 mod plan;
-mod proof;
-mod rollout;
+mod noop_detection;
+mod rollout_impact;
 mod runtime;
-mod seen;
-mod surroundings;
-mod triage;
-mod wait;
+mod precondition;
+mod related_fetch;
+mod error_classify;
+mod readiness;
 
-pub use access::{ClusterAccess, Credentials};
+pub use connect::{ClusterAccess, Credentials};
 pub use cluster_identity::forget_clusters;
 pub use runtime::{Conflicts, Kubernetes, Options};
 

@@ -1,9 +1,9 @@
 //! Plans items: finds them, proves what is unchanged, and has the server say what the rest becomes.
 
-mod decide;
-mod prove;
+mod planner;
+mod prefilter;
 
-pub(super) use decide::record;
+pub(super) use planner::record;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -17,18 +17,18 @@ use futures::{
 };
 use serde_json::{Map, Value};
 
-use self::decide::Refusal;
+use self::planner::Refusal;
 use super::{
     cluster::Cluster,
-    custom,
+    crd_validation,
     discovery::ResourceType,
     error::ApiError,
     health::{self, Health, Weight},
-    identity::{self, Name},
-    jobs,
-    live::{self, Raw},
+    object_ref::{self, Name},
+    completed_jobs,
+    fetch::{self, Raw},
     runtime::Kubernetes,
-    surroundings, triage,
+    related_fetch, error_classify,
 };
 use crate::{
     error::{ErrorKind, Failure},
@@ -82,8 +82,8 @@ impl Subject {
         let nothing = Map::new();
         let object = object.unwrap_or(&nothing);
         let (api_version, kind) = (
-            identity::text(object, "apiVersion"),
-            identity::text(object, "kind"),
+            object_ref::text(object, "apiVersion"),
+            object_ref::text(object, "kind"),
         );
         let exact = discovery.exact(api_version, kind).cloned();
         let any = discovery.any_version(api_version, kind).cloned();
@@ -97,8 +97,8 @@ impl Subject {
             None => Name {
                 group: group(object).to_owned(),
                 kind: kind.to_owned(),
-                namespace: identity::metadata(object, "namespace").to_owned(),
-                name: identity::metadata(object, "name").to_owned(),
+                namespace: object_ref::metadata(object, "namespace").to_owned(),
+                name: object_ref::metadata(object, "name").to_owned(),
             },
         };
         let silent = match of.as_ref().or(other.as_ref()) {
@@ -158,7 +158,7 @@ impl Subject {
 
     /// A refusal of the server as a person reads it.
     pub fn refusal(&self, error: &ApiError) -> Failure {
-        triage::refusal(error, &self.cluster.api.name, &self.title())
+        error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
 
     /// `Deployment `ns/web``, for messages.
@@ -171,7 +171,7 @@ impl Subject {
 }
 
 fn group(object: &Map<String, Value>) -> &str {
-    identity::text(object, "apiVersion")
+    object_ref::text(object, "apiVersion")
         .split_once('/')
         .map_or("", |(group, _)| group)
 }
@@ -192,7 +192,7 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
-                None if item.prior.as_ref().is_some_and(jobs::went_by_itself) => (
+                None if item.prior.as_ref().is_some_and(completed_jobs::went_by_itself) => (
                     Health::Ready,
                     "it completed, and its time to live took it away".to_owned(),
                 ),
@@ -214,9 +214,9 @@ async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Healt
         return (Health::Unknown, String::new());
     };
     let rules = &runtime.options.rules;
-    let mut verdict = health::assess(live, &surroundings::known(of), rules).await;
+    let mut verdict = health::assess(live, &related_fetch::known(of), rules).await;
     if !matches!(verdict.health, Health::Ready | Health::Suspended) {
-        let around = surroundings::look(&subject.cluster, of, live).await;
+        let around = related_fetch::look(&subject.cluster, of, live).await;
         verdict = health::assess(live, &around, rules).await;
     }
     // What an apply would not wait for is no reason to worry.
@@ -246,7 +246,7 @@ async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure
             .filter_map(|s| Some((&s.name, s.readable()?)))
             .collect();
         let Some(one) = here.first() else { continue };
-        for (place, raw) in places.into_iter().zip(live::read(&one.cluster, &asked).await?) {
+        for (place, raw) in places.into_iter().zip(fetch::read(&one.cluster, &asked).await?) {
             found[place] = raw;
         }
     }
@@ -281,12 +281,12 @@ pub(super) async fn plan(
     let (found, ()) = tokio::join!(look(&looked_up), ask_environments(&items, &looked_up));
     let found = found?;
     let absent = absent_namespaces(&looked_up, &found);
-    let mut planner = decide::Planner {
+    let mut planner = planner::Planner {
         runtime,
         scope,
         definitions: Vec::new(),
         namespaces: wanted(&items, "Namespace")
-            .map(|namespace| identity::metadata(namespace, "name").to_owned())
+            .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
             .collect(),
         absent: Mutex::new(absent),
         names: names(scope, &items),
@@ -304,7 +304,7 @@ pub(super) async fn plan(
         match subject {
             Ok(subject) => {
                 let desired = item.desired.as_ref();
-                let defines = desired.is_some_and(|d| custom::names(&d.attributes).is_some());
+                let defines = desired.is_some_and(|d| crd_validation::names(&d.attributes).is_some());
                 let task = Task {
                     place,
                     item,
@@ -336,13 +336,13 @@ pub(super) async fn plan(
 }
 
 /// What the wanted objects are called that others may need.
-fn names(scope: &Scope, items: &[Item]) -> HashMap<ResourceId, decide::Named> {
+fn names(scope: &Scope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let named = |resource: &Resource| {
-        let named = decide::Named {
-            kind: identity::text(&resource.attributes, "kind").to_owned(),
-            name: identity::metadata(&resource.attributes, "name").to_owned(),
+        let named = planner::Named {
+            kind: object_ref::text(&resource.attributes, "kind").to_owned(),
+            name: object_ref::metadata(&resource.attributes, "name").to_owned(),
         };
         (resource.id.clone(), named)
     };
@@ -357,7 +357,7 @@ struct Answers {
 }
 
 impl Answers {
-    async fn settle(&mut self, planner: &decide::Planner<'_>, tasks: Vec<Task>) -> Result<(), Failure> {
+    async fn settle(&mut self, planner: &planner::Planner<'_>, tasks: Vec<Task>) -> Result<(), Failure> {
         let mut open = Vec::new();
         for proof in planner.prove_all(tasks).await? {
             match proof {
@@ -440,5 +440,5 @@ fn wanted<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a
     let wanted = items
         .iter()
         .filter_map(|item| Some(&item.desired.as_ref()?.attributes));
-    wanted.filter(move |object| identity::text(object, "kind") == kind)
+    wanted.filter(move |object| object_ref::text(object, "kind") == kind)
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use serde_json::Value;
 
 use super::{
-    access::ClusterAccess, apply, cluster::Cluster, cluster_identity, health::Rules, identity, plan,
+    connect::ClusterAccess, apply, cluster::Cluster, cluster_identity, health::Rules, object_ref, plan,
 };
 use crate::{
     checkout::Checkout,
@@ -165,10 +165,10 @@ impl Runtime for Kubernetes {
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
         let discovery = self.cluster(cluster)?.discovery().await?;
-        let scopes = identity::Scopes::of(Some(&*discovery), &resources)?;
+        let scopes = object_ref::Scopes::of(Some(&*discovery), &resources)?;
         resources
             .into_iter()
-            .map(|resource| Ok((resource.id.clone(), identity::prepare(resource, &scopes)?)))
+            .map(|resource| Ok((resource.id.clone(), object_ref::prepare(resource, &scopes)?)))
             .collect()
     }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::error::TerraformError;
-use crate::model::{ResourceId, value::join_path};
+use crate::model::{ResourceId, masked_value::join_path};
 
 /// Settings that name a command, or lead to one.
 const COMMANDS: [&str; 7] = [

@@ -14,7 +14,7 @@ use super::{
 use crate::model::{
     ResourceId,
     reference::{MARK, Reference, Targets},
-    value,
+    masked_value,
 };
 
 /// The resources that references may name: those of the same module.
@@ -48,10 +48,10 @@ impl Translator<'_> {
     /// The value as an expression in JSON.
     pub(super) fn value(&self, given: &Value) -> Result<Value, TerraformError> {
         Ok(match given {
-            unknown if value::is_unknown(unknown) => {
+            unknown if masked_value::is_unknown(unknown) => {
                 Value::String(format!("${{jsondecode(terraform_data.{PLACEHOLDER}.id)}}"))
             }
-            secret if value::as_secret(secret).is_some() => {
+            secret if masked_value::as_secret(secret).is_some() => {
                 return Err(TerraformError::MaskedValue { id: self.id.clone() });
             }
             Value::String(text) => Value::String(self.text(text)?),
@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn an_unknown_value_is_unknown_to_terraform_and_a_masked_one_is_refused() {
         assert_eq!(
-            translate(json!([value::unknown()])).unwrap(),
+            translate(json!([masked_value::unknown()])).unwrap(),
             json!(["${jsondecode(terraform_data.konverge_unknown.id)}"])
         );
-        assert!(translate(json!({"password": value::secret("0")})).is_err());
+        assert!(translate(json!({"password": masked_value::secret("0")})).is_err());
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::saved_plan::{self, at, below, members};
 use crate::{
-    model::value,
+    model::masked_value,
     secrets::{Secrets, mask_terraform, named_texts},
 };
 
@@ -24,18 +24,18 @@ pub(super) fn shown(object: &Value, unknown: &Value, sensitive: &Value, secrets:
 
 fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&Secrets>) -> Value {
     if *unknown == Value::Bool(true) {
-        return value::unknown();
+        return masked_value::unknown();
     }
     if let Some(secrets) = secrets
         && *sensitive == Value::Bool(true)
     {
-        return match value {
-            _ if holds_true(unknown) => value::unknown(),
+        return match masked_value {
+            _ if holds_true(unknown) => masked_value::unknown(),
             Value::Null => Value::Null,
             secret => mark(secret, secrets),
         };
     }
-    match value {
+    match masked_value {
         Value::Array(items) => {
             let length = items.len().max(unknown.as_array().map_or(0, Vec::len));
             (0..length)
@@ -70,7 +70,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
 /// The mark of a secret; every text in it is learned, so that it is masked wherever else it turns up.
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
-        match value {
+        match masked_value {
             Value::String(text) => secrets.learn_value(text),
             Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
             Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
@@ -91,7 +91,7 @@ pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
 }
 
 fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
-    match value {
+    match masked_value {
         Value::String(text) if *sensitive == Value::Bool(true) => texts.push(text.clone()),
         Value::Array(items) => items
             .iter()
@@ -154,7 +154,7 @@ pub(super) fn hide_alike(
         let Some(mask) = either else { continue };
         for (side, clear) in sides {
             if let (Some(member), Some(clear)) = (side.get_mut(key), clear.get(key))
-                && !value::is_unknown(member)
+                && !masked_value::is_unknown(member)
             {
                 *member = shown(clear, &nothing, &mask, secrets);
             }
@@ -172,7 +172,7 @@ fn holds_true(mask: &Value) -> bool {
 }
 
 fn without_nulls(value: Value) -> Value {
-    match value {
+    match masked_value {
         Value::Object(map) => Value::Object(
             map.into_iter()
                 .filter(|(_, member)| !member.is_null())
@@ -216,7 +216,7 @@ mod tests {
         );
         let expected = expected(&after, &unknown);
         assert_eq!(expected["password"], "hunter2222");
-        assert_eq!(expected["id"], value::unknown());
+        assert_eq!(expected["id"], masked_value::unknown());
     }
 
     #[test]

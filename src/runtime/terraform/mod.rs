@@ -9,38 +9,38 @@
 //! arguments that run commands are refused ([`subject`]), and only providers that are listed are installed ([`drafting`]).
 
 mod address;
-mod applying;
+mod apply;
 mod binary;
-mod book;
+mod state_document;
 mod credential_settings;
-mod difference;
-mod drafting;
-mod dry_run;
-mod encryption;
+mod diff;
+mod resolve_items;
+mod plan_command;
+mod state_encryption;
 mod environment;
 mod error;
 mod expression;
-mod holding;
-mod invocation;
+mod resource_state;
+mod command;
 mod masking;
-mod memory;
-mod messages;
+mod memfd;
+mod log_messages;
 mod module;
-mod observing;
+mod refresh;
 mod options;
-mod packages;
-mod planning;
-mod presenting;
+mod provider_cache;
+mod plan;
+mod plan_convert;
 mod progress;
 mod providers;
-mod refusals;
+mod diagnostics_map;
 mod saved_plan;
-mod subject;
-mod toolbox;
+mod module_resource;
+mod installation;
 
 pub use binary::{Binary, Make};
-pub use book::{STATE, forget};
-pub use encryption::Seal;
+pub use state_document::{STATE, forget};
+pub use state_encryption::Seal;
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};
 
@@ -68,11 +68,11 @@ use crate::{
 pub struct Terraform {
     options: TerraformOptions,
     /// Made at first use: a run without Terraform resources needs no Terraform.
-    toolbox: OnceCell<toolbox::Toolbox>,
-    prepared: Mutex<HashMap<String, presenting::Prepared>>,
+    toolbox: OnceCell<installation::Toolbox>,
+    prepared: Mutex<HashMap<String, plan_convert::Prepared>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
     /// The books of stacks that are being applied: segments of one stack write the same document.
-    books: applying::Books,
+    books: apply::Books,
     tokens: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ impl Terraform {
             toolbox: OnceCell::new(),
             prepared: Mutex::default(),
             moves: Mutex::default(),
-            books: applying::Books::default(),
+            books: apply::Books::default(),
             tokens: AtomicU64::new(0),
         }
     }
@@ -97,9 +97,9 @@ impl Terraform {
         Ok(&self.toolbox().await?.binary)
     }
 
-    async fn toolbox(&self) -> Result<&toolbox::Toolbox, TerraformError> {
+    async fn toolbox(&self) -> Result<&installation::Toolbox, TerraformError> {
         self.toolbox
-            .get_or_try_init(|| toolbox::Toolbox::open(&self.options))
+            .get_or_try_init(|| installation::Toolbox::open(&self.options))
             .await
     }
 
@@ -108,13 +108,13 @@ impl Terraform {
     }
 
     /// Keeps a saved plan until it is applied or the same resources are planned again.
-    fn keep(&self, prepared: presenting::Prepared) {
+    fn keep(&self, prepared: plan_convert::Prepared) {
         let mut all = locked(&self.prepared);
         all.retain(|_, other| !other.is_for_the_same(&prepared));
         all.insert(prepared.token.clone(), prepared);
     }
 
-    fn take(&self, token: &str) -> Option<presenting::Prepared> {
+    fn take(&self, token: &str) -> Option<plan_convert::Prepared> {
         locked(&self.prepared).remove(token)
     }
 
@@ -152,18 +152,18 @@ impl Runtime for Terraform {
         resources
             .into_iter()
             .map(|resource| {
-                subject::of_desired(&resource)?;
+                module_resource::of_desired(&resource)?;
                 Ok((resource.id.clone(), resource))
             })
             .collect()
     }
 
     async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
-        Ok(observing::observe(self, scope, items).await?)
+        Ok(refresh::observe(self, scope, items).await?)
     }
 
     async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
-        let answers = planning::plan(self, scope, items).await;
+        let answers = plan::plan(self, scope, items).await;
         Ok(answers
             .into_iter()
             .map(|answer| answer.map_err(Failure::from))
@@ -171,6 +171,6 @@ impl Runtime for Terraform {
     }
 
     async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure> {
-        applying::apply(self, scope, planned, sink).await
+        apply::apply(self, scope, planned, sink).await
     }
 }

@@ -9,11 +9,11 @@ use super::{
     binary::Binary,
     error::TerraformError,
     expression::{Inside, Translator, literal},
-    holding,
+    resource_state,
     providers::ProviderRef,
-    subject::Subject,
+    module_resource::Subject,
 };
-use crate::model::{Digest, ResourceId, value};
+use crate::model::{Digest, ResourceId, masked_value};
 
 /// Where each configuration of a provider stands in the module, by source and alias.
 type BlockPlaces<'a> = HashMap<(&'a str, Option<&'a str>), String>;
@@ -182,7 +182,7 @@ pub(super) fn build(
             Ok(None) => {}
             Ok(Some(body)) => {
                 let desired = subject.item.desired.as_ref();
-                unknown |= desired.is_some_and(|d| d.attributes.values().any(value::holds_unknown));
+                unknown |= desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
                 place(&mut resources, &subject.address, Value::Object(body));
             }
             Err(error) => failed.push((subject.id().clone(), error)),
@@ -273,13 +273,13 @@ fn state(subjects: &[Subject], names: &Names, binary: &Binary) -> Value {
                 .map(|h| h.entry_for(&s.address, &names.in_state(s, binary), &known))
         })
         .collect();
-    holding::document(&binary.version, "konverge", entries)
+    resource_state::document(&binary.version, "konverge", entries)
 }
 
 /// Members as literals: nothing in them is a reference or an expression.
 fn literal_members(meta: &Value) -> Map<String, Value> {
     fn of(value: &Value) -> Value {
-        match value {
+        match masked_value {
             Value::String(text) => Value::String(literal(text)),
             Value::Array(items) => items.iter().map(of).collect(),
             Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), of(v))).collect()),
@@ -320,7 +320,7 @@ mod tests {
                 .unwrap()
                 .clone(),
         };
-        let (address, provider, meta) = super::super::subject::of_desired(&desired).unwrap();
+        let (address, provider, meta) = super::super::module_resource::of_desired(&desired).unwrap();
         Subject {
             item: Item {
                 id: desired.id.clone(),

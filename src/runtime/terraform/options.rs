@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use super::encryption::Seal;
+use super::state_encryption::Seal;
 use crate::{checkout::Checkout, secrets::Secrets};
 
 /// How Terraform is run.

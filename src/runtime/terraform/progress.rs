@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    book::InFlight,
+    state_document::InFlight,
     error::TerraformError,
-    holding::Holding,
-    messages::{Diagnostic, Message},
-    presenting::{self, Ready},
+    resource_state::Holding,
+    log_messages::{Diagnostic, Message},
+    plan_convert::{self, Ready},
 };
 use crate::{
     model::{ResourceId, plan::Action},
@@ -52,7 +52,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(ready: &[Ready]) -> Self {
         Self {
-            indices: presenting::by_address(ready),
+            indices: plan_convert::by_address(ready),
             standings: ready.iter().map(|_| Standing::default()).collect(),
             steps: ready
                 .iter()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Fit,
-    walk::{Dialect, Fault, Walk, nearest},
+    validate::{Dialect, Fault, Walk, nearest},
 };
 
 const TEXT: &str = include_str!("kubernetes.json");

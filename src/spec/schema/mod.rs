@@ -6,12 +6,12 @@
 //! rules in CEL are the server's, which the preview asks.
 
 mod built_in;
-mod definitions;
-mod walk;
+mod crd_schemas;
+mod validate;
 
 use serde_json::{Map, Value};
 
-pub use self::{built_in::BuiltIn, definitions::Definitions, walk::Fault};
+pub use self::{built_in::BuiltIn, crd_schemas::Definitions, validate::Fault};
 
 /// What was found of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the client writes besides the comment: statuses, check runs, issues, deployments, within their limits.
 
 use konverge::github::{DeploymentState, IssueChange, StatusState};
-use konverge::model::marker::{Marker, MarkerKind};
+use konverge::model::comment_marker::{Marker, MarkerKind};
 use serde_json::json;
 
 use super::{body, check, client, client_with, sha};

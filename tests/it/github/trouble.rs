@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use konverge::error::Failure;
 use konverge::github::{Client, GithubError, StatusState};
-use konverge::model::marker::{Marker, MarkerKind};
+use konverge::model::comment_marker::{Marker, MarkerKind};
 use konverge::retry::Policy;
 use konverge::secrets::{HashKey, Secrets};
 use serde_json::json;

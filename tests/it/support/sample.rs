@@ -7,8 +7,8 @@ use konverge::{
     model::{
         RepoPath, StackId,
         affected::{Affected, AffectedStack, InputChange, InputKind, Reason, SpecChange},
-        finding::{Finding, Verdict},
-        marker::{Marker, MarkerKind},
+        policy_finding::{Finding, Verdict},
+        comment_marker::{Marker, MarkerKind},
         plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan, Validation},
         power::PowerChange,
         spec::RuntimeKind,

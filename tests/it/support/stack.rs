@@ -13,7 +13,7 @@ use konverge::{
     model::{
         ClusterName, RepoPath, StackId,
         event::NoEvents,
-        outcome::StackOutcome,
+        apply_result::StackOutcome,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},

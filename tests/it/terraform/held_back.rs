@@ -7,7 +7,7 @@ use konverge::{
     engine::EnginePlan,
     error::ErrorKind,
     model::{
-        outcome::{ResourceResult, StackOutcome, StackResult},
+        apply_result::{ResourceResult, StackOutcome, StackResult},
         plan::Action,
         spec::{Resource, Spec},
     },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use konverge::{
     model::{
         plan::{Action, Origin},
-        value,
+        masked_value,
     },
     runtime::{Item, Needs, Runtime},
 };
@@ -38,7 +38,7 @@ pub async fn from_creation_to_destruction(binary: PathBuf) {
     assert_eq!((create.action, create.changes.len()), (Action::Create, 1));
     let to = create.changes[0].to.as_ref().unwrap();
     assert_eq!(to["content"], "hello");
-    assert_eq!(to["id"], value::unknown(), "known after apply");
+    assert_eq!(to["id"], masked_value::unknown(), "known after apply");
     assert!(!rig.path("greeting").exists());
 
     let sink = rig.apply(&first).await;
@@ -144,7 +144,7 @@ pub async fn references_are_left_to_terraform(binary: PathBuf) {
     let plan = rig.plan(&wanted).await;
     assert_eq!(plan.len(), 1);
     let expected = plan[0][0].expected.as_ref().unwrap();
-    assert_eq!(expected["content"], value::unknown());
+    assert_eq!(expected["content"], masked_value::unknown());
     let sink = rig.apply(&wanted).await;
     let live = sink.end_of("counter").unwrap().unwrap().live.unwrap();
     assert_eq!(
@@ -168,17 +168,17 @@ pub async fn references_are_left_to_terraform(binary: PathBuf) {
 pub async fn values_of_other_segments(binary: PathBuf) {
     let mut rig = Rig::new(binary);
     let unknown = [
-        rig.file("address", value::unknown()),
+        rig.file("address", masked_value::unknown()),
         data(
             "all",
-            json!({"input": [value::unknown(), {"a": value::unknown()}, 1]}),
+            json!({"input": [masked_value::unknown(), {"a": masked_value::unknown()}, 1]}),
         ),
     ];
     let plan = rig.plan(&unknown).await;
     assert_eq!(plan[0].len(), 2, "the placeholder is not shown");
     let to = plan[0][0].public.changes[0].to.as_ref().unwrap();
-    assert_eq!(to["content"], value::unknown());
-    assert!(value::holds_unknown(
+    assert_eq!(to["content"], masked_value::unknown());
+    assert!(masked_value::holds_unknown(
         &plan[0][1].expected.as_ref().unwrap()["input"]
     ));
     let sink = super::rig::Sink::default();

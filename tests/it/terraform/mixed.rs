@@ -12,7 +12,7 @@ use konverge::{
     model::{
         RepoPath,
         event::NoEvents,
-        outcome::{StackOutcome, StackResult},
+        apply_result::{StackOutcome, StackResult},
         plan::Action,
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},

@@ -7,9 +7,9 @@ use konverge::{
     model::{
         RepoPath,
         plan::{Action, Basis, StackPlan},
-        value,
+        masked_value,
     },
-    ops::masked,
+    ops::redact,
     runtime::{Runtime, terraform::STATE},
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub fn assert_clean(what: &str, text: &str) {
 fn assert_events_are_clean(sink: &Sink) {
     for event in sink.events.lock().unwrap().iter() {
         match event {
-            Event::Data(key, value) => assert_clean(key, &value.to_string()),
+            Event::Data(key, value) => assert_clean(key, &masked_value.to_string()),
             Event::Written(recorded) => {
                 assert_clean("a record", &serde_json::to_string(recorded).unwrap());
             }
@@ -74,7 +74,7 @@ pub async fn in_clear_nowhere(binary: PathBuf) {
     let public = plan.iter().flatten().map(|planned| planned.public.clone());
     let (id, folder) = ("shop/dev".parse().unwrap(), RepoPath::root());
     let mut shown = StackPlan::new(folder, id, Basis::Live, public.collect());
-    let hidden = masked::stack(&mut shown, &rig.secrets);
+    let hidden = redact::stack(&mut shown, &rig.secrets);
     assert_clean("a plan", &serde_json::to_string(&shown).unwrap());
     assert_eq!(hidden.len(), 1, "{hidden:?}");
     assert_eq!(
@@ -85,7 +85,7 @@ pub async fn in_clear_nowhere(binary: PathBuf) {
         assert_clean("a record", &serde_json::to_string(&planned.recorded).unwrap());
     }
     let to = plan[0][0].public.changes[0].to.clone().unwrap();
-    assert!(value::as_secret(&to["content"]).is_some(), "{to}");
+    assert!(masked_value::as_secret(&to["content"]).is_some(), "{to}");
     // The plan is made and waits: nothing of it may be on a disk.
     let files = rig.files_on_disk();
     assert!(!files.is_empty());
@@ -110,7 +110,7 @@ pub async fn in_clear_nowhere(binary: PathBuf) {
     assert_eq!(planned.action, Action::Replace);
     let content = planned.changes.iter().find(|c| c.path == "/content").unwrap();
     let (from, to) = (content.from.as_ref().unwrap(), content.to.as_ref().unwrap());
-    assert!(value::as_secret(from).is_some() && value::as_secret(to).is_some());
+    assert!(masked_value::as_secret(from).is_some() && masked_value::as_secret(to).is_some());
     assert_ne!(from, to, "a reviewer sees that it changes");
     assert_clean("a plan", &serde_json::to_string(planned).unwrap());
     // A provider that fails tells its reasons without the value.

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::{
     Related, Verdict, Weight,
-    generic::{reconciling, unobserved},
+    kstatus::{reconciling, unobserved},
     pods,
-    view::{Condition, View},
+    object_view::{Condition, View},
     workloads,
 };
 

@@ -23,8 +23,8 @@ use serde_json::Value;
 
 use super::{
     Verdict, Weight,
-    generic::{terminating, unobserved},
-    view::View,
+    kstatus::{terminating, unobserved},
+    object_view::View,
 };
 use crate::yaml::{self, YamlError};
 

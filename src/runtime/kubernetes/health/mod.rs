@@ -5,28 +5,28 @@
 //! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`], and rules in KCL are run by
 //! whoever has the core ([`Evaluate`]).
 
-mod assertions;
+mod kcl;
 mod builtin;
-mod causes;
+mod diagnosis;
 mod cel;
-mod generic;
+mod kstatus;
 mod lua;
-mod objects;
+mod manifests;
 mod pods;
 mod related;
 mod rules;
-mod view;
+mod object_view;
 mod workloads;
 
-pub use assertions::{Answer, Evaluate};
-pub use causes::{Culprit, Log, culprit};
-pub use objects::{Document, DocumentError, documents};
+pub use kcl::{Answer, Evaluate};
+pub use diagnosis::{Culprit, Log, culprit};
+pub use manifests::{Document, DocumentError, documents};
 pub use related::Related;
 pub use rules::{Rules, RulesError};
 
 use serde_json::Value;
 
-use view::View;
+use object_view::View;
 
 pub use crate::model::health::Health;
 
@@ -99,9 +99,9 @@ pub fn judge(object: &Value, related: &Related, rules: &Rules) -> Verdict {
         return verdict;
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
-        return generic::terminating(&view);
+        return kstatus::terminating(&view);
     }
-    builtin::judge(group, kind, &view, related).unwrap_or_else(|| generic::judge(&view, related))
+    builtin::judge(group, kind, &view, related).unwrap_or_else(|| kstatus::judge(&view, related))
 }
 
 /// As [`judge`], with rules in KCL asked too.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Related, Verdict, Weight, view::View};
+use super::{Related, Verdict, Weight, object_view::View};
 
 /// How long a pod may be unschedulable before that counts as a failure, seconds (kstatus: `ScheduleWindow`).
 const SCHEDULE_WINDOW: i64 = 15;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::view::View;
+use super::object_view::View;
 
 /// The surroundings of an object. All of it may be empty, and may hold objects that belong to others.
 #[derive(Debug, Clone, Default)]

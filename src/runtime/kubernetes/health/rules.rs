@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Verdict,
-    assertions::{Assertions, Evaluate},
+    kcl::{Assertions, Evaluate},
     cel::Expressions,
     lua,
 };

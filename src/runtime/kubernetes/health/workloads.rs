@@ -1,9 +1,9 @@
 //! Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob.
 
 use super::{
-    Related, Verdict, Weight, causes,
-    generic::{reconciling, unobserved},
-    view::View,
+    Related, Verdict, Weight, diagnosis,
+    kstatus::{reconciling, unobserved},
+    object_view::View,
 };
 
 /// Reasons for which the Deployment controller says that it does not get on.
@@ -23,15 +23,15 @@ pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
     let progressing = view.condition("Progressing");
     if let Some(condition) = progressing.filter(|c| DEPLOYMENT_FAILURES.contains(&c.reason) && !c.is_true()) {
         let mut words = condition.words();
-        let cause = causes::from_pods(view, related).map(|verdict| verdict.message);
-        if let Some(cause) = cause.or_else(|| causes::unready(view, related)) {
+        let cause = diagnosis::from_pods(view, related).map(|verdict| verdict.message);
+        if let Some(cause) = cause.or_else(|| diagnosis::unready(view, related)) {
             words.push_str(&format!("; {cause}"));
         }
         let weight = match condition.reason {
             "ProgressDeadlineExceeded" if sets_deadline(view) => Weight::Final,
             // The server's own deadline: it says that the rollout is slow, and the controller goes on.
             "ProgressDeadlineExceeded" => Weight::Transient,
-            _ if causes::is_refusal(condition.message) => causes::refusal_weight(condition.message),
+            _ if diagnosis::is_refusal(condition.message) => diagnosis::refusal_weight(condition.message),
             _ => Weight::Transient,
         };
         return Verdict::failed(words).weighing(weight);
@@ -184,7 +184,7 @@ pub(super) fn job(view: &View, related: &Related) -> Verdict {
     for kind in ["Failed", "FailureTarget"] {
         if let Some(condition) = view.condition(kind).filter(|c| c.is_true()) {
             let mut words = condition.words();
-            if let Some(ends) = causes::ends(view, related) {
+            if let Some(ends) = diagnosis::ends(view, related) {
                 words.push_str(&format!("; {ends}"));
             }
             return Verdict::failed(words);
@@ -227,12 +227,12 @@ pub(super) fn cron_job(view: &View) -> Verdict {
 
 /// On its way, unless its pods show that it will not arrive.
 fn unfinished(view: &View, related: &Related, waiting: String) -> Verdict {
-    match causes::early_failure(view, related) {
+    match diagnosis::early_failure(view, related) {
         Some(mut failure) => {
             failure.message = format!("{waiting}; {}", failure.message);
             failure
         }
-        None => match causes::unready(view, related) {
+        None => match diagnosis::unready(view, related) {
             Some(unready) => Verdict::progressing(format!("{waiting}; {unready}")),
             None => Verdict::progressing(waiting),
         },

@@ -1,0 +1,341 @@
+//! [`Form`]: the binary form in which what is known is kept between runs. Numbers are little endian, lists carry their
+//! length; a path is written once and then meant by its number. Read back, anything odd is `None`, never a panic.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::Value;
+
+use crate::model::{Digest, RepoPath, file_source::BlobId};
+
+/// Bytes being written.
+#[derive(Default)]
+pub(super) struct Writer {
+    body: Vec<u8>,
+    paths: Vec<u8>,
+    known: HashMap<RepoPath, u32>,
+}
+
+/// Bytes being read.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+    paths: Vec<RepoPath>,
+}
+
+/// What has a binary form.
+pub(super) trait Form: Sized {
+    /// Appends it.
+    fn put(&self, out: &mut Writer);
+    /// Takes it from the front.
+    fn take(from: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// The binary form of a value, its paths in front.
+pub(super) fn bytes_of(value: &impl Form) -> Vec<u8> {
+    let mut out = Writer::default();
+    value.put(&mut out);
+    let mut bytes = (out.known.len() as u32).to_le_bytes().to_vec();
+    bytes.append(&mut out.paths);
+    bytes.append(&mut out.body);
+    bytes
+}
+
+/// The value that some bytes are the form of, all of them.
+pub(super) fn value_of<T: Form>(bytes: &[u8]) -> Option<T> {
+    let mut from = Reader {
+        rest: bytes,
+        paths: Vec::new(),
+    };
+    let count = u32::take(&mut from)?;
+    for _ in 0..count {
+        let path = RepoPath::from_kept(from.text()?);
+        from.paths.push(path);
+    }
+    let value = T::take(&mut from)?;
+    from.rest.is_empty().then_some(value)
+}
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(front)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = u32::take(self)?;
+        std::str::from_utf8(self.bytes(length as usize)?).ok()
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Form for $type {
+            fn put(&self, out: &mut Writer) {
+                out.body.extend_from_slice(&self.to_le_bytes());
+            }
+            fn take(from: &mut Reader<'_>) -> Option<Self> {
+                from.bytes(size_of::<$type>())?.try_into().ok().map(<$type>::from_le_bytes)
+            }
+        }
+    )*};
+}
+numbers!(u8, u32, u64, i64, f64);
+
+/// A struct is its fields, one after the other.
+macro_rules! form_of {
+    ($type:path { $($field:ident),* $(,)? }) => {
+        impl $crate::affected::form::Form for $type {
+            fn put(&self, out: &mut $crate::affected::form::Writer) {
+                let Self { $($field),* } = self;
+                $($crate::affected::form::Form::put($field, out);)*
+            }
+            fn take(from: &mut $crate::affected::form::Reader<'_>) -> Option<Self> {
+                $(let $field = $crate::affected::form::Form::take(from)?;)*
+                Some(Self { $($field),* })
+            }
+        }
+    };
+}
+pub(super) use form_of;
+
+/// An enum without data is its number in a list.
+macro_rules! form_of_choice {
+    ($type:path: $($choice:ident),* $(,)?) => {
+        impl $crate::affected::form::Form for $type {
+            fn put(&self, out: &mut $crate::affected::form::Writer) {
+                let all = [$(Self::$choice),*];
+                let at = all.iter().position(|choice| choice == self);
+                (at.unwrap_or(usize::from(u8::MAX)) as u8).put(out);
+            }
+            fn take(from: &mut $crate::affected::form::Reader<'_>) -> Option<Self> {
+                let all = [$(Self::$choice),*];
+                all.get(usize::from(u8::take(from)?)).copied()
+            }
+        }
+    };
+}
+pub(super) use form_of_choice;
+
+impl Form for bool {
+    fn put(&self, out: &mut Writer) {
+        u8::from(*self).put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        match u8::take(from)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Form for String {
+    fn put(&self, out: &mut Writer) {
+        (self.len() as u32).put(out);
+        out.body.extend_from_slice(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        from.text().map(str::to_owned)
+    }
+}
+
+impl Form for RepoPath {
+    fn put(&self, out: &mut Writer) {
+        let number = match out.known.get(self) {
+            Some(number) => *number,
+            None => {
+                let number = out.known.len() as u32;
+                out.paths
+                    .extend_from_slice(&(self.as_str().len() as u32).to_le_bytes());
+                out.paths.extend_from_slice(self.as_str().as_bytes());
+                out.known.insert(self.clone(), number);
+                number
+            }
+        };
+        number.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let number = u32::take(from)?;
+        from.paths.get(number as usize).cloned()
+    }
+}
+
+impl Form for BlobId {
+    fn put(&self, out: &mut Writer) {
+        out.body.extend_from_slice(&self.0);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        from.bytes(20)?.try_into().ok().map(BlobId)
+    }
+}
+
+impl Form for Digest {
+    fn put(&self, out: &mut Writer) {
+        out.body.extend_from_slice(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        from.bytes(32)?.try_into().ok().map(Digest::from_bytes)
+    }
+}
+
+impl Form for usize {
+    fn put(&self, out: &mut Writer) {
+        (*self as u32).put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u32::take(from)?.try_into().ok()
+    }
+}
+
+impl<T: Form> Form for Option<T> {
+    fn put(&self, out: &mut Writer) {
+        self.is_some().put(out);
+        self.iter().for_each(|value| value.put(out));
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        if bool::take(from)? {
+            T::take(from).map(Some)
+        } else {
+            Some(None)
+        }
+    }
+}
+
+impl<T: Form, E: Form> Form for Result<T, E> {
+    fn put(&self, out: &mut Writer) {
+        self.is_ok().put(out);
+        match self {
+            Ok(value) => value.put(out),
+            Err(error) => error.put(out),
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        if bool::take(from)? {
+            T::take(from).map(Ok)
+        } else {
+            E::take(from).map(Err)
+        }
+    }
+}
+
+impl<T: Form> Form for Vec<T> {
+    fn put(&self, out: &mut Writer) {
+        (self.len() as u32).put(out);
+        self.iter().for_each(|value| value.put(out));
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let count = u32::take(from)? as usize;
+        // However long a damaged list claims to be, no more is reserved than could be left of it.
+        let mut values = Vec::with_capacity(count.min(from.rest.len()));
+        for _ in 0..count {
+            values.push(T::take(from)?);
+        }
+        Some(values)
+    }
+}
+
+impl<T: Form> Form for Arc<T> {
+    fn put(&self, out: &mut Writer) {
+        T::put(self, out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        T::take(from).map(Arc::new)
+    }
+}
+
+impl<A: Form, B: Form> Form for (A, B) {
+    fn put(&self, out: &mut Writer) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?))
+    }
+}
+
+impl<A: Form, B: Form, C: Form> Form for (A, B, C) {
+    fn put(&self, out: &mut Writer) {
+        self.0.put(out);
+        self.1.put(out);
+        self.2.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?, C::take(from)?))
+    }
+}
+
+impl Form for Value {
+    fn put(&self, out: &mut Writer) {
+        match self {
+            Self::Null => 0_u8.put(out),
+            Self::Bool(truth) => (1_u8, *truth).put(out),
+            Self::Number(number) => match (number.as_u64(), number.as_i64()) {
+                (Some(number), _) => (2_u8, number).put(out),
+                (None, Some(number)) => (3_u8, number).put(out),
+                (None, None) => (4_u8, number.as_f64().unwrap_or(f64::NAN)).put(out),
+            },
+            Self::String(text) => {
+                5_u8.put(out);
+                text.put(out);
+            }
+            Self::Array(items) => {
+                6_u8.put(out);
+                items.put(out);
+            }
+            Self::Object(entries) => {
+                7_u8.put(out);
+                (entries.len() as u32).put(out);
+                for (key, value) in entries {
+                    key.put(out);
+                    value.put(out);
+                }
+            }
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some(match u8::take(from)? {
+            0 => Self::Null,
+            1 => Self::Bool(bool::take(from)?),
+            2 => u64::take(from)?.into(),
+            3 => i64::take(from)?.into(),
+            4 => serde_json::Number::from_f64(f64::take(from)?)?.into(),
+            5 => Self::String(String::take(from)?),
+            6 => Self::Array(Vec::take(from)?),
+            7 => Self::Object(Vec::<(String, Value)>::take(from)?.into_iter().collect()),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_less() {
+        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        let value = vec![
+            (
+                path("a/b"),
+                json!({"z": [1, -1, 0.1, 1e300, true, null], "a": "ü"}),
+            ),
+            (path("a/b"), json!(u64::MAX)),
+            (path(""), json!(i64::MIN)),
+        ];
+        let bytes = bytes_of(&value);
+        let back: Vec<(RepoPath, Value)> = value_of(&bytes).unwrap();
+        assert_eq!(back, value);
+        assert_eq!(back[0].1.to_string(), value[0].1.to_string());
+        for end in 0..bytes.len() {
+            assert_eq!(
+                value_of::<Vec<(RepoPath, Value)>>(&bytes[..end]),
+                None,
+                "cut at {end}"
+            );
+        }
+        let longer = [bytes.as_slice(), b"x"].concat();
+        assert_eq!(value_of::<Vec<(RepoPath, Value)>>(&longer), None);
+    }
+}

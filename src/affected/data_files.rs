@@ -1,0 +1,108 @@
+//! Data files: what a program may read at run time, which no import shows.
+
+use std::collections::HashSet;
+
+use super::{
+    Door, Reads,
+    graph::{Graph, NodeId},
+    core_compat::CoreRules,
+};
+use crate::{
+    konfig::Tree,
+    model::{
+        Digest, RepoPath,
+        digest::DigestBuilder,
+        file_source::{BlobId, FileKind},
+    },
+};
+
+/// What a file may read: files that it names, or folders with all in them.
+pub(super) fn readable(
+    tree: &Tree,
+    rules: &CoreRules,
+    reader: &RepoPath,
+    door: Door,
+    reads: &Reads,
+) -> Vec<RepoPath> {
+    let folder = reader.parent().unwrap_or_default();
+    let named = match (door, reads) {
+        (Door::Closed, _) | (Door::Open, Reads::Nothing) => return Vec::new(),
+        (Door::Open, Reads::Named(names)) if rules.reads_own_folder_only => names
+            .iter()
+            .map(|name| plainly_below(tree, &folder, name))
+            .collect(),
+        _ => None,
+    };
+    named.unwrap_or_else(|| {
+        vec![if rules.reads_own_folder_only {
+            folder
+        } else {
+            RepoPath::root()
+        }]
+    })
+}
+
+/// The path of a name, unless it climbs or a link is on the way.
+fn plainly_below(tree: &Tree, folder: &RepoPath, name: &str) -> Option<RepoPath> {
+    let path = folder.join(name).filter(|_| !name.contains(".."))?;
+    let straight = tree.resolve(&path)?.links.is_empty();
+    straight.then_some(path)
+}
+
+/// What the entries of one program may read by an import of another entry: all entries are one package, and share what
+/// is imported. Each with the reader.
+pub(super) fn shared(
+    tree: &Tree,
+    rules: &CoreRules,
+    graph: &Graph,
+    entries: &[NodeId],
+) -> Vec<(RepoPath, RepoPath)> {
+    let files = || entries.iter().flat_map(|entry| &graph.nodes[*entry].files);
+    let door = files().map(|file| file.door).max().unwrap_or_default();
+    files()
+        .filter(|file| file.door < door)
+        .flat_map(|file| {
+            let readable = readable(tree, rules, &file.path, door, &file.reads);
+            readable.into_iter().map(|path| (path, file.path.clone()))
+        })
+        .collect()
+}
+
+/// A file, or every file below a folder, with the links and what they lead to.
+pub(super) fn files(tree: &Tree, readable: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
+    let all = tree.source().files();
+    let mut found = Vec::new();
+    if let Some(entry) = all.get(readable) {
+        found.push((readable.clone(), entry.blob, entry.kind));
+    }
+    let mut folders = vec![readable.clone()];
+    let mut seen = HashSet::new();
+    while let Some(folder) = folders.pop() {
+        if !seen.insert(folder.clone()) {
+            continue;
+        }
+        for (path, entry) in tree.below(&folder) {
+            found.push((path.clone(), entry.blob, entry.kind));
+            if entry.kind == FileKind::Symlink
+                && let Some(target) = tree.resolve(path)
+            {
+                match all.get(&target.path) {
+                    Some(entry) => found.push((target.path, entry.blob, entry.kind)),
+                    None => folders.push(target.path),
+                }
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Over all that can be read there.
+pub(super) fn digest(tree: &Tree, readable: &RepoPath) -> Digest {
+    let mut digest = DigestBuilder::new("konverge data 1");
+    for (path, blob, _) in files(tree, readable) {
+        digest.part(path.as_str().as_bytes()).part(&blob.0);
+    }
+    digest.finish()
+}

@@ -1,0 +1,434 @@
+//! Why a stack is affected: for every changed file the shortest chain of imports from it to the stack.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, btree_map::Entry},
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{Analysis, data_files, graph::NodeId, resolve::Place};
+use crate::{
+    konfig::Changes,
+    model::{
+        Digest, RepoPath,
+        affected::{InputKind, Reason},
+    },
+};
+
+/// A stack names so many reasons at most, the shortest chains first: a change of everything needs no list of it all.
+pub(super) const MAX_REASONS: usize = 50;
+
+/// The chains of a stack's reasons hold so many files at most, unless the first one alone holds more.
+const MAX_LINKS: usize = 2000;
+
+/// What differs between two analyses.
+pub(super) struct Difference<'a> {
+    base: &'a Analysis,
+    head: &'a Analysis,
+    changed: Changed,
+    before: Side<'a>,
+    after: Side<'a>,
+}
+
+/// Every path whose entry differs.
+struct Changed {
+    paths: HashSet<RepoPath>,
+    /// The same by name: what lies in one folder stands together.
+    sorted: Vec<RepoPath>,
+    /// Those below a folder that is named like a file of KCL.
+    odd: Vec<RepoPath>,
+}
+
+impl Changed {
+    fn of(paths: HashSet<RepoPath>) -> Self {
+        let mut sorted: Vec<RepoPath> = paths.iter().cloned().collect();
+        sorted.sort();
+        let odd = sorted
+            .iter()
+            .filter(|path| path.as_str().contains(".k/"))
+            .cloned()
+            .collect();
+        Self { paths, sorted, odd }
+    }
+
+    fn contains(&self, path: &RepoPath) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// The path itself, then all below it, by name.
+    fn within(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
+        let below = match path.is_root() {
+            true => String::new(),
+            false => format!("{path}/", path = path.as_str()),
+        };
+        let start = self
+            .sorted
+            .partition_point(|other| other.as_str() < below.as_str());
+        let own = self.paths.get(path).filter(|_| !path.is_root());
+        let inside = self.sorted[start..].iter();
+        own.into_iter()
+            .chain(inside.take_while(move |other| other.as_str().starts_with(&below)))
+    }
+}
+
+/// One revision's nodes that the other lacks or has otherwise.
+struct Side<'a> {
+    analysis: &'a Analysis,
+    differs: Vec<bool>,
+    /// Those that the other revision does not have at all.
+    new: Vec<bool>,
+    /// So many changed files are looked for from an entry: what of them is left out below, as an entry itself, still
+    /// leaves enough reasons.
+    enough: usize,
+    reached: Mutex<HashMap<NodeId, Arc<Reach>>>,
+}
+
+/// What an entry reaches of a change. Chains are put together only for the reasons that are told: each step knows the
+/// one before it, so that the whole is as large as the part of the graph that was walked.
+#[derive(Default)]
+struct Reach {
+    steps: Vec<Step>,
+    found: Vec<Found>,
+}
+
+/// A node on the way from an entry.
+struct Step {
+    /// The step before, and the file there that imports this one; the entry has none.
+    from: Option<(usize, RepoPath)>,
+    /// Files between it and the entry.
+    length: usize,
+}
+
+/// A changed file that an entry reaches.
+struct Found {
+    kind: InputKind,
+    path: RepoPath,
+    /// The file that reads it at run time.
+    reader: Option<RepoPath>,
+    step: usize,
+}
+
+impl Reach {
+    /// How many files the chain of a changed file holds.
+    fn length(&self, found: &Found) -> usize {
+        1 + usize::from(found.reader.is_some()) + self.steps[found.step].length
+    }
+
+    /// The files through which the entry reaches a changed file: that file first, the entry last.
+    fn chain<'s>(&'s self, found: &'s Found) -> impl Iterator<Item = &'s RepoPath> {
+        let mut at = found.step;
+        let importers = std::iter::from_fn(move || {
+            let (before, importer) = self.steps[at].from.as_ref()?;
+            at = *before;
+            Some(importer)
+        });
+        [&found.path].into_iter().chain(&found.reader).chain(importers)
+    }
+}
+
+/// A way from a changed file to a stack.
+enum Way {
+    /// A file of the stack's own.
+    Own(Vec<RepoPath>),
+    /// What an entry reaches, by its place there.
+    Reached(Arc<Reach>, usize),
+}
+
+impl Way {
+    /// How many files it holds, the stack's folder included.
+    fn length(&self) -> usize {
+        match self {
+            Self::Own(chain) => chain.len(),
+            Self::Reached(reach, at) => reach.length(&reach.found[*at]) + 1,
+        }
+    }
+
+    fn chain<'s>(&'s self, folder: &'s RepoPath) -> Box<dyn Iterator<Item = &'s RepoPath> + 's> {
+        match self {
+            Self::Own(chain) => Box::new(chain.iter()),
+            Self::Reached(reach, at) => Box::new(reach.chain(&reach.found[*at]).chain([folder])),
+        }
+    }
+
+    /// Whether it is shorter than another one, or as long and the first by its names.
+    fn is_before(&self, other: &Self, folder: &RepoPath) -> bool {
+        let by_names = || self.chain(folder).cmp(other.chain(folder));
+        self.length().cmp(&other.length()).then_with(by_names).is_lt()
+    }
+}
+
+impl<'a> Difference<'a> {
+    pub(super) fn between(base: &'a Analysis, head: &'a Analysis) -> Self {
+        Self {
+            base,
+            head,
+            changed: Changed::of(Changes::between(&base.tree, &head.tree).paths),
+            before: Side::of(base, head),
+            after: Side::of(head, base),
+        }
+    }
+
+    /// The reasons for one stack, by its positions in both revisions.
+    pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<Reason> {
+        let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
+        let folder = &self.head.layout.stacks[after].folder;
+        let mut found: BTreeMap<(RepoPath, InputKind), Way> = BTreeMap::new();
+        let mut add_way = |path: RepoPath, kind: InputKind, way: Way| match found.entry((path, kind)) {
+            Entry::Vacant(place) => {
+                place.insert(way);
+            }
+            Entry::Occupied(mut kept) if way.is_before(kept.get(), folder) => {
+                kept.insert(way);
+            }
+            Entry::Occupied(_) => {}
+        };
+        let mut add =
+            |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, Way::Own(chain));
+        for (kind, path, _) in differing(&old.files, &new.files) {
+            add(*kind, vec![path.clone(), folder.clone()]);
+        }
+        let config = RepoPath::root().child("konverge.yaml");
+        if self.base.rules.version() != self.head.rules.version() {
+            add(InputKind::Compiler, vec![config.clone(), folder.clone()]);
+        }
+        if self.base.config[before] != self.head.config[after] {
+            add(InputKind::Config, vec![config.clone(), folder.clone()]);
+        }
+        let parts: [(InputKind, Digest, Digest); 2] = [
+            (InputKind::Settings, old.settings, new.settings),
+            (InputKind::Options, old.options, new.options),
+        ];
+        let edited = differing(&old.settings_files, &new.settings_files).into_iter();
+        let edited: Vec<_> = edited.map(|(path, _)| path).collect();
+        for (kind, was, is) in parts {
+            if was == is {
+                continue;
+            }
+            let module = found_module(&old.files, &new.files);
+            match (edited.is_empty(), module) {
+                (false, _) => edited
+                    .iter()
+                    .for_each(|path| add(kind, vec![(*path).clone(), folder.clone()])),
+                // A changed `kcl.mod` says so itself, above.
+                (true, true) => {}
+                // The same files mean something else: another reading order was configured.
+                (true, false) => add(InputKind::Config, vec![config.clone(), folder.clone()]),
+            }
+        }
+        for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
+            let shared = data_files::shared(&analysis.tree, &analysis.rules, &analysis.graph, entries);
+            for (readable, reader) in shared {
+                for path in self.changed.within(&readable) {
+                    if *path != reader {
+                        add(
+                            InputKind::Data,
+                            vec![path.clone(), reader.clone(), folder.clone()],
+                        );
+                    }
+                }
+            }
+        }
+        for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
+            for entry in entries {
+                let reach = side.reach(*entry, &self.changed);
+                for (at, reached) in reach.found.iter().enumerate() {
+                    let way = Way::Reached(Arc::clone(&reach), at);
+                    add_way(reached.path.clone(), reached.kind, way);
+                }
+            }
+        }
+        // A file that is imported as well as an entry is the entry.
+        let is_entry = |path: &RepoPath| found.contains_key(&(path.clone(), InputKind::Entry));
+        let told = found
+            .iter()
+            .filter(|((path, kind), _)| *kind == InputKind::Entry || !is_entry(path));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by(|(a, way_a), (b, way_b)| (way_a.length(), a).cmp(&(way_b.length(), b)));
+        told.truncate(MAX_REASONS);
+        let mut links = 0;
+        let within_bounds = told.into_iter().enumerate().take_while(|(at, (_, way))| {
+            links += way.length();
+            *at == 0 || links <= MAX_LINKS
+        });
+        within_bounds
+            .map(|(_, ((path, kind), way))| Reason {
+                path: path.clone(),
+                kind: *kind,
+                chain: way.chain(folder).cloned().collect(),
+            })
+            .collect()
+    }
+}
+
+/// What only one of two lists has. Of most stacks both have the same.
+fn differing<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
+    if old == new {
+        return Vec::new();
+    }
+    let (was, is): (HashSet<_>, HashSet<_>) = (old.iter().collect(), new.iter().collect());
+    was.symmetric_difference(&is).copied().collect()
+}
+
+fn found_module(
+    old: &[(InputKind, RepoPath, crate::model::file_source::BlobId)],
+    new: &[(InputKind, RepoPath, crate::model::file_source::BlobId)],
+) -> bool {
+    let modules = |files: &[(InputKind, RepoPath, crate::model::file_source::BlobId)]| {
+        files
+            .iter()
+            .filter(|(kind, ..)| *kind == InputKind::Module)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    modules(old) != modules(new)
+}
+
+impl<'a> Side<'a> {
+    fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
+        // A graph that was reached from another one may still hold what nothing reaches any more.
+        let there = other.reached();
+        let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
+            .map(|id| {
+                let (context, place) = analysis.graph.key(id);
+                other
+                    .graph
+                    .counterpart(context, place, id)
+                    .filter(|id| there.contains(id))
+            })
+            .collect();
+        let differs = counterparts
+            .iter()
+            .zip(analysis.nodes.iter())
+            .map(|(counterpart, digest)| {
+                counterpart.is_none_or(|counterpart| other.nodes[counterpart] != *digest)
+            })
+            .collect();
+        let files = |entry: &NodeId| analysis.graph.nodes[*entry].files.len();
+        let own = analysis
+            .inputs
+            .iter()
+            .map(|inputs| inputs.entries.iter().map(files).sum());
+        let most: usize = own.max().unwrap_or(0);
+        Self {
+            analysis,
+            differs,
+            new: counterparts.iter().map(Option::is_none).collect(),
+            enough: MAX_REASONS + most,
+            reached: Mutex::default(),
+        }
+    }
+
+    /// The changed files that an entry reaches, by the shortest way: those that are nearest, if there are more than are
+    /// ever told. Only what differs is walked: the cost follows the change.
+    fn reach(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
+        let known = |reached: &HashMap<NodeId, Arc<Reach>>| reached.get(&entry).map(Arc::clone);
+        if let Some(known) = known(&self.reached.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
+        }
+        let reach = Arc::new(self.walk(entry, changed));
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.insert(entry, Arc::clone(&reach));
+        reach
+    }
+
+    fn walk(&self, entry: NodeId, changed: &Changed) -> Reach {
+        let mut reach = Reach::default();
+        if !self.differs[entry] {
+            return reach;
+        }
+        let graph = &self.analysis.graph;
+        let mut seen = HashSet::from([entry]);
+        // The node of each step, in the order of steps: nearest first.
+        let mut nodes = vec![entry];
+        reach.steps.push(Step {
+            from: None,
+            length: 0,
+        });
+        // Paths that no longer chain can come before, and what of the found was counted so.
+        let mut near: HashSet<RepoPath> = HashSet::new();
+        let (mut counted, mut level_found) = (0, 0);
+        let mut at = 0;
+        while at < nodes.len() {
+            if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
+                // All that was found before the last level has a chain that none found from here on is shorter than.
+                near.extend(
+                    reach.found[counted..level_found]
+                        .iter()
+                        .map(|found| found.path.clone()),
+                );
+                (counted, level_found) = (level_found, reach.found.len());
+                if near.len() >= self.enough {
+                    break;
+                }
+            }
+            self.look_at(nodes[at], at, changed, &mut reach.found);
+            let node = &graph.nodes[nodes[at]];
+            let length = reach.steps[at].length + 1;
+            for (to, importer) in &node.edges {
+                if self.differs[*to] && seen.insert(*to) {
+                    nodes.push(*to);
+                    let from = Some((at, node.files[*importer].path.clone()));
+                    reach.steps.push(Step { from, length });
+                }
+            }
+            at += 1;
+        }
+        reach
+    }
+
+    /// What differs in a node itself.
+    fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<Found>) {
+        let node = &self.analysis.graph.nodes[id];
+        let mut add = |kind: InputKind, path: &RepoPath, reader: Option<&RepoPath>| {
+            found.push(Found {
+                kind,
+                path: path.clone(),
+                reader: reader.cloned(),
+                step,
+            });
+        };
+        let kind = if step == 0 {
+            InputKind::Entry
+        } else {
+            InputKind::Import
+        };
+        for file in node.files.iter().filter(|file| changed.contains(&file.path)) {
+            add(kind, &file.path, None);
+        }
+        for link in node.links.iter().filter(|link| changed.contains(link)) {
+            add(InputKind::Import, link, None);
+        }
+        let mut is_broken = false;
+        if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
+            for path in changed.odd.iter().filter(|path| is_broken_child(path, folder)) {
+                add(InputKind::Import, path, None);
+                is_broken = true;
+            }
+        }
+        // A folder that came or went beats or uncovers a file of its name, whatever lies in it.
+        if let Place::Package(folder) = &node.place
+            && self.new[id]
+            && !is_broken
+            && let Some(path) = changed.within(folder).next()
+        {
+            add(InputKind::Import, path, None);
+        }
+        for (folder, reader) in &node.data {
+            let reader = &node.files[*reader].path;
+            for path in changed.within(folder) {
+                if !node.files.iter().any(|file| file.path == *path) {
+                    add(InputKind::Data, path, Some(reader));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a changed path makes a child of a package that is named like a file but is none.
+fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
+    path.is_within(folder)
+        && path.as_str()[folder.as_str().len()..]
+            .trim_start_matches('/')
+            .split_once('/')
+            .is_some_and(|(child, _)| child.ends_with(".k"))
+}

@@ -1,0 +1,386 @@
+//! The import scanner: which packages a KCL file imports, found by its tokens alone.
+//!
+//! Lexical rules of KCL 0.13 (`lexer/src/lib.rs`, `parser/src/parser/stmt.rs parse_import_stmt`): an import is a token
+//! sequence, not a line; it counts at bracket depth 0 only; strings and comments hide whatever they hold. Where a file
+//! is not valid KCL the scanner may find more than the core does, never less.
+
+use super::runtime_reads::{self, Use};
+
+/// One import statement.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Import {
+    /// Leading dots: 0 is absolute, 1 the file's own folder, 2 its parent, …
+    pub dots: u32,
+    /// The names joined by dots, as written.
+    pub path: String,
+    /// `as` name, if there is one.
+    pub alias: Option<String>,
+}
+
+impl Import {
+    /// The first name.
+    pub fn first(&self) -> &str {
+        self.path.split('.').next().unwrap_or_default()
+    }
+
+    /// The name by which the file uses it.
+    pub fn used_as(&self) -> &str {
+        self.alias
+            .as_deref()
+            .unwrap_or_else(|| self.path.rsplit('.').next().unwrap_or_default())
+    }
+}
+
+/// What the scanner finds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Found {
+    /// In order.
+    pub(super) imports: Vec<Import>,
+    /// What the words `file` and `crypto` are used for, whether they are imported or not.
+    pub(super) uses: Vec<Use>,
+}
+
+/// Finds a file's imports, in order. Bytes that are not UTF-8 count as letters.
+pub fn scan(bytes: &[u8]) -> Vec<Import> {
+    survey(bytes).imports
+}
+
+/// Finds a file's imports and its uses of the modules that read files.
+pub(super) fn survey(bytes: &[u8]) -> Found {
+    let mut found = Found::default();
+    // Most files of a monorepo import little: without the words there is nothing to lex for.
+    let worth = std::str::from_utf8(bytes).map_or(true, |text| {
+        ["import", "file", "crypto"]
+            .iter()
+            .any(|word| text.contains(word))
+    });
+    if !worth {
+        return found;
+    }
+    let mut scanner = Scanner::new(bytes);
+    while let Some(byte) = scanner.peek() {
+        if matches!(byte, b'\n' | b'\r') {
+            scanner.end_line();
+            continue;
+        }
+        // Most bytes are plain ones: the others are looked at in a slower way.
+        if matches!(byte, b' ' | b'\t' | 0x0b | 0x0c) {
+            scanner.at += 1;
+            continue;
+        }
+        if byte >= 0x80 {
+            let (blank, width) = scanner.blank();
+            if blank {
+                scanner.at += width;
+                continue;
+            }
+        }
+        if byte == b'#' {
+            scanner.comment();
+            continue;
+        }
+        if scanner.last == b'\n' {
+            scanner.begin_line();
+        }
+        let before = scanner.last;
+        scanner.last = byte;
+        match byte {
+            b'"' | b'\'' => {
+                let start = scanner.at;
+                scanner.string();
+                found
+                    .uses
+                    .extend(runtime_reads::inside(&bytes[start..scanner.at.min(bytes.len())]));
+            }
+            b'(' | b'[' | b'{' => {
+                scanner.depth += 1;
+                scanner.at += 1;
+            }
+            b')' | b']' | b'}' => {
+                scanner.depth = scanner.depth.saturating_sub(1);
+                scanner.at += 1;
+            }
+            b'$' => {
+                scanner.at += 1;
+                if runtime_reads::is_reader(scanner.word()) {
+                    found.uses.push(Use::Unclear);
+                }
+            }
+            _ => match scanner.word() {
+                [] => scanner.at += 1,
+                b"import" if scanner.depth == 0 && before != b'.' && scanner.block != Block::Inside => {
+                    found.imports.extend(scanner.import());
+                }
+                word if before != b'.' && runtime_reads::is_reader(word) => {
+                    found.uses.push(runtime_reads::used(word, &bytes[scanner.at..]));
+                }
+                _ => {}
+            },
+        }
+    }
+    found
+}
+
+/// A place in a file, and what is known of it.
+pub(super) struct Scanner<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
+    depth: u32,
+    /// Where the current logical line began.
+    line_start: usize,
+    /// The first byte of the last token, a line's end at its beginning.
+    last: u8,
+    block: Block,
+}
+
+/// The indented body of `if …:`, `schema …:`, `check:` and the like: an import there loads nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Block {
+    None,
+    /// The line before ended with a colon.
+    Opened,
+    Inside,
+}
+
+impl<'a> Scanner<'a> {
+    /// At the beginning, behind a byte order mark.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Self {
+            bytes,
+            at: start,
+            depth: 0,
+            line_start: start,
+            last: b'\n',
+            block: Block::None,
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// At a line's end outside of brackets: the next token begins a new logical line.
+    fn end_line(&mut self) {
+        self.at += 1;
+        if self.depth > 0 {
+            return;
+        }
+        if self.last == b':' && self.block == Block::None {
+            self.block = Block::Opened;
+        }
+        self.last = b'\n';
+        self.line_start = self.at;
+    }
+
+    /// At a logical line's first token: a body is what is indented below a line of the top level that opens it.
+    fn begin_line(&mut self) {
+        let indented = self.at > self.line_start;
+        self.block = match self.block {
+            Block::Opened | Block::Inside if indented => Block::Inside,
+            _ => Block::None,
+        };
+    }
+
+    fn word(&mut self) -> &'a [u8] {
+        let start = self.at;
+        while let Some(byte) = self.peek() {
+            if byte.is_ascii_alphanumeric() || byte == b'_' {
+                self.at += 1;
+            } else if byte >= 0x80 && !self.blank().0 {
+                self.at += self.blank().1;
+            } else {
+                break;
+            }
+        }
+        &self.bytes[start..self.at]
+    }
+
+    pub(super) fn comment(&mut self) {
+        while self.peek().is_some_and(|byte| byte != b'\n') {
+            self.at += 1;
+        }
+    }
+
+    /// Skips a string whose quote is next: triple quotes span lines, single ones end at the line's end at the latest.
+    /// A backslash hides the next byte in raw strings as well.
+    pub(super) fn string(&mut self) {
+        let quote = self.bytes[self.at];
+        let triple = self.bytes[self.at..].starts_with(&[quote; 3]);
+        self.at += if triple { 3 } else { 1 };
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'\\' if triple || !matches!(self.bytes.get(self.at + 1), Some(b'\n' | b'\r')) => {
+                    self.at += 2
+                }
+                b'\\' => {
+                    self.at += 1;
+                    return;
+                }
+                b'\n' | b'\r' if !triple => return,
+                byte if byte == quote && !triple => {
+                    self.at += 1;
+                    return;
+                }
+                byte if byte == quote && self.bytes[self.at..].starts_with(&[quote; 3]) => {
+                    self.at += 3;
+                    return;
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// Whether the character here is a blank (Unicode's white space and marks of direction; a line's end is none), and
+    /// its width in bytes.
+    pub(super) fn blank(&self) -> (bool, usize) {
+        let rest = &self.bytes[self.at..];
+        match rest.first() {
+            Some(b' ' | b'\t' | 0x0b | 0x0c) => (true, 1),
+            Some(byte) if *byte >= 0x80 => {
+                let end = rest.len().min(4);
+                let valid = match std::str::from_utf8(&rest[..end]) {
+                    Ok(text) => text,
+                    Err(error) => std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default(),
+                };
+                valid.chars().next().map_or((false, 1), |c| {
+                    let blank = c.is_whitespace() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{feff}');
+                    (blank, c.len_utf8())
+                })
+            }
+            _ => (false, 1),
+        }
+    }
+
+    /// Blanks and continued lines, which may stand between an import's tokens.
+    pub(super) fn blanks(&mut self) {
+        loop {
+            match self.bytes.get(self.at..) {
+                Some([b'\\', b'\r', b'\n', ..]) => self.at += 3,
+                Some([b'\\', b'\n' | b'\r', ..]) => self.at += 2,
+                Some([_, ..]) => {
+                    let (blank, width) = self.blank();
+                    if !blank {
+                        return;
+                    }
+                    self.at += width;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// What follows the keyword: `DOTS? NAME (. NAME)* (as NAME)?`.
+    fn import(&mut self) -> Option<Import> {
+        let mut dots = 0;
+        self.blanks();
+        while self.peek() == Some(b'.') {
+            dots += 1;
+            self.at += 1;
+            self.blanks();
+        }
+        let mut path = self.name()?;
+        loop {
+            let before = self.at;
+            self.blanks();
+            if self.peek() != Some(b'.') {
+                self.at = before;
+                break;
+            }
+            self.at += 1;
+            self.blanks();
+            let Some(name) = self.name() else {
+                break;
+            };
+            path.push('.');
+            path.push_str(&name);
+        }
+        let before = self.at;
+        self.blanks();
+        let alias = match self.word() {
+            b"as" => {
+                self.blanks();
+                self.name()
+            }
+            _ => None,
+        };
+        if alias.is_none() {
+            self.at = before;
+        }
+        Some(Import { dots, path, alias })
+    }
+
+    pub(super) fn name(&mut self) -> Option<String> {
+        let start = self.at;
+        if self.peek() == Some(b'$') {
+            self.at += 1;
+        }
+        if self.word().is_empty() {
+            self.at = start;
+            return None;
+        }
+        Some(String::from_utf8_lossy(&self.bytes[start..self.at]).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(text: &str) -> Vec<String> {
+        scan(text.as_bytes())
+            .into_iter()
+            .map(|import| format!("{}{}", ".".repeat(import.dots as usize), import.path))
+            .collect()
+    }
+
+    #[test]
+    fn finds_imports_wherever_they_may_stand() {
+        assert_eq!(paths("import a.b import a.c"), ["a.b", "a.c"]);
+        assert_eq!(paths("import a.b y = 1\nimport c as d\n"), ["a.b", "c"]);
+        assert_eq!(paths("import a.b; import a.c"), ["a.b", "a.c"]);
+        assert_eq!(paths("\u{feff}x = 1\r\n\timport a\rimport b # c"), ["a", "b"]);
+        assert_eq!(paths("import \\\n a.b \\\n as q\nimport a . b"), ["a.b", "a.b"]);
+        assert_eq!(
+            paths("import .s\nimport ..s\nimport ....x.y\nimport . s"),
+            [".s", "..s", "....x.y", ".s"]
+        );
+        assert_eq!(paths("import \u{fc}.b"), ["\u{fc}.b"]);
+        assert_eq!(paths("import a\u{2028}import b\u{b}import c"), ["a", "b", "c"]);
+        assert_eq!(paths("x: int = 1 import a"), ["a"]);
+        assert_eq!(
+            paths("schema A:\n    x: int\nimport a\nif True:\n\n  y = 1\nimport b"),
+            ["a", "b"]
+        );
+    }
+
+    #[test]
+    fn is_not_fooled() {
+        for text in [
+            "x = \"import a\"",
+            "x = 'import a'",
+            "x = \"\"\"\nimport a\n\"\"\"",
+            "x = '''\nimport a\n'''",
+            "x = r\"import a\"",
+            "# import a",
+            "x = {\"import\": 1}",
+            "x = [\nimport\n]",
+            "important = 1\nimport_a = 2\nx.import = 1",
+            "x = \"\\\"import a\"",
+            "x = \"${\"",
+            "# c\rimport a",
+            "schema A:\n    import a\n\n    # c\n    import b\n",
+            "if True:\n    if False:\n        x = 1\n    import a\n",
+            "x = r\"\\\"import a",
+        ] {
+            assert_eq!(paths(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn knows_the_name_in_use() {
+        let found = scan(b"import file as f\nimport a.crypto");
+        assert_eq!(found[0].used_as(), "f");
+        assert_eq!(found[1].used_as(), "crypto");
+    }
+}

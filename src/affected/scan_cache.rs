@@ -1,0 +1,219 @@
+//! [`Index`]: what is known of `.k` files by content. Deleting it costs time, never truth.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{Facts, scan_cache_file};
+use crate::model::file_source::{BlobId, Listing, Source, SourceError};
+
+/// Threads that read and scan: as many as CI machines have cores.
+const SCANNERS: usize = 2;
+
+/// So few unknown contents are read anew rather than looked up in a file that was not read yet.
+const FEW: usize = 24;
+
+/// So many contents are never too many (their file has some hundred kilobytes).
+const MODEST: usize = 4096;
+
+/// Facts by content; shared by all revisions of a run, kept in a file between runs.
+#[derive(Default)]
+pub struct Index {
+    facts: Mutex<HashMap<BlobId, Arc<Facts>>>,
+    /// The file of an earlier run, until it is read.
+    unread: Mutex<Option<PathBuf>>,
+    grown: AtomicBool,
+    /// What [`Index::learn_beside`] has yet to learn, the next last.
+    wanted: Mutex<Vec<Vec<BlobId>>>,
+    /// Held for reading by whoever learns some of it: it can be written once all is learned.
+    learning: RwLock<()>,
+}
+
+impl Index {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that knows what an earlier run knew.
+    pub(super) fn of_file(path: PathBuf) -> Self {
+        Self {
+            unread: Mutex::new(Some(path)),
+            ..Self::default()
+        }
+    }
+
+    /// How many contents it knows.
+    pub fn len(&self) -> usize {
+        self.read_file();
+        self.lock().len()
+    }
+
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it learned something worth keeping since it was made, loaded or saved.
+    pub fn has_grown(&self) -> bool {
+        self.grown.load(Ordering::Relaxed)
+    }
+
+    /// From now on it grows anew.
+    pub(super) fn is_saved(&self) {
+        self.grown.store(false, Ordering::Relaxed);
+    }
+
+    /// The facts of each content, in order; unknown ones are read and scanned, many at once.
+    ///
+    /// # Errors
+    /// An object is missing or damaged.
+    pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<Facts>>, SourceError> {
+        let mut unknown = self.unknown_after_all(blobs);
+        if !unknown.is_empty() {
+            self.learn_wanted(source);
+            drop(self.learning.write().unwrap_or_else(PoisonError::into_inner));
+            unknown = self.unknown(&unknown);
+        }
+        if !unknown.is_empty() {
+            let learned = learn(source, &unknown)?;
+            self.lock().extend(learned);
+            // With the file unread they are too few to write it anew.
+            let read = self.unread().is_none();
+            self.grown.fetch_or(read, Ordering::Relaxed);
+        }
+        let known = self.lock();
+        Ok(blobs
+            .iter()
+            .map(|blob| Arc::clone(known.get(blob).expect("learned above")))
+            .collect())
+    }
+
+    /// Does some work, and beside it learns the contents that the work will most likely ask for. One that can not be
+    /// read is left to whoever asks for it.
+    pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
+        let unknown = self.unknown_after_all(blobs);
+        if unknown.len() <= FEW {
+            return work();
+        }
+        *self.wanted() = unknown.rchunks(32).map(<[BlobId]>::to_vec).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.learn_wanted(source));
+            let done = work();
+            self.wanted().clear();
+            done
+        })
+    }
+
+    /// Takes part in [`Index::learn_beside`] until there is nothing left to take.
+    fn learn_wanted(&self, source: &dyn Source) {
+        loop {
+            let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(some) = self.wanted().pop() else {
+                return;
+            };
+            if let Ok(learned) = learn(source, &some) {
+                self.lock().extend(learned);
+                self.grown.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Vec<Vec<BlobId>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the contents that none of some revisions has, once they are the greater part: its file stays in proportion
+    /// to the repository, and what a branch left for a while is mostly still known.
+    pub fn shed(&self, revisions: &[Listing]) {
+        let mut known = self.lock();
+        if known.len() <= MODEST {
+            return;
+        }
+        let files = revisions.iter().flat_map(|revision| revision.files.values());
+        let in_use: HashSet<BlobId> = files.map(|entry| entry.blob).collect();
+        let used = known.keys().filter(|blob| in_use.contains(blob)).count();
+        if known.len() > MODEST.max(2 * used) {
+            known.retain(|blob, _| in_use.contains(blob));
+        }
+    }
+
+    /// What is unknown even to the file, if that is worth reading for it.
+    fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        let unknown = self.unknown(blobs);
+        if unknown.len() <= FEW {
+            return unknown;
+        }
+        self.read_file();
+        self.unknown(&unknown)
+    }
+
+    fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        // In the order of their paths: what lies close together in the tree is stored as differences from one another.
+        let known = self.lock();
+        let mut met = HashSet::new();
+        let unknown = blobs
+            .iter()
+            .filter(|blob| !known.contains_key(blob) && met.insert(**blob));
+        unknown.copied().collect()
+    }
+
+    fn read_file(&self) {
+        let file = self.unread().take();
+        if let Some(path) = file {
+            let kept = scan_cache_file::read(&path);
+            self.lock().extend(kept);
+        }
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything known, sorted by content id.
+    pub(super) fn sorted(&self) -> Vec<(BlobId, Arc<Facts>)> {
+        let mut all: Vec<_> = self
+            .lock()
+            .iter()
+            .map(|(blob, facts)| (*blob, Arc::clone(facts)))
+            .collect();
+        all.sort_unstable_by_key(|(blob, _)| *blob);
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Arc<Facts>>> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<Facts>)>, SourceError> {
+    let learn_some = |blobs: &[BlobId]| -> Result<Vec<_>, SourceError> {
+        blobs
+            .iter()
+            .map(|blob| Ok((*blob, Arc::new(Facts::of(&source.read(*blob)?)))))
+            .collect()
+    };
+    if blobs.len() < 64 {
+        return learn_some(blobs);
+    }
+    let parts: Vec<Result<Vec<_>, SourceError>> = std::thread::scope(|scope| {
+        let scanners: Vec<_> = blobs
+            .chunks(blobs.len().div_ceil(SCANNERS))
+            .map(|chunk| scope.spawn(|| learn_some(chunk)))
+            .collect();
+        scanners
+            .into_iter()
+            .map(|scanner| scanner.join().expect("a scanner returns its facts or its error"))
+            .collect()
+    });
+    let mut all = Vec::with_capacity(blobs.len());
+    for part in parts {
+        all.extend(part?);
+    }
+    Ok(all)
+}

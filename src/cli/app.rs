@@ -1,0 +1,246 @@
+//! From arguments to an exit code: parsing, logging, signals, and how an error ends the process.
+
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering},
+};
+
+use clap::Parser;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cli, Command, Context};
+use crate::{
+    error::{ErrorDocument, ErrorKind, Failure},
+    ops::redact,
+    report::{escape::log_each, json},
+    secrets::{HashKey, Secrets, learn_environment},
+};
+
+/// Runs the command line; never panics on wrong input.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() {
+                ErrorKind::Usage.exit_code()
+            } else {
+                0
+            };
+            if error.use_stderr() && asks_for_json(&args) {
+                let said = error.to_string();
+                let what = said.lines().next().unwrap_or_default();
+                let failure = Failure::new(ErrorKind::Usage, what.trim_start_matches("error: "))
+                    .hint("`konverge help` shows what there is");
+                let document = ErrorDocument {
+                    error: failure.body(),
+                };
+                super::context::write_all(&mut std::io::stdout().lock(), &json::document(&document));
+            }
+            // Printing can only fail when nobody reads.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    if let Command::Worker(args) = &cli.command {
+        return super::kcl_worker::run(args);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let context = context(&cli);
+    start_logging(&context);
+    let wants_json = cli.command.wants_json();
+    let result = runtime.block_on(async {
+        watch_signals(context.cancel.clone());
+        tokio::select! {
+            biased;
+            result = dispatch(cli.command, &context) => result,
+            () = may_be_dropped(&context) => Err(Failure::new(ErrorKind::Interrupted, "interrupted")),
+        }
+    });
+    // A blocking call under way (a slow file system) must not hold up the end.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let failure = redact::failure(&failure, &context.secrets);
+            if wants_json {
+                context.print(&json::failure(&failure));
+            }
+            context.print_failure(&failure);
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+/// Whether a command line that could not be read asked for JSON, as far as that can be told.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+    let one = |arg: &str| matches!(arg, "--output=json" | "-ojson" | "-o=json");
+    let two = |name: &str, value: &str| matches!((name, value), ("--output" | "-o", "json"));
+    args.iter().any(|arg| one(arg)) || args.windows(2).any(|pair| two(&pair[0], &pair[1]))
+}
+
+async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
+    match command {
+        Command::Init(args) => super::init::run(&args, context).await,
+        Command::Affected(args) => super::affected::run(&args, context).await,
+        Command::Graph(args) => super::graph::run(&args, context),
+        Command::Build(args) => super::build::run(&args, context).await,
+        Command::Check(args) => super::check::run(&args, context).await,
+        Command::Cache(args) => super::cache::run(&args, context),
+        Command::Preview(args) => super::preview::run(&args, context).await,
+        Command::Apply(args) => super::apply::run(&args, context).await,
+        Command::Destroy(args) => super::destroy::run(&args, context).await,
+        Command::Status(args) => super::status::run(&args, context).await,
+        Command::Drift(args) => super::drift::run(&args, context).await,
+        Command::Ci(args) => super::ci::run(&args, context).await,
+        Command::Health(args) => super::health::run(&args, context).await,
+        Command::State(args) => super::state::run(&args, context).await,
+        Command::Config(args) => super::config::run(&args, context),
+        Command::Doctor(args) => super::doctor::run(&args, context).await,
+        Command::Completions(args) => Ok(super::completions::run(&args, context)),
+        Command::Kcl(args) => super::kcl::run(&args, context).await,
+        Command::Reference(args) => super::docs_gen::run(&args, context),
+        Command::Worker(_) => unreachable!("handled before anything else was started"),
+    }
+}
+
+impl Command {
+    /// Whether stdout carries JSON, errors included.
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Affected(args) => args.wants_json(),
+            Self::Graph(args) => args.wants_json(),
+            Self::Build(args) => args.wants_json(),
+            Self::Check(args) => args.wants_json(),
+            Self::Preview(args) => args.output == super::preview::Output::Json,
+            Self::Health(args) => args.wants_json(),
+            Self::Destroy(args) => args.output == super::apply::Output::Json,
+            Self::Status(args) => args.output == super::status::Output::Json,
+            Self::Drift(args) => args.output == super::apply::Output::Json,
+            Self::Apply(args) => args.output == super::apply::Output::Json,
+            Self::Doctor(args) => args.output == super::doctor::Output::Json,
+            Self::State(args) => args.output == super::state::Output::Json,
+            _ => false,
+        }
+    }
+}
+
+/// The action's inputs and the variables that say the same outside of it. The runner hands inputs on as `INPUT_…`,
+/// hyphens kept; an input that is not given is empty.
+const INPUTS: [(&str, &str); 7] = [
+    ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
+    ("INPUT_LIVE", "KONVERGE_LIVE"),
+    ("INPUT_SHARD", "KONVERGE_SHARD"),
+    ("INPUT_APPROVE", "KONVERGE_APPROVE"),
+    ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
+    ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
+    ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
+];
+
+fn context(cli: &Cli) -> Context {
+    let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    for (input, variable) in INPUTS {
+        if let Some(given) = env.get(input).filter(|text| !text.is_empty()).cloned() {
+            env.entry(variable.to_owned()).or_insert(given);
+        }
+    }
+    let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
+    let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derived(key)));
+    learn_environment(&secrets, &env);
+    Context {
+        global: cli.global.clone(),
+        env,
+        secrets,
+        cancel: CancellationToken::new(),
+        writes: Arc::default(),
+        current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+        drawn: super::context::Drawn::default(),
+    }
+}
+
+/// Logs go to stderr, masked like everything else.
+fn start_logging(context: &Context) {
+    let default = match context.global.verbose {
+        0 => "konverge=error",
+        1 => "konverge=info",
+        2 => "konverge=debug",
+        _ => "debug",
+    };
+    let filter = context.env.get("KONVERGE_LOG").map_or(default, String::as_str);
+    let secrets = context.secrets.clone();
+    let is_terminal = std::io::stderr().is_terminal();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_ansi(is_terminal && context.colour_stderr())
+        .with_writer(move || MaskedStderr {
+            secrets: secrets.clone(),
+            is_terminal,
+        });
+    if subscriber.try_init().is_err() {
+        tracing::debug!("logging was set up before");
+    }
+}
+
+struct MaskedStderr {
+    secrets: Secrets,
+    /// Whether events may be coloured: then nobody but a person reads them.
+    is_terminal: bool,
+}
+
+impl std::io::Write for MaskedStderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // tracing-subscriber hands over one whole event at a time.
+        let mut text = self.secrets.mask(&String::from_utf8_lossy(bytes));
+        if !self.is_terminal {
+            text = log_each(&text).join("\n") + "\n";
+        }
+        std::io::stderr().lock().write_all(text.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().lock().flush()
+    }
+}
+
+/// Returns when the run is asked to stop and has changed nothing: whatever it waits for, it need not end by itself.
+async fn may_be_dropped(context: &Context) {
+    context.cancel.cancelled().await;
+    if context.writes.load(Ordering::SeqCst) {
+        std::future::pending().await
+    }
+}
+
+/// The first SIGINT or SIGTERM asks to stop (no new operation, state and journal are written); the third ends at once.
+fn watch_signals(cancel: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    tokio::spawn(async move {
+        for seen in 1.. {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            cancel.cancel();
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "asked three times: what is under way is left as it is"
+            )]
+            if seen >= 3 {
+                std::process::exit(i32::from(ErrorKind::Interrupted.exit_code()));
+            }
+        }
+    });
+}

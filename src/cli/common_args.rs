@@ -1,0 +1,179 @@
+//! Arguments that several commands share: which stacks, which revisions, which infrastructure.
+
+use std::path::PathBuf;
+
+use crate::{
+    error::Failure,
+    model::{Share, StackId},
+    ops::{
+        KeyUse, Request, Run, Selection, Session,
+        cluster_selection::{GivenCluster, Live},
+        open,
+    },
+};
+
+/// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Opened {
+    #[command(flatten)]
+    stacks: Stacks,
+    #[command(flatten)]
+    revisions: Revisions,
+    #[command(flatten)]
+    pub infrastructure: Infrastructure,
+    #[command(flatten)]
+    file: SpecFile,
+    #[command(flatten)]
+    without: Without,
+}
+
+/// Stacks whose Specs cannot be compiled.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Without {
+    /// A stack whose Spec does not compile and which wants nothing of what others delete; may be repeated. Without it
+    /// nothing that holds data is deleted while it could move there
+    #[arg(long = "without", value_name = "IDENTITY")]
+    pub stacks: Vec<StackId>,
+}
+
+impl Opened {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
+    pub async fn open(&self, run: &Run, live: Live, key: KeyUse, no_wait: bool) -> Result<Session, Failure> {
+        let request = Request {
+            selection: self.stacks.selection(),
+            shard: self.stacks.shard,
+            rev: self.revisions.rev.clone(),
+            base: self.revisions.base.clone(),
+            live,
+            given: self.infrastructure.given(),
+            no_wait,
+            without: self.without.stacks.clone(),
+        };
+        match &self.file.path {
+            Some(file) => open::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
+            None => open::open(run, &request, key).await,
+        }
+    }
+}
+
+/// Which stacks.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Stacks {
+    /// Stacks, by folder or identity; default: those that the change affects
+    #[arg(value_name = "STACK")]
+    pub names: Vec<String>,
+    /// Every stack
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+    /// Take only this share of the stacks: `2/8` is the second of eight jobs
+    #[arg(long, value_name = "N/M")]
+    pub shard: Option<Share>,
+}
+
+impl Stacks {
+    /// As the use cases have it.
+    pub fn selection(&self) -> Selection {
+        match (self.all, self.names.is_empty()) {
+            (true, _) => Selection::All,
+            (false, true) => Selection::Affected,
+            (false, false) => Selection::Named(self.names.clone()),
+        }
+    }
+}
+
+/// For a command whose stacks are all of them by default.
+pub fn every_by_default(names: clap::Arg) -> clap::Arg {
+    names.help("Stacks, by folder or identity; default: every one")
+}
+
+/// For a command that always asks the real infrastructure.
+pub fn always_asked(live: clap::Arg) -> clap::Arg {
+    live.help("The real infrastructure is always asked here: `never` is refused")
+        .hide_possible_values(true)
+        .hide_default_value(true)
+}
+
+/// Which revisions.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Revisions {
+    /// Read this revision instead of the working tree
+    #[arg(long, value_name = "REV")]
+    pub rev: Option<String>,
+    /// Compare with this revision; default: the merge base with the default branch
+    #[arg(long, value_name = "REV")]
+    pub base: Option<String>,
+}
+
+/// Which infrastructure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Infrastructure {
+    /// Whether the real infrastructure is asked
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
+    pub live: LiveArg,
+    #[command(flatten)]
+    cluster: ClusterArg,
+}
+
+impl Infrastructure {
+    /// The cluster given here.
+    pub fn given(&self) -> GivenCluster {
+        self.cluster.given()
+    }
+}
+
+/// Which cluster, where konverge.yaml says none.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClusterArg {
+    /// A kubeconfig, for stacks to which konverge.yaml gives no cluster
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// The context in it
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+}
+
+impl ClusterArg {
+    /// As the use cases have it.
+    pub fn given(&self) -> GivenCluster {
+        GivenCluster {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            of_stacks: None,
+        }
+    }
+}
+
+/// Whether the real infrastructure is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LiveArg {
+    /// If a cluster is configured; else Spec is compared with Spec
+    Auto,
+    /// Spec is compared with Spec
+    Never,
+    /// An error if no cluster is configured
+    Required,
+}
+
+impl From<LiveArg> for Live {
+    fn from(arg: LiveArg) -> Self {
+        match arg {
+            LiveArg::Auto => Self::Auto,
+            LiveArg::Never => Self::Never,
+            LiveArg::Required => Self::Required,
+        }
+    }
+}
+
+/// A Spec from a file instead of stacks.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SpecFile {
+    /// A Spec file instead of stacks; needs neither a repository nor KCL
+    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "base"])]
+    pub path: Option<PathBuf>,
+    /// The identity under which the state of --spec is kept; default: spec/<file name>
+    #[arg(long, value_name = "IDENTITY", requires = "path")]
+    pub stack: Option<String>,
+}

@@ -1,0 +1,210 @@
+//! Asking the person at the terminal, whose word is for what was shown and nothing else.
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+
+use super::Context;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        StackId,
+        plan::{Action, Plan, ResourcePlan, StackPlan},
+        apply_record::Grounds,
+    },
+    ops::{
+        self, Planning, Target,
+        apply::{Agreed, Consent, Past},
+        apply_limits::{self, ByHand},
+    },
+    report::{self, terminal::Style},
+};
+
+/// What is asked of the person, and what `--yes` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// To apply: the guardrails for applies by hand hold, and a person at a terminal may decide otherwise.
+    /// `deletes_all`: a Spec that has become empty may delete everything.
+    Apply { deletes_all: bool },
+    /// To destroy the stacks that are named: the name is the consent to its size.
+    Destroy,
+}
+
+/// Whose word the apply has: with `--yes` whatever the guardrails let pass, else that of the person who is shown the plan
+/// and asked. `None` if they did not agree. Where nothing would change, or nothing could be
+/// planned, nobody is asked.
+///
+/// # Errors
+/// Nobody is there to answer, or the run was interrupted.
+pub async fn consent(
+    yes: bool,
+    what: Asked,
+    planning: &Planning,
+    targets: &[Target],
+    context: &Context,
+) -> Result<Option<Arc<dyn Consent>>, Failure> {
+    if yes {
+        return Ok(Some(match what {
+            Asked::Destroy => Arc::new(Agreed),
+            Asked::Apply { deletes_all } => Arc::new(ByHand {
+                config: planning.config.clone(),
+                deletes_all,
+            }),
+        }));
+    }
+    let plan = ops::preview::run(planning, targets).await?.plan;
+    context.show(&report::terminal::plan(
+        &plan,
+        Style {
+            color: context.colour_stderr(),
+        },
+    ));
+    if matches!(what, Asked::Apply { .. }) {
+        for stack in &plan.stacks {
+            for finding in apply_limits::findings(&planning.config, stack, &Past::default())? {
+                context.note(&format!(
+                    "warning: {}: {}: {}",
+                    stack.id, finding.rule, finding.message
+                ));
+            }
+        }
+    }
+    // Where nothing would change outside there is nothing to agree to: what was looked at is recorded, and what could not
+    // be planned fails again, with its reason.
+    let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
+    if !calm && !std::io::stdin().is_terminal() {
+        return Err(
+            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
+                .hint("if it is what you want, add `--yes`"),
+        );
+    }
+    let agreed = calm || asked(planning, context).await?;
+    Ok(agreed.then(|| -> Arc<dyn Consent> { Arc::new(ToWhatWasShown::of(plan)) }))
+}
+
+async fn asked(planning: &Planning, context: &Context) -> Result<bool, Failure> {
+    context.stop_drawing();
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut out = std::io::stderr().lock();
+        let _ = out
+            .write_all(b"Go on? Only `yes` is accepted: ")
+            .and_then(|()| out.flush());
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map(|_| answer)
+    });
+    tokio::select! {
+        answer = answer => {
+            let answer = answer.ok().and_then(Result::ok).unwrap_or_default();
+            let answer = answer.trim();
+            if !matches!(answer, "" | "yes") {
+                context.note(&format!("`{}` is not `yes`", report::escape::log(answer)));
+            }
+            context.draw_again();
+            Ok(answer == "yes")
+        }
+        () = planning.run.cancel.cancelled() => planning.run.check_interrupted().map(|()| false),
+    }
+}
+
+/// Agrees to the plans that were shown. The apply plans anew under the lease, and by then another may have changed
+/// something.
+struct ToWhatWasShown(BTreeMap<StackId, StackPlan>);
+
+impl ToWhatWasShown {
+    fn of(plan: Plan) -> Self {
+        let stacks = plan.stacks.into_iter();
+        Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
+    }
+
+    fn action(&self, stack: &StackId, id: &crate::model::ResourceId) -> Option<Action> {
+        let shown = self.0.get(stack)?;
+        let resource = shown.resources.iter().find(|shown| shown.id == *id)?;
+        Some(resource.action)
+    }
+}
+
+fn changed_since(what: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::Unreviewed,
+        format!("{what} is not what was shown: something has changed since"),
+    )
+    .hint("run it again to see what would happen now")
+}
+
+#[async_trait]
+impl Consent for ToWhatWasShown {
+    async fn stack(&self, plan: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
+        let shown = self.0.get(&plan.id);
+        if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
+            return Ok(Grounds::default());
+        }
+        Err(changed_since(format_args!("the plan of `{}`", plan.id)))
+    }
+
+    /// Values that became known are as they are; that something is taken away must have been shown.
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
+        if takes_away && self.action(stack, &plan.id) != Some(plan.action) {
+            return Err(changed_since(format_args!("what happens to `{}`", plan.id)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        Digest, RepoPath,
+        plan::{Basis, Summary},
+        spec::RuntimeKind,
+    };
+
+    fn stack(digest: &str, action: Action) -> StackPlan {
+        let mut summary = Summary::default();
+        summary.count(action);
+        let id: StackId = "a/dev".parse().unwrap();
+        let resource = ResourcePlan::new(
+            &id,
+            "v1:A:x".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            Vec::new(),
+        );
+        StackPlan {
+            stack: RepoPath::root(),
+            id,
+            basis: Basis::Live,
+            digest: Digest::of_bytes(digest.as_bytes()),
+            summary,
+            resources: vec![resource],
+            error: None,
+            held_back: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_was_shown_is_agreed_to() {
+        let plan = Plan {
+            version: 1,
+            stacks: vec![stack("shown", Action::Unknown)],
+        };
+        let consent = ToWhatWasShown::of(plan);
+        let past = Past::default();
+        let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &past).await;
+        assert!(agrees("shown", Action::Unknown).await.is_ok());
+        assert!(agrees("another", Action::Unchanged).await.is_ok());
+        let failure = agrees("another", Action::Delete).await.unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::Unreviewed);
+
+        let later = |action| stack("", action).resources.remove(0);
+        let id = "a/dev".parse().unwrap();
+        assert!(consent.resource(&id, &later(Action::Update)).await.is_ok());
+        assert!(consent.resource(&id, &later(Action::Replace)).await.is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! What `konverge.yaml` says of one stack: its cluster, its order, its rules.
+
+use globset::GlobMatcher;
+
+use super::{Cluster, Config, StackRule, types::StackPolicy};
+use crate::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
+
+/// The rules in force for one stack.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EffectiveStack {
+    /// The cluster a rule gives it.
+    pub cluster: Option<ClusterName>,
+    /// Globs of stacks that come before it.
+    pub after: Vec<String>,
+    /// Who may.
+    pub policy: StackPolicy,
+    /// The environment of its GitHub deployments.
+    pub environment: Option<String>,
+    /// Paths that are not compared.
+    pub ignore: Vec<String>,
+}
+
+impl EffectiveStack {
+    /// Whether another stack, by its identity and folder, comes before this one.
+    pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
+        self.after
+            .iter()
+            .any(|pattern| matches(matcher(pattern).as_ref(), id, folder))
+    }
+}
+
+/// Where a stack's Kubernetes resources go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterChoice {
+    /// To this one.
+    Named(ClusterName),
+    /// Nothing is configured.
+    Unconfigured,
+    /// It names one that is not defined.
+    Unknown(ClusterName),
+    /// Several are defined, and no rule picks one.
+    Ambiguous,
+}
+
+impl Config {
+    /// The rules in force for a stack: for each key the last rule that matches and has the key.
+    pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        self.rules().for_stack(stack)
+    }
+
+    /// The same by identity and folder: of a stack that was removed there is no more.
+    pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.rules().for_place(id, folder)
+    }
+
+    /// The rules with their globs compiled, for asking about many stacks.
+    pub fn rules(&self) -> Rules<'_> {
+        let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
+        Rules {
+            config: self,
+            compiled: compiled.collect(),
+        }
+    }
+
+    /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
+    pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
+        self.rules().cluster_of(stack)
+    }
+
+    fn choice(&self, named: Option<ClusterName>) -> ClusterChoice {
+        match named {
+            Some(name) if self.clusters.contains_key(&name) => ClusterChoice::Named(name),
+            Some(name) => ClusterChoice::Unknown(name),
+            None => match self.clusters.keys().next() {
+                None => ClusterChoice::Unconfigured,
+                Some(only) if self.clusters.len() == 1 => ClusterChoice::Named(only.clone()),
+                Some(_) => ClusterChoice::Ambiguous,
+            },
+        }
+    }
+
+    /// A cluster by name.
+    pub fn cluster(&self, name: &ClusterName) -> Option<&Cluster> {
+        self.clusters.get(name)
+    }
+}
+
+/// The rules for stacks, their globs compiled.
+pub struct Rules<'a> {
+    config: &'a Config,
+    compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
+}
+
+impl Rules<'_> {
+    /// The rules in force for a stack: of several that match, the last one that sets a key wins.
+    pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        // A rule for the stack's names holds as well when other folders have the same names.
+        self.for_names([&stack.id, &stack.names], &stack.folder)
+    }
+
+    /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
+    pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
+        let named = stack.cluster.clone();
+        self.config
+            .choice(named.or_else(|| self.for_stack(stack).cluster))
+    }
+
+    /// Over what bears on a stack's resources from here: the cluster that they go to, by a rule or because it is the only
+    /// one, and what is not compared. `None` if there is neither. What its `stack.yaml` names counts with that file.
+    pub fn digest(&self, stack: &Stack) -> Option<Digest> {
+        let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
+        let named = stack.cluster.clone().or_else(|| cluster.clone());
+        // No name has a blank.
+        let goes_to = match self.config.choice(named) {
+            ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
+            ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
+                cluster.map_or_else(String::new, |name| name.to_string())
+            }
+            ClusterChoice::Unknown(name) => format!("no cluster {name}"),
+            ClusterChoice::Ambiguous => "one of several".to_owned(),
+        };
+        let said = !goes_to.is_empty() || !ignore.is_empty();
+        said.then(|| {
+            let mut builder = DigestBuilder::new("stack-rules");
+            builder.part(goes_to.as_bytes());
+            for path in &ignore {
+                builder.part(path.as_bytes());
+            }
+            builder.finish()
+        })
+    }
+
+    fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.for_names([id, id], folder)
+    }
+
+    fn for_names(&self, ids: [&StackId; 2], folder: &RepoPath) -> EffectiveStack {
+        let mut effective = EffectiveStack::default();
+        let matching = self
+            .compiled
+            .iter()
+            .filter(|(glob, _)| ids.iter().any(|id| matches(glob.as_ref(), id, folder)));
+        for (_, rule) in matching {
+            let StackRule {
+                pattern: _,
+                identity: _,
+                cluster,
+                after,
+                policy,
+                environment,
+                ignore,
+            } = (*rule).clone();
+            effective.cluster = cluster.or(effective.cluster);
+            effective.after = after.unwrap_or(effective.after);
+            effective.policy = policy.unwrap_or(effective.policy);
+            effective.environment = environment.or(effective.environment);
+            effective.ignore = ignore.unwrap_or(effective.ignore);
+        }
+        effective
+    }
+}
+
+/// `*` stays inside one component, `**` crosses. `None` for what is no glob: it matches nothing.
+fn matcher(pattern: &str) -> Option<GlobMatcher> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.ok().map(|glob| glob.compile_matcher())
+}
+
+/// Whether a glob matches a stack's folder or identity.
+fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+    glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        RepoPath,
+        stack::{CompileSetup, NamedBy},
+    };
+
+    fn stack(folder: &str, id: &str) -> Stack {
+        let folder = RepoPath::normalise(folder).unwrap();
+        Stack {
+            id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
+            project_folder: folder.parent().unwrap(),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+        }
+    }
+
+    #[test]
+    fn the_last_match_wins_key_by_key() {
+        let config = Config::parse(
+            "clusters: {a: {}, b: {}}\nstacks:\n- {match: 'appops/**', cluster: a, after: ['infra/**']}\n- {match: 'shop/prod', cluster: b}\n",
+        )
+        .unwrap();
+        let effective = config.for_stack(&stack("appops/shop/prod", "shop/prod"));
+        assert_eq!(effective.cluster.unwrap().as_str(), "b");
+        assert_eq!(effective.after, ["infra/**"]);
+        let other = config.cluster_of(&stack("elsewhere/x/dev", "x/dev"));
+        assert_eq!(other, ClusterChoice::Ambiguous);
+    }
+
+    #[test]
+    fn the_digest_follows_the_cluster_that_a_stack_goes_to() {
+        let digest = |text: &str, named: Option<&str>| {
+            let mut stack = stack("appops/shop/prod", "shop/prod");
+            stack.cluster = named.map(|name| name.parse().unwrap());
+            Config::parse(text).unwrap().rules().digest(&stack)
+        };
+        // Where no cluster is defined, and where stack.yaml names one that is, there is nothing to follow.
+        assert_eq!(digest("{}", None), None);
+        assert_eq!(digest("clusters: {a: {}}", Some("a")), None);
+        assert_eq!(digest("clusters: {a: {}, b: {}}", Some("a")), None);
+        let all = [
+            digest("clusters: {a: {}}", None),
+            digest("clusters: {b: {}}", None),
+            digest("clusters: {a: {}, b: {}}", None),
+            digest("clusters: {b: {}}", Some("a")),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert!(all.iter().all(Option::is_some) && different.len() == all.len());
+        // The only one, or the one of a rule: the same cluster.
+        let ruled = "clusters: {a: {}, b: {}}\nstacks:\n- {match: '**', cluster: a}";
+        assert_eq!(digest(ruled, None), all[0]);
+    }
+
+    #[test]
+    fn a_star_stays_inside_a_component() {
+        let told =
+            |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), &stack.id, &stack.folder);
+        assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
+        assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
+    }
+}

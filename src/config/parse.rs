@@ -1,0 +1,388 @@
+//! Reading `konverge.yaml`, with errors that name key, line and the nearest known key.
+
+use super::{Config, DriftPolicy, Reconcile, StackRule, types::DEFAULT_CORE};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        RepoPath, StackId,
+        file_source::{Source, SourceError},
+        stack::LayoutRules,
+    },
+    secrets::without_secrets,
+    yaml::{self, YamlError},
+};
+
+/// Where the file lies: at the repository's root.
+pub const FILE_NAME: &str = "konverge.yaml";
+
+/// `konverge.yaml` could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not YAML, or not of the shape.
+    #[error("{FILE_NAME}: {message}")]
+    Invalid {
+        /// Line from 1.
+        line: Option<u32>,
+        /// Column from 1.
+        column: Option<u32>,
+        /// What is wrong.
+        message: String,
+        /// What was probably meant.
+        hint: Option<String>,
+    },
+    /// It could not be read from the revision.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Invalid {
+                line,
+                column,
+                message,
+                hint,
+            } => {
+                let failure = Failure::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
+                let failure = match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                };
+                failure.hint("`konverge config schema` prints every key with its meaning")
+            }
+            ConfigError::Source(error) => Failure::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+        }
+    }
+}
+
+/// The schemes of `state.url` that there are stores for.
+const STORES: [&str; 9] = [
+    "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
+];
+
+/// Whether anything stands at a path: a link, a submodule or a folder.
+fn stands(source: &dyn Source, path: &RepoPath) -> bool {
+    let after = source
+        .files()
+        .range::<RepoPath, _>(path..)
+        .map(|(found, _)| found);
+    after
+        .take_while(|found| found.as_str().starts_with(path.as_str()))
+        .any(|found| found == path || found.is_within(path))
+}
+
+impl Config {
+    /// Reads the file of a revision; a repository without one gets the defaults.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn of(source: &dyn Source) -> Result<Self, ConfigError> {
+        let path = RepoPath::root().child(FILE_NAME);
+        match source.read_path(&path)? {
+            Some(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
+            None if stands(source, &path) => Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message: "it is no regular file: what it holds is not read".to_owned(),
+                hint: Some("put the file itself there: a link is not followed".to_owned()),
+            }),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Not YAML, an unknown key, a wrong type, a rule that contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if yaml::documents(text).map_err(invalid)?.is_empty() {
+            return Ok(Self::default());
+        }
+        let config: Self = yaml::from_str(text).map_err(invalid)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |message: String, hint: &str| {
+            Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message,
+                hint: Some(hint.to_owned()),
+            })
+        };
+        if self.version.is_some_and(|version| version != 1) {
+            return refuse(
+                format!("version {} is not known", self.version.unwrap_or_default()),
+                "this Konverge reads version 1; a newer file needs a newer Konverge",
+            );
+        }
+        if let Some((scheme, _)) = self.state.url.as_deref().and_then(|url| url.split_once("://"))
+            && !STORES.contains(&scheme)
+        {
+            return refuse(
+                format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
+                &format!("known are {}", STORES.join(", ")),
+            );
+        }
+        let options = self.state.options.iter();
+        let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
+        let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
+        if let Some((key, _)) = url.chain(options).find(|(_, value)| holds_credentials(value)) {
+            return refuse(
+                format!(
+                    "{key} holds credentials, and this file is read by everybody who sees the repository"
+                ),
+                "take them out of the address: credentials come from the environment; if they are real, change them",
+            );
+        }
+        if let Some(folder) = &self.apply.health_rules
+            && RepoPath::normalise(folder).is_none_or(|path| path.is_root())
+        {
+            return refuse(
+                format!(
+                    "apply.health_rules: `{}` is not a folder of the repository",
+                    folder.escape_debug()
+                ),
+                "write its path from the root, such as `ops/health`",
+            );
+        }
+        if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
+            return refuse(
+                "drift.reconcile puts drift back, and policy.drift says that drift stops a stack".to_owned(),
+                "take one of the two out",
+            );
+        }
+        for glob in &self.exclude {
+            if let Err(error) = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)) {
+                return refuse(
+                    format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
+                    "write `examples/**`",
+                );
+            }
+        }
+        for rule in &self.stacks {
+            let globs = rule.after.iter().flatten().chain([&rule.pattern]);
+            for glob in globs {
+                if let Err(error) = globset::Glob::new(glob) {
+                    return refuse(
+                        format!("`{}` is not a glob: {error}", glob.escape_debug()),
+                        "write `appops/*/prod`",
+                    );
+                }
+            }
+            if let Some(cluster) = rule
+                .cluster
+                .as_ref()
+                .filter(|name| !self.clusters.contains_key(*name))
+            {
+                return refuse(
+                    format!(
+                        "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
+                        rule.pattern
+                    ),
+                    "define it under `clusters`, or name one that is",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// This revision's file with everything that grants power taken from the protected branch's: a pull request's edit
+    /// of those keys is shown, not obeyed.
+    #[must_use]
+    pub fn with_power_from(&self, protected: &Config) -> Config {
+        Config {
+            version: self.version,
+            ..protected.with_layout_of(self)
+        }
+    }
+
+    /// How the layout of a revision with this file is read.
+    pub fn layout_rules(&self) -> LayoutRules {
+        LayoutRules {
+            order: self.kcl.settings,
+            exclude: self.exclude.clone(),
+            identities: self.identities(),
+        }
+    }
+
+    fn identities(&self) -> Vec<(String, StackId)> {
+        let named = self.stacks.iter();
+        named
+            .filter_map(|rule| Some((rule.pattern.clone(), rule.identity.clone()?)))
+            .collect()
+    }
+
+    /// This configuration with another revision's `exclude` and `stacks[].identity`: which stacks a revision has, and how
+    /// they are called, follows from its own file.
+    #[must_use]
+    pub fn with_layout_of(&self, other: &Config) -> Config {
+        let mut config = self.clone();
+        config.exclude.clone_from(&other.exclude);
+        let identities = other.identities();
+        if identities == self.identities() {
+            return config;
+        }
+        for rule in &mut config.stacks {
+            rule.identity = None;
+        }
+        let named = identities.into_iter().map(|(pattern, identity)| StackRule {
+            pattern,
+            identity: Some(identity),
+            ..StackRule::default()
+        });
+        config.stacks.extend(named);
+        config
+    }
+
+    /// The default core, for messages.
+    pub const fn default_core() -> &'static str {
+        DEFAULT_CORE
+    }
+}
+
+/// Whether a text is, or holds in its query, an address with a password, or over HTTP with anything that stands for one.
+fn holds_credentials(text: &str) -> bool {
+    text.match_indices("://").any(|(at, sign)| {
+        let rest = &text[at + sign.len()..];
+        let authority = rest.split(['/', '?', '#', '&']).next().unwrap_or_default();
+        let userinfo = authority.rsplit_once('@').map(|(userinfo, _)| userinfo);
+        let is_web = text[..at].ends_with("http") || text[..at].ends_with("https");
+        userinfo.is_some_and(|userinfo| is_web || userinfo.contains(':'))
+    })
+}
+
+/// The words of a reader quote what it read.
+fn invalid(error: YamlError) -> ConfigError {
+    let hint = nearest(&error.message);
+    ConfigError::Invalid {
+        line: error.line,
+        column: error.column,
+        message: without_secrets(&error.message),
+        hint,
+    }
+}
+
+/// Of "unknown field `statee`, expected one of state, stacks" makes "did you mean `state`?"; of an unknown word where
+/// only some are known, too.
+fn nearest(message: &str) -> Option<String> {
+    let (_, rest) = ["unknown field `", "unknown variant `"]
+        .iter()
+        .find_map(|start| message.split_once(start))?;
+    let (given, expected) = rest.split_once('`')?;
+    expected
+        .rsplit_once("expected one of ")
+        .or_else(|| expected.rsplit_once("expected "))?
+        .1
+        .split(", ")
+        .map(|known| known.trim_matches('`'))
+        .map(|known| (strsim::damerau_levenshtein(given, known), known))
+        .filter(|(distance, known)| *distance <= known.len().max(given.len()).div_ceil(2))
+        .min()
+        .map(|(_, known)| format!("did you mean `{known}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        for text in ["", "# nothing\n", "---\n"] {
+            assert_eq!(Config::parse(text).unwrap(), Config::default());
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+        let failure = Failure::from(Config::parse("version: 1\nstate:\n  ulr: s3://x\n").unwrap_err());
+        assert!(failure.message.contains("ulr"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(3),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`url`"), "{failure:?}");
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_its_line_and_the_nearest() {
+        let text = "notify:\n- kind: slack\n  url_env: CHAT\n  on: [apply-done, drfit]\n";
+        let failure = Failure::from(Config::parse(text).unwrap_err());
+        assert!(failure.message.contains("drfit"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(4),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`drift`"), "{failure:?}");
+        let failure = Failure::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
+        assert!(failure.hints[0].contains("`restore`"), "{failure:?}");
+    }
+
+    #[test]
+    fn drift_can_not_both_stop_and_be_put_back() {
+        let both = "policy: {drift: stop}\ndrift: {reconcile: restore}\n";
+        let error = Config::parse(both).unwrap_err();
+        assert!(error.to_string().contains("drift.reconcile"), "{error}");
+        assert!(Config::parse("drift: {reconcile: restore}\n").is_ok());
+    }
+
+    #[test]
+    fn a_rule_must_name_a_known_cluster() {
+        let error = Config::parse("stacks:\n- match: a/**\n  cluster: prod\n").unwrap_err();
+        assert!(error.to_string().contains("prod"), "{error}");
+        assert!(Config::parse("clusters:\n  prod: {}\nstacks:\n- match: a/**\n  cluster: prod\n").is_ok());
+    }
+
+    #[test]
+    fn an_address_with_credentials_is_refused_and_not_shown() {
+        for state in [
+            "url: 'postgres://me:s3cret-pass@db/x'",
+            "url: 'https://s3cret-pass@host/x'",
+            "url: 's3://b?endpoint=http://me:s3cret-pass@127.0.0.1:9000'",
+            "options: {endpoint: 'http://me:s3cret-pass@127.0.0.1:9000'}",
+            "url: 7\n  options: 'http://me:s3cret-pass@127.0.0.1:9000'",
+        ] {
+            let failure = Failure::from(Config::parse(&format!("state:\n  {state}\n")).unwrap_err());
+            assert!(!format!("{failure:?}").contains("s3cret"), "{failure:?}");
+        }
+        for state in [
+            "url: 'postgres://me@db/x'",
+            "url: 's3://b/a@b:c'",
+            "url: /srv/me:x@y",
+        ] {
+            assert!(Config::parse(&format!("state: {{{state}}}\n")).is_ok(), "{state}");
+        }
+    }
+
+    #[test]
+    fn power_stays_with_the_protected_branch() {
+        let protected = Config::parse("state: {url: 's3://good'}\nkcl: {sandbox: required}\n").unwrap();
+        let change = Config::parse("state: {url: 's3://evil'}\nkcl: {sandbox: best-effort}\n").unwrap();
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.state.url.as_deref(), Some("s3://good"));
+        assert_eq!(effective.kcl, protected.kcl);
+    }
+
+    #[test]
+    fn which_stacks_there_are_and_how_they_are_called_is_the_changes_own() {
+        let protected = Config::parse(
+            "clusters: {a: {}}\nexclude: [old]\nstacks: [{match: 'x/**', cluster: a, identity: x/y}]\n",
+        );
+        let change = Config::parse("exclude: [new]\nstacks: [{match: x/dev, identity: x/dev}]\n");
+        let (protected, change) = (protected.unwrap(), change.unwrap());
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.layout_rules(), change.layout_rules());
+        assert_eq!(effective.stacks[0].cluster, protected.stacks[0].cluster);
+        assert_eq!(effective.stacks[1].cluster, None);
+        // The same rules are no difference.
+        assert_eq!(protected.with_power_from(&protected), protected);
+        assert!(Config::parse("exclude: ['a[']\n").is_err());
+        assert!(Config::parse("stacks: [{match: a, identity: a}]\n").is_err());
+    }
+}

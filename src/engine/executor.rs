@@ -1,0 +1,365 @@
+//! Carries a plan out: everything in its order, as much at once as the order allows, each end written to the journal.
+
+mod unit;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard},
+};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Journal, Review, plan_builder, secret_propagation::Carried, plan::EnginePlan, schedule::Schedule, batches};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId,
+        event::{Event, EventSink},
+        apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        plan::Action,
+        apply_record::Grounds,
+        spec::RuntimeKind,
+        state::{JournalEntry, Recorded},
+    },
+};
+
+/// What an apply is given.
+pub struct ApplyRequest<'a> {
+    /// What to do.
+    pub plan: EnginePlan,
+    /// Judges what becomes known only on the way; the plan itself has been judged before.
+    pub review: &'a dyn Review,
+    /// Remembers.
+    pub journal: &'a dyn Journal,
+    /// Hears how it goes.
+    pub events: &'a dyn EventSink,
+    /// Stops new operations; those under way end.
+    pub cancel: CancellationToken,
+    /// How many resources or segments may be under way at once, those that wait for readiness included; at least 1.
+    pub parallelism: usize,
+    /// A stack whose Spec has become empty may be deleted whole.
+    pub allow_empty: bool,
+}
+
+/// What is said before the failure of a resource that could not be planned.
+const NOT_PLANNED: &str = "could not be planned";
+
+/// Carries a plan out. What was done is in the journal, whatever the outcome.
+pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
+    let ApplyRequest { plan, .. } = &request;
+    if let Some(refusal) = refusal(&request) {
+        return outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal));
+    }
+    let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
+    let changing = may_go
+        .clone()
+        .filter(|n| n.planned.public.action != Action::Unchanged)
+        .count();
+    request.events.event(Event::ApplyStarted {
+        stack: plan.public.id.clone(),
+        resources: changing,
+    });
+    let walk = Walk {
+        request: &request,
+        plan,
+        live: Mutex::default(),
+        carried: Mutex::default(),
+        outcomes: Mutex::default(),
+        data: Mutex::new(plan.scope.data.clone()),
+        failures: Mutex::default(),
+        stopped: Mutex::default(),
+    };
+    let mut intents: Vec<_> = may_go
+        .filter(|node| !node.provisional)
+        .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
+        .collect();
+    match walk.places(changing).await {
+        Ok(places) => intents.extend(places),
+        Err(failure) => return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure)),
+    }
+    if !intents.is_empty()
+        && let Err(failure) = request.journal.intend(intents).await
+    {
+        return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure));
+    }
+    walk.run().await;
+    walk.finish(changing)
+}
+
+fn refusal(request: &ApplyRequest<'_>) -> Option<Failure> {
+    let plan = &request.plan;
+    if let Some(refusal) = plan.refusal() {
+        return Some(refusal);
+    }
+    (plan.empties_stack && !request.allow_empty).then(|| {
+        let count = plan.nodes.len();
+        Failure::new(
+            ErrorKind::Policy,
+            format!(
+                "the Spec of `{}` is empty, so all {count} resources of it would be deleted",
+                plan.public.id
+            ),
+        )
+        .hint("if that is wanted: `konverge apply --allow-empty`, or `konverge destroy`")
+    })
+}
+
+fn outcome(
+    plan: &EnginePlan,
+    result: StackResult,
+    resources: Vec<ResourceOutcome>,
+    failure: Option<Failure>,
+) -> StackOutcome {
+    StackOutcome {
+        stack: plan.public.stack.clone(),
+        id: plan.public.id.clone(),
+        result,
+        digest: plan.public.digest,
+        serial: None,
+        grounds: Grounds::default(),
+        resources,
+        error: failure.map(|mut failure| {
+            failure.message = plan.secrets.mask(&failure.message);
+            failure.body()
+        }),
+    }
+}
+
+/// The walk over a plan's units; shared by the futures that carry them out.
+struct Walk<'a> {
+    request: &'a ApplyRequest<'a>,
+    plan: &'a EnginePlan,
+    /// What references read.
+    live: Mutex<HashMap<ResourceId, Value>>,
+    /// What of it is secret.
+    carried: Mutex<Carried>,
+    outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
+    data: Mutex<BTreeMap<String, Value>>,
+    failures: Mutex<BTreeMap<ResourceId, Failure>>,
+    /// Why nothing more may be done.
+    stopped: Mutex<Option<Failure>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}
+
+impl<'a> Walk<'a> {
+    async fn run(&self) {
+        let batches::Units { units, waits } = batches::group(&self.plan.nodes);
+        let mut schedule = Schedule::new(&waits);
+        self.hold_back(&units, &mut schedule);
+        let mut running = FuturesUnordered::new();
+        let limit = self.request.parallelism.max(1);
+        loop {
+            while running.len() < limit && !self.is_cancelled() {
+                let Some(unit) = schedule.start() else { break };
+                if units[unit].members.is_empty() {
+                    schedule.done(unit);
+                    continue;
+                }
+                let members = &units[unit].members;
+                running.push(async move { (unit, self.carry_out(members).await) });
+            }
+            let Some((unit, well)) = running.next().await else {
+                break;
+            };
+            if well {
+                schedule.done(unit);
+                continue;
+            }
+            let blame = self.first_failed(&units[unit].members);
+            for skipped in schedule.failed(unit) {
+                self.skip(&units[skipped].members, &blame);
+            }
+        }
+        let why = if locked(&self.stopped).is_some() {
+            "the run stopped"
+        } else {
+            "the run was interrupted"
+        };
+        for left in schedule.left() {
+            self.skip(&units[left].members, why);
+        }
+        self.withdraw().await;
+    }
+
+    /// Takes the intents of what was skipped back, so that nobody takes it for something that may have been made.
+    async fn withdraw(&self) {
+        let ids: Vec<_> = locked(&self.outcomes)
+            .values()
+            .filter(|outcome| outcome.result == ResourceResult::Skipped)
+            .map(|outcome| outcome.id.clone())
+            .collect();
+        if !ids.is_empty()
+            && let Err(failure) = self.request.journal.record(JournalEntry::Untouched { ids }).await
+        {
+            self.stop(failure);
+        }
+    }
+
+    /// Says what could not be planned, and leaves out what waits for it.
+    fn hold_back(&self, units: &[batches::Unit], schedule: &mut Schedule) {
+        for (id, failure) in &self.plan.failures {
+            let failure = failure.clone().within(NOT_PLANNED);
+            self.fail(id, Action::Unknown, &failure);
+        }
+        let why = |failed: &ResourceId| format!("`{failed}` could not be planned");
+        for (id, failed) in &self.plan.waiting {
+            let message = Some(format!("not tried: {}", why(failed)));
+            self.note(id, Action::Unknown, ResourceResult::Skipped, message);
+        }
+        let mut left_out = BTreeMap::new();
+        for (unit, members) in units.iter().map(|unit| &unit.members).enumerate() {
+            let mut holders = members.iter().filter_map(|&n| self.plan.nodes[n].held.as_ref());
+            if let Some(failed) = holders.next() {
+                for unit in schedule.failed(unit).into_iter().chain([unit]) {
+                    left_out.entry(unit).or_insert_with(|| why(failed));
+                }
+            }
+        }
+        for (unit, why) in left_out {
+            self.skip(&units[unit].members, &why);
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.request.cancel.is_cancelled() || locked(&self.stopped).is_some()
+    }
+
+    fn first_failed(&self, members: &[usize]) -> String {
+        let outcomes = locked(&self.outcomes);
+        let failed = members
+            .iter()
+            .map(|&n| &self.plan.nodes[n].planned.item.id)
+            .find(|id| {
+                outcomes
+                    .get(*id)
+                    .is_some_and(|o| o.result != ResourceResult::Done)
+            });
+        failed.map_or_else(
+            || "something before it failed".to_owned(),
+            |id| format!("`{id}` failed"),
+        )
+    }
+
+    fn skip(&self, members: &[usize], why: &str) {
+        for &member in members {
+            let node = &self.plan.nodes[member];
+            if node.planned.public.action == Action::Unchanged && !node.provisional {
+                continue;
+            }
+            let message = match node.goes {
+                false => format!("not tried: {why}"),
+                true => format!("not deleted: {why}"),
+            };
+            self.note(
+                &node.planned.item.id,
+                node.planned.public.action,
+                ResourceResult::Skipped,
+                Some(message),
+            );
+        }
+    }
+
+    /// Puts a resource's outcome down and says so.
+    fn note(&self, id: &ResourceId, action: Action, result: ResourceResult, message: Option<String>) {
+        let message = message.map(|text| self.plan.secrets.mask(&text));
+        self.request.events.event(Event::ResourceEnded {
+            stack: self.plan.public.id.clone(),
+            id: id.clone(),
+            result,
+            message: message.clone(),
+        });
+        let outcome = ResourceOutcome {
+            id: id.clone(),
+            action,
+            result,
+            message,
+        };
+        locked(&self.outcomes).insert(id.clone(), outcome);
+    }
+
+    fn fail(&self, id: &ResourceId, action: Action, failure: &Failure) {
+        locked(&self.failures).insert(id.clone(), failure.clone());
+        let hints = failure.hints.iter().map(|hint| format!("; {hint}"));
+        let message = format!("{failure}{}", hints.collect::<String>());
+        self.note(id, action, ResourceResult::Failed, Some(message));
+    }
+
+    /// What to write down before a resource is touched; nothing for one that is not.
+    fn intent(&self, planned: &crate::runtime::Planned, depends_on: &[ResourceId]) -> Option<JournalEntry> {
+        let action = planned.public.action;
+        if matches!(action, Action::Unchanged | Action::Forget) {
+            return None;
+        }
+        let recorded = planned.recorded.as_ref().or(planned.item.prior.as_ref())?;
+        Some(JournalEntry::Intent {
+            recorded: with_dependencies(recorded, depends_on),
+            action,
+        })
+    }
+
+    /// What the state is to hold of the clusters, if anything is done.
+    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, Failure> {
+        let clusters = self
+            .plan
+            .nodes
+            .iter()
+            .filter_map(|node| node.planned.public.cluster.clone());
+        let clusters: BTreeSet<_> = clusters.collect();
+        if changing == 0 || clusters.is_empty() {
+            return Ok(None);
+        }
+        let runtime = self.plan.runtimes.get(RuntimeKind::Kubernetes)?;
+        let place = runtime.to_remember(&self.plan.scope, &clusters).await?;
+        Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
+    }
+
+    fn stop(&self, failure: Failure) {
+        locked(&self.stopped).get_or_insert(failure);
+    }
+
+    fn finish(self, changing: usize) -> StackOutcome {
+        let outcomes = self
+            .outcomes
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let stopped = self
+            .stopped
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let interrupted = self.request.cancel.is_cancelled();
+        let outcomes: Vec<_> = outcomes.into_values().collect();
+        let failures = self
+            .failures
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
+        let unplanned = || Some(plan_builder::combined(&self.plan.failures)?.within(NOT_PLANNED));
+        let failure = stopped.or_else(unplanned);
+        let failure = failure.or_else(|| match failures.into_iter().next() {
+            Some((id, failure)) => Some(plan_builder::of_resource(&id, failure)),
+            None if bad && interrupted => Some(Failure::new(
+                ErrorKind::Interrupted,
+                "interrupted; what was done is recorded, and the next run takes the rest up",
+            )),
+            None => None,
+        });
+        let result = match (&failure, changing, bad) {
+            (Some(_), ..) | (None, _, true) => StackResult::Failed,
+            (None, 0, false) => StackResult::Unchanged,
+            (None, _, false) => StackResult::Applied,
+        };
+        outcome(self.plan, result, outcomes, failure)
+    }
+}
+
+fn with_dependencies(recorded: &Recorded, depends_on: &[ResourceId]) -> Recorded {
+    Recorded {
+        depends_on: depends_on.to_vec(),
+        ..recorded.clone()
+    }
+}

@@ -1,0 +1,352 @@
+//! One unit: what was planned is done, what was not known is planned now.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Walk, locked, with_dependencies};
+use crate::{
+    engine::{interrupted_replacement, plan::Node},
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId,
+        event::Event,
+        apply_result::ResourceResult,
+        plan::Action,
+        state::{JournalEntry, Recorded, Replacement},
+    },
+    runtime::{Applied, ApplySink, Granularity, Needs, Planned, Scope},
+    spec::resolve::Known,
+};
+
+impl Walk<'_> {
+    /// Whether every member ended well.
+    pub(super) async fn carry_out(&self, members: &[usize]) -> bool {
+        let result = self.try_carry_out(members).await;
+        if let Err(failure) = result {
+            for &member in members {
+                let planned = &self.plan.nodes[member].planned;
+                let known = locked(&self.outcomes).contains_key(&planned.item.id);
+                if !known {
+                    self.fail(&planned.item.id, planned.public.action, &failure);
+                }
+            }
+            return false;
+        }
+        let outcomes = locked(&self.outcomes);
+        members.iter().all(|&member| {
+            let outcome = outcomes.get(&self.plan.nodes[member].planned.item.id);
+            outcome.is_none_or(|o| o.result == ResourceResult::Done)
+        })
+    }
+
+    async fn try_carry_out(&self, members: &[usize]) -> Result<(), Failure> {
+        let nodes: Vec<&Node> = members.iter().map(|&n| &self.plan.nodes[n]).collect();
+        let planned = if nodes.iter().any(|node| node.provisional) {
+            self.plan_again(&nodes).await?
+        } else {
+            let planned = nodes.iter().map(|node| node.planned.clone());
+            planned.map(|planned| self.with_needs_done(planned)).collect()
+        };
+        let (touched, untouched): (Vec<_>, Vec<_>) = planned
+            .into_iter()
+            .zip(&nodes)
+            .partition(|(planned, node)| is_work(planned, node));
+        for (planned, node) in untouched {
+            self.settle(planned, node).await?;
+        }
+        let Some((first, node)) = touched.first() else {
+            return Ok(());
+        };
+        let kind = first.public.runtime;
+        if node.granularity == Granularity::Segment
+            && touched.iter().all(|(p, _)| p.public.action == Action::Unchanged)
+        {
+            for (planned, node) in touched {
+                self.settle(planned, node).await?;
+            }
+            return Ok(());
+        }
+        let scope = self.scope();
+        let sink = Sink {
+            walk: self,
+            unit: touched
+                .iter()
+                .map(|(planned, node)| {
+                    let member = Member {
+                        action: planned.public.action,
+                        node,
+                        replacement: interrupted_replacement::replacement(planned, &self.plan.secrets),
+                    };
+                    (planned.item.id.clone(), member)
+                })
+                .collect(),
+            ended: Mutex::default(),
+        };
+        let planned: Vec<Planned> = touched.into_iter().map(|(planned, _)| planned).collect();
+        let asked: Vec<_> = planned
+            .iter()
+            .map(|p| (p.item.id.clone(), p.public.action))
+            .collect();
+        for planned in planned.iter().filter(|p| p.public.action != Action::Unchanged) {
+            self.request.events.event(Event::ResourceStarted {
+                stack: self.plan.public.id.clone(),
+                id: planned.item.id.clone(),
+                action: planned.public.action,
+            });
+            for note in &planned.public.notes {
+                self.request.events.event(Event::ResourceNoted {
+                    stack: self.plan.public.id.clone(),
+                    id: planned.item.id.clone(),
+                    note: self.plan.secrets.mask(note),
+                });
+            }
+        }
+        let result = self.plan.runtimes.get(kind)?.apply(&scope, planned, &sink).await;
+        let ended = sink.ended.into_inner().expect("no panic while the lock is held");
+        let silent: Vec<_> = asked.into_iter().filter(|(id, _)| !ended.contains(id)).collect();
+        let failure = match (result, silent.is_empty()) {
+            (Ok(()), true) => return Ok(()),
+            (Err(failure), _) => failure,
+            (Ok(()), false) => Failure::new(ErrorKind::Internal, "the runtime did not say how it ended"),
+        };
+        for (id, action) in silent {
+            self.fail(&id, action, &failure);
+        }
+        Err(failure)
+    }
+
+    fn scope(&self) -> Scope {
+        Scope {
+            stack: self.plan.scope.stack.clone(),
+            earlier: self.plan.scope.earlier.clone(),
+            data: locked(&self.data).clone(),
+            ignore: self.plan.scope.ignore.clone(),
+            read: Arc::clone(&self.plan.scope.read),
+            pending: Arc::default(),
+        }
+    }
+
+    /// What a resource needs, now that it is its turn: what this run has created or changed of it.
+    fn done(&self, needs: Needs) -> Needs {
+        let (Needs::Planned(mut ids) | Needs::Done(mut ids)) = needs;
+        let outcomes = locked(&self.outcomes);
+        ids.retain(|id| outcomes.contains_key(id));
+        Needs::Done(ids)
+    }
+
+    fn with_needs_done(&self, mut planned: Planned) -> Planned {
+        planned.item.needs = self.done(planned.item.needs);
+        planned
+    }
+
+    /// Plans what held values that were not known, now that they are; the new plan is held against the review and
+    /// written down before anything is done.
+    async fn plan_again(&self, nodes: &[&Node]) -> Result<Vec<Planned>, Failure> {
+        let inside: HashSet<_> = nodes.iter().map(|node| &node.planned.item.id).collect();
+        let mut items = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let mut item = node.planned.item.clone();
+            item.needs = self.done(item.needs);
+            if let Some(wanted) = &node.wanted {
+                let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
+                let live = locked(&self.live);
+                let lookup = |id: &ResourceId| live.get(id).map_or(Known::Nothing, Known::Final);
+                let attributes = self
+                    .plan
+                    .targets
+                    .resolve(&wanted.attributes, &keep, &lookup)
+                    .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
+                item.desired = Some(wanted.with(attributes));
+            }
+            items.push(item);
+        }
+        let kind = nodes[0].planned.public.runtime;
+        let scope = self.scope();
+        let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
+        let answers: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
+        let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
+        let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
+            locked(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
+            interrupted_replacement::as_agreed(&self.plan.begun, stack, planned, secrets)
+        });
+        let planned: Vec<_> = planned.collect();
+        let mut intents = Vec::new();
+        for (planned, node) in planned.iter().zip(nodes) {
+            let owner = |planned: &Planned| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
+            if let Some(foreign) = &planned.foreign
+                && owner(planned) != owner(&node.planned)
+            {
+                return Err(foreign.refusal.clone());
+            }
+            if planned.public.action != Action::Unchanged {
+                self.request.review.check(&planned.public).await?;
+            }
+            intents.extend(self.intent(planned, &node.depends_on));
+        }
+        if !intents.is_empty() {
+            self.journal(self.request.journal.intend(intents).await)?;
+        }
+        Ok(planned)
+    }
+
+    /// What needs no work outside: only what is remembered of it may change.
+    async fn settle(&self, planned: Planned, node: &Node) -> Result<(), Failure> {
+        let id = &planned.item.id;
+        match (&planned.recorded, planned.public.action) {
+            (_, Action::Forget) => {
+                let entry = JournalEntry::Gone { id: id.clone() };
+                self.journal(self.request.journal.record(entry).await)?;
+                // Why what stands outside stays; nothing is said of what is gone already.
+                let notes = planned.public.notes.join("\n");
+                let stays = (!notes.is_empty()).then_some(notes);
+                self.note(id, Action::Forget, ResourceResult::Done, stays);
+            }
+            (Some(recorded), _) => {
+                let recorded = with_dependencies(recorded, &node.depends_on);
+                if planned.item.prior.as_ref() != Some(&recorded) {
+                    self.journal(self.request.journal.record(JournalEntry::Done { recorded }).await)?;
+                }
+            }
+            (None, _) => {}
+        }
+        locked(&self.carried).learn(planned.sensitive);
+        self.keep(&planned.item.id, planned.expected);
+        Ok(())
+    }
+
+    /// Keeps what a resource is, if references read it.
+    fn keep(&self, id: &ResourceId, live: Option<Value>) {
+        if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
+            locked(&self.live).insert(id.clone(), live);
+        }
+    }
+
+    /// What can not be remembered must not be done: an error of the journal ends the walk.
+    fn journal<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &result {
+            self.stop(failure.clone());
+        }
+        result
+    }
+}
+
+/// A segment is handed to its runtime whole; of single resources only those that change or are still to become ready.
+fn is_work(planned: &Planned, node: &Node) -> bool {
+    match node.granularity {
+        Granularity::Segment => true,
+        Granularity::Resource => {
+            planned.unready || !matches!(planned.public.action, Action::Unchanged | Action::Forget)
+        }
+    }
+}
+
+/// One resource of a unit.
+struct Member<'w> {
+    action: Action,
+    node: &'w Node,
+    replacement: Option<Replacement>,
+}
+
+/// Hears from a runtime, and journals.
+struct Sink<'w> {
+    walk: &'w Walk<'w>,
+    unit: HashMap<ResourceId, Member<'w>>,
+    ended: Mutex<HashSet<ResourceId>>,
+}
+
+impl Sink<'_> {
+    async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
+        let node = self.unit.get(id).map(|member| member.node);
+        if let Some(node) = node.filter(|node| node.refers) {
+            let (wanted, secrets) = (node.wanted.as_ref(), &self.walk.plan.secrets);
+            locked(&self.walk.carried).hide_recorded(&mut recorded, wanted, secrets);
+        }
+        let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
+        let recorded = with_dependencies(&recorded, depends_on);
+        self.record(JournalEntry::Done { recorded }).await
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+        self.walk.journal(self.walk.request.journal.record(entry).await)
+    }
+}
+
+#[async_trait]
+impl ApplySink for Sink<'_> {
+    fn progress(&self, id: &ResourceId, message: &str) {
+        self.walk.request.events.event(Event::ResourceProgress {
+            stack: self.walk.plan.public.id.clone(),
+            id: id.clone(),
+            message: self.walk.plan.secrets.mask(message),
+        });
+    }
+
+    async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure> {
+        self.done(id, recorded).await
+    }
+
+    async fn replacing(&self, id: &ResourceId) -> Result<(), Failure> {
+        let member = self.unit.get(id);
+        let Some(replacement) = member.and_then(|member| member.replacement.clone()) else {
+            return Ok(());
+        };
+        let id = id.clone();
+        self.record(JournalEntry::Begun { id, replacement }).await
+    }
+
+    async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
+        self.record(JournalEntry::Gone { id: id.clone() }).await
+    }
+
+    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
+        let Some(Member { action, .. }) = self.unit.get(id) else {
+            return Err(Failure::new(
+                ErrorKind::Internal,
+                format!("`{id}` ended, but was not asked for"),
+            ));
+        };
+        locked(&self.ended).insert(id.clone());
+        let journalled = match &result {
+            Ok(Applied {
+                recorded: Some(recorded),
+                ..
+            }) => self.done(id, recorded.clone()).await,
+            Ok(_) => self.record(JournalEntry::Gone { id: id.clone() }).await,
+            Err(_) => self.record(JournalEntry::Failed { id: id.clone() }).await,
+        };
+        let unchanged = *action == Action::Unchanged;
+        match result {
+            Ok(applied) => {
+                locked(&self.walk.carried).learn(applied.sensitive);
+                self.walk.keep(id, applied.live);
+                if !unchanged {
+                    self.walk.note(id, *action, ResourceResult::Done, None);
+                }
+            }
+            Err(failure) => self.walk.fail(id, *action, &failure),
+        }
+        journalled
+    }
+
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure> {
+        locked(&self.walk.data).insert(key.to_owned(), value.clone());
+        let entry = JournalEntry::Runtime {
+            key: key.to_owned(),
+            value,
+        };
+        self.record(entry).await
+    }
+
+    fn cancelled(&self) -> bool {
+        self.walk.is_cancelled()
+    }
+
+    async fn fence(&self) -> Result<(), Failure> {
+        self.walk.journal(self.walk.request.journal.fence().await)
+    }
+}

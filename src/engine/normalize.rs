@@ -1,0 +1,82 @@
+//! Lets every runtime normalise its resources before the graph is made, and follows the ids that change on the way.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Runtimes;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ClusterName, ResourceId,
+        reference::Targets,
+        spec::{Resource, RuntimeKind, Spec},
+    },
+};
+
+/// Resources in their normal form, with `dependsOn` and references following, in the order of the Spec.
+pub(super) struct Prepared {
+    /// The resources.
+    pub resources: Vec<Resource>,
+    /// Per resource the id it had in the Spec.
+    pub old_ids: Vec<ResourceId>,
+}
+
+/// Asks each runtime for the normal form; Kubernetes cluster by cluster, since each knows kinds of its own.
+pub(super) async fn prepare(
+    spec: Spec,
+    cluster: Option<&ClusterName>,
+    runtimes: &Runtimes,
+) -> Result<Prepared, Failure> {
+    let mut prepared: HashMap<ResourceId, Resource> = HashMap::new();
+    let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
+    let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
+    for resource in spec.resources {
+        let place = super::plan_nodes::cluster_of(&resource, cluster)?;
+        groups
+            .entry((resource.runtime, place))
+            .or_default()
+            .push(resource);
+    }
+    for ((kind, place), mine) in groups {
+        prepared.extend(runtimes.get(kind)?.prepare(place.as_ref(), mine).await?);
+    }
+    let mut resources = Vec::with_capacity(old_ids.len());
+    for id in &old_ids {
+        let resource = prepared.remove(id).ok_or_else(|| {
+            Failure::new(
+                ErrorKind::Spec,
+                format!("the id `{id}` occurs more than once in the Spec"),
+            )
+            .hint("give each resource an id of its own")
+        })?;
+        resources.push(resource);
+    }
+    let names: HashMap<_, _> = old_ids
+        .iter()
+        .zip(&resources)
+        .filter(|(old, resource)| **old != resource.id)
+        .map(|(old, resource)| (old.clone(), resource.id.clone()))
+        .collect();
+    if !names.is_empty() {
+        follow(&mut resources, &old_ids, &names)?;
+    }
+    Ok(Prepared { resources, old_ids })
+}
+
+fn follow(
+    resources: &mut [Resource],
+    old_ids: &[ResourceId],
+    names: &HashMap<ResourceId, ResourceId>,
+) -> Result<(), Failure> {
+    let targets: Targets = old_ids.iter().chain(names.values()).collect();
+    for resource in resources {
+        for dependency in &mut resource.depends_on {
+            if let Some(name) = names.get(dependency) {
+                *dependency = name.clone();
+            }
+        }
+        resource.attributes = targets
+            .rename(&resource.attributes, names)
+            .map_err(|error| Failure::new(ErrorKind::Spec, format!("in `{}`: {error}", resource.id)))?;
+    }
+    Ok(())
+}

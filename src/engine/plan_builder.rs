@@ -1,0 +1,202 @@
+//! Puts a plan together from what became of each draft: what is shown, what can be carried out, and what is held back by
+//! what could not be planned.
+
+use std::collections::HashMap;
+
+use super::{
+    plan_nodes::Draft,
+    plan::{EnginePlan, Node, PlanRequest},
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ResourceId,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        reference::Targets,
+        masked_value,
+    },
+    runtime::{Planned, Scope},
+};
+
+/// What could not be planned.
+#[derive(Default)]
+pub(super) struct Failures {
+    /// Each with its own reason.
+    pub own: HashMap<ResourceId, Failure>,
+    /// Those that were left out since they wait for one of these: which.
+    pub waiting: HashMap<ResourceId, ResourceId>,
+}
+
+impl Failures {
+    /// Whether there is no plan of it, whatever the reason.
+    pub fn has(&self, id: &ResourceId) -> bool {
+        self.own.contains_key(id) || self.waiting.contains_key(id)
+    }
+
+    /// Per draft the index of a failed one that it waits for, directly or not.
+    pub fn hold(&self, drafts: &[Draft]) -> Vec<Option<usize>> {
+        let mut held = vec![None; drafts.len()];
+        if self.own.is_empty() {
+            return held;
+        }
+        let mut dependents = vec![Vec::new(); drafts.len()];
+        for (index, draft) in drafts.iter().enumerate() {
+            for &on in &draft.waits {
+                dependents[on].push(index);
+            }
+        }
+        let failed = |draft: &Draft| self.own.contains_key(&draft.item.id);
+        for failed in (0..drafts.len()).filter(|&n| failed(&drafts[n])) {
+            let mut reached = vec![failed];
+            while let Some(next) = reached.pop() {
+                for &dependent in &dependents[next] {
+                    if held[dependent].is_none() {
+                        held[dependent] = Some(failed);
+                        reached.push(dependent);
+                    }
+                }
+            }
+        }
+        held
+    }
+}
+
+/// Whether a failure is the whole stack's: what is refused by a guardrail, by the cluster, or in the Spec itself must be
+/// mended before anything is touched. Terraform may lack an executable, a package, credentials or a service, none of
+/// which is the cluster's business.
+pub(super) fn stops_the_stack(failure: &Failure) -> bool {
+    failure.kind != ErrorKind::Terraform
+}
+
+/// The plan.
+pub(super) fn assemble(
+    request: PlanRequest<'_>,
+    scope: Scope,
+    targets: Targets,
+    (drafts, planned): (Vec<Draft>, Vec<Option<Planned>>),
+    mut failures: Failures,
+    empties_stack: bool,
+) -> EnginePlan {
+    for failure in failures.own.values_mut() {
+        failure.message = request.secrets.mask(&failure.message);
+    }
+    let all_stops = failures.own.values().any(stops_the_stack);
+    let held: Vec<Option<ResourceId>> = held(&drafts, &failures);
+    let mut places = vec![None; drafts.len()];
+    for (place, draft) in (0..drafts.len()).filter(|&n| planned[n].is_some()).enumerate() {
+        places[draft] = Some(place);
+    }
+    let (mut own, mut waiting) = (Vec::new(), Vec::new());
+    let mut public: Vec<ResourcePlan> = Vec::with_capacity(drafts.len());
+    let mut nodes = Vec::with_capacity(drafts.len());
+    for ((draft, planned), held) in drafts.into_iter().zip(planned).zip(held) {
+        let id = draft.item.id;
+        let Some(mut planned) = planned else {
+            if let Some(on) = failures.waiting.remove(&id) {
+                waiting.push((id, on));
+            } else if let Some(failure) = failures.own.remove(&id) {
+                own.push((id, failure));
+            }
+            continue;
+        };
+        let desired = planned.item.desired.as_ref();
+        let provisional =
+            planned.provisional || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
+        let settled = planned.public.action == Action::Unchanged && !provisional;
+        let held = held.filter(|_| !settled && !all_stops);
+        if let Some(failed) = &held {
+            planned.public.notes.push(match draft.goes {
+                true => format!("held back: nothing is deleted while `{failed}` can not be planned"),
+                false => format!("held back: it waits for `{failed}`, which could not be planned"),
+            });
+        }
+        let changes = match planned.public.action {
+            Action::Replace => planned.public.changes.clone(),
+            _ => std::mem::take(&mut planned.public.changes),
+        };
+        public.push(ResourcePlan {
+            changes,
+            ..planned.public.clone()
+        });
+        nodes.push(Node {
+            granularity: draft.granularity,
+            stage: draft.stage,
+            waits: draft.waits.into_iter().filter_map(|on| places[on]).collect(),
+            held,
+            depends_on: draft.depends_on,
+            goes: draft.goes,
+            refers: !draft.references.is_empty(),
+            wanted: draft.wanted,
+            provisional,
+            planned,
+        });
+    }
+    let mut public = StackPlan::new(request.folder, request.stack, Basis::Live, public);
+    public.error = combined(&own).map(|failure| failure.body());
+    if !all_stops {
+        let failed = own.iter().map(|(id, _)| id);
+        let planned = nodes.iter().filter(|node| node.held.is_some());
+        let ids = failed.chain(waiting.iter().map(|(id, _)| id));
+        public.held_back = ids
+            .chain(planned.map(|node| &node.planned.item.id))
+            .cloned()
+            .collect();
+        public.held_back.sort();
+    }
+    EnginePlan {
+        public,
+        failures: own,
+        waiting,
+        nodes,
+        targets,
+        scope,
+        begun: request.state.begun.clone(),
+        runtimes: request.runtimes.clone(),
+        secrets: request.secrets.clone(),
+        empties_stack,
+    }
+}
+
+/// Who holds each draft back. What goes is held back by any failure: the one that could not be planned may be using it,
+/// under an id of its own or through a value that only its plan would show.
+fn held(drafts: &[Draft], failures: &Failures) -> Vec<Option<ResourceId>> {
+    let any = drafts
+        .iter()
+        .find(|draft| failures.own.contains_key(&draft.item.id));
+    let waits = failures.hold(drafts).into_iter().zip(drafts);
+    waits
+        .map(|(failed, draft)| match (failed, draft.goes) {
+            (Some(failed), _) => Some(drafts[failed].item.id.clone()),
+            (None, true) => any.map(|draft| draft.item.id.clone()),
+            (None, false) => None,
+        })
+        .collect()
+}
+
+/// A failure that names its resource, once.
+pub(super) fn of_resource(id: &ResourceId, failure: Failure) -> Failure {
+    match failure.message.contains(&format!("`{id}`")) {
+        true => failure,
+        false => failure.within(format_args!("`{id}`")),
+    }
+}
+
+/// One failure that stands for all: the first in full, the others by name.
+pub(super) fn combined(failures: &[(ResourceId, Failure)]) -> Option<Failure> {
+    let (id, first) = failures.first()?;
+    let mut failure = of_resource(id, first.clone());
+    if failures.len() > 1 {
+        let others: Vec<_> = failures[1..]
+            .iter()
+            .take(5)
+            .map(|(id, failure)| of_resource(id, failure.clone()).message)
+            .collect();
+        failure.message = format!(
+            "{}; and {} more: {}",
+            failure.message,
+            failures.len() - 1,
+            others.join("; ")
+        );
+    }
+    Some(failure)
+}

@@ -1,0 +1,128 @@
+//! Secret values that references carry into other resources (an environment variable, a URL), whether a Secret or a
+//! Terraform resource is where they come from: there too only their keyed hash is shown and recorded.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    model::{StackId, plan::ResourcePlan, spec::Resource, state::Recorded, masked_value},
+    runtime::Planned,
+    secrets::Secrets,
+};
+
+/// A shorter value would hide half of every text and protect nothing.
+const SHORTEST: usize = 4;
+
+/// The secret texts that references of a stack may read, as far as they are known.
+#[derive(Default)]
+pub(super) struct Carried(BTreeSet<String>);
+
+impl Carried {
+    /// Takes what a runtime says is secret of a resource.
+    pub fn learn(&mut self, texts: Vec<String>) {
+        self.0
+            .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
+    }
+
+    /// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What
+    /// is sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way
+    /// to one.
+    ///
+    /// A text that is `wanted` as it stands was carried by no reference: nobody hides it from reviewers by a Secret that
+    /// holds a part of it.
+    pub fn hide(&self, stack: &StackId, planned: &mut Planned, wanted: Option<&Resource>, secrets: &Secrets) {
+        if let Some(recorded) = &mut planned.recorded {
+            self.hide_recorded(recorded, wanted, secrets);
+        }
+        let old = &planned.public;
+        let mut before = HashSet::new();
+        if let Some(prior) = planned.item.prior.as_ref().filter(|_| !old.changes.is_empty()) {
+            prior
+                .attributes
+                .values()
+                .for_each(|value| marks(masked_value, &mut before));
+        }
+        if self.0.is_empty() && before.is_empty() {
+            return;
+        }
+        let literals = literals(wanted);
+        let holds = |text: &str| {
+            !literals.contains(text) && (self.is_in(text) || before.contains(&secrets.hash(text.as_bytes())))
+        };
+        let mut changes = old.changes.clone();
+        for change in &mut changes {
+            let shown = change.to.clone();
+            for side in [&mut change.from, &mut change.to].into_iter().flatten() {
+                mark(side, &holds, secrets);
+            }
+            if let Some(from) = change.from.as_mut().filter(|_| change.to != shown) {
+                mark(from, &|_| true, secrets);
+            }
+        }
+        let digested = ResourcePlan::new(stack, old.id.clone(), old.runtime, old.action, changes)
+            .with_ownership(stack, old.ownership.clone());
+        planned.public = ResourcePlan {
+            digest: digested.digest,
+            changes: digested.changes,
+            ..planned.public.clone()
+        };
+    }
+
+    /// The same for a record.
+    pub fn hide_recorded(&self, recorded: &mut Recorded, wanted: Option<&Resource>, secrets: &Secrets) {
+        if self.0.is_empty() {
+            return;
+        }
+        let literals = literals(wanted);
+        let holds = |text: &str| !literals.contains(text) && self.is_in(text);
+        for value in Arc::make_mut(&mut recorded.attributes).values_mut() {
+            mark(masked_value, &holds, secrets);
+        }
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        self.0.iter().any(|secret| text.contains(secret.as_str()))
+    }
+}
+
+/// The texts of a resource as the code has them; one with a reference is no value of any plan.
+fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
+    fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
+        match masked_value {
+            Value::String(text) => drop(found.insert(text)),
+            Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
+            Value::Object(map) => map.values().for_each(|value| gather(masked_value, found)),
+            _ => {}
+        }
+    }
+    let mut found = HashSet::new();
+    let values = wanted.into_iter().flat_map(|wanted| wanted.attributes.values());
+    values.for_each(|value| gather(masked_value, &mut found));
+    found
+}
+
+/// The hashes of the marks in a value.
+fn marks(value: &Value, found: &mut HashSet<String>) {
+    match masked_value {
+        Value::Array(items) => items.iter().for_each(|item| marks(item, found)),
+        Value::Object(map) => match masked_value::as_secret(masked_value) {
+            Some(hash) => drop(found.insert(hash.to_owned())),
+            None => map.values().for_each(|value| marks(masked_value, found)),
+        },
+        _ => {}
+    }
+}
+
+fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
+    match masked_value {
+        Value::String(text) if holds(text) => *masked_value = secrets.mark(masked_value),
+        Value::Array(items) => items.iter_mut().for_each(|item| mark(item, holds, secrets)),
+        Value::Object(_) if masked_value::as_secret(masked_value).is_some() => {}
+        Value::Object(map) => map.values_mut().for_each(|value| mark(masked_value, holds, secrets)),
+        _ => {}
+    }
+}

@@ -1,0 +1,167 @@
+//! The files of the working tree, each with the id that git would give its content.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    GitError,
+    pool::Handles,
+    commit_source::{checked_name, graft_submodules, read_blob},
+};
+use crate::model::{
+    CommitId, RepoPath,
+    file_source::{BlobId, FileEntry, FileKind, FileTree, Source, SourceError},
+};
+
+/// The working tree at the moment it was listed.
+pub(super) struct Worktree {
+    files: FileTree,
+    /// Contents that are in no git object: where they lie.
+    on_disk: HashMap<BlobId, PathBuf>,
+    handles: Arc<Handles>,
+    submodules: Vec<Arc<Handles>>,
+}
+
+impl Worktree {
+    /// Starts from the index and corrects it by what differs on disk, so that only changed files are hashed.
+    pub(super) fn read(handles: &Arc<Handles>, root: &Path) -> Result<Self, GitError> {
+        let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
+        let mut on_disk = HashMap::new();
+        handles.with(|git| {
+            let mut index = git.index()?;
+            index.read(false)?;
+            for entry in index.iter() {
+                let kind = match entry.mode {
+                    0o120000 => FileKind::Symlink,
+                    0o160000 => FileKind::Submodule,
+                    _ => FileKind::File,
+                };
+                files.insert(
+                    checked_path(&entry.path)?,
+                    FileEntry {
+                        blob: blob_id(entry.id),
+                        kind,
+                    },
+                );
+            }
+            let mut options = git2::DiffOptions::new();
+            options
+                .include_untracked(true)
+                .recurse_untracked_dirs(true)
+                .include_typechange(true)
+                .ignore_submodules(true);
+            let diff = git.diff_index_to_workdir(Some(&index), Some(&mut options))?;
+            for delta in diff.deltas() {
+                let Some(name) = delta.new_file().path_bytes().or(delta.old_file().path_bytes()) else {
+                    continue;
+                };
+                // libgit2 ends the name of a nested repository with a slash: its files are not ours.
+                if name.ends_with(b"/") {
+                    continue;
+                }
+                let path = checked_path(name)?;
+                match on_disk_entry(root, name)? {
+                    Some((entry, place)) => {
+                        on_disk.insert(entry.blob, place);
+                        files.insert(path, entry);
+                    }
+                    None => {
+                        files.remove(&path);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let mut listed: Vec<_> = files.into_iter().collect();
+        let mut submodules = Vec::new();
+        graft_submodules(handles, root, &mut listed, &mut submodules);
+        Ok(Self {
+            files: listed.into_iter().collect(),
+            on_disk,
+            handles: Arc::clone(handles),
+            submodules,
+        })
+    }
+}
+
+impl Source for Worktree {
+    fn files(&self) -> &FileTree {
+        &self.files
+    }
+
+    fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
+        let Some(path) = self.on_disk.get(&blob) else {
+            return read_blob(&self.handles, &self.submodules, blob);
+        };
+        let failed = |why: String| SourceError {
+            what: path.display().to_string(),
+            why,
+        };
+        let bytes = match std::fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_symlink() => link_target(path),
+            _ => std::fs::read(path),
+        }
+        .map_err(|error| failed(error.to_string()))?;
+        match hash(&bytes) {
+            Ok(now) if now == blob => Ok(bytes.into()),
+            _ => Err(failed(
+                "it was changed meanwhile; run the command again".to_owned(),
+            )),
+        }
+    }
+
+    fn commit(&self) -> Option<&CommitId> {
+        None
+    }
+}
+
+fn on_disk_entry(root: &Path, name: &[u8]) -> Result<Option<(FileEntry, PathBuf)>, GitError> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = root.join(std::ffi::OsStr::from_bytes(name));
+    let failed = |source| GitError::Io {
+        path: place.display().to_string(),
+        source,
+    };
+    let Ok(meta) = std::fs::symlink_metadata(&place) else {
+        return Ok(None);
+    };
+    let (kind, bytes) = if meta.is_symlink() {
+        (FileKind::Symlink, link_target(&place).map_err(failed)?)
+    } else if meta.is_file() {
+        (FileKind::File, std::fs::read(&place).map_err(failed)?)
+    } else {
+        return Ok(None);
+    };
+    let blob = hash(&bytes)?;
+    Ok(Some((FileEntry { blob, kind }, place)))
+}
+
+fn link_target(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    Ok(std::fs::read_link(path)?.into_os_string().into_vec())
+}
+
+fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
+    path.split(|b| *b == b'/')
+        .try_fold(RepoPath::root(), |folder, name| {
+            checked_name(name).map(|name| folder.child(&name))
+        })
+        .ok_or_else(|| GitError::HostileName {
+            revision: "the working tree".to_owned(),
+            folder: ".".to_owned(),
+            name: path.escape_ascii().to_string(),
+        })
+}
+
+fn hash(bytes: &[u8]) -> Result<BlobId, GitError> {
+    Ok(blob_id(git2::Oid::hash_object(git2::ObjectType::Blob, bytes)?))
+}
+
+fn blob_id(oid: git2::Oid) -> BlobId {
+    let mut id = [0; 20];
+    id.copy_from_slice(oid.as_bytes());
+    BlobId(id)
+}

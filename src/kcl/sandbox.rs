@@ -1,0 +1,187 @@
+//! The walls around a worker: what `konverge __worker` puts up around itself before it becomes the interpreter.
+//!
+//! - Landlock: reads the worker's scratch folder, the package folder, and what the interpreter needs to start; writes
+//!   nothing, anywhere (but for the one that unpacks a package, into its folder); no TCP, no signals to others, no abstract sockets.
+//! - seccomp: only the system calls of [`super::syscalls`]; no socket can be made, no process traced or started.
+//! - limits: memory, no core dumps, no file of more than zero bytes.
+//! - an empty environment, and no new privileges, ever.
+//!
+//! Walls are inherited and can not be taken down again. Those that the kernel lacks are named; with
+//! [`SandboxMode::Required`] the worker then does not start.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use nix::sys::resource::{Resource, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::seccomp;
+
+/// What to do where the kernel lacks a wall (`kcl.sandbox` of the protected branch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// Do not compile. The default.
+    #[default]
+    Required,
+    /// Compile behind the walls that there are, and say loudly which are missing.
+    BestEffort,
+}
+
+/// Everything `konverge __worker` is told, as one JSON argument.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walls {
+    /// What to become.
+    pub interpreter: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub environment: BTreeMap<String, String>,
+    /// Its working directory.
+    pub work_dir: PathBuf,
+    /// Files, and folders with all below, that may be read.
+    pub readable: Vec<PathBuf>,
+    /// Folders that may be listed.
+    pub folders: Vec<PathBuf>,
+    /// The one folder in which files may be made and written, with all below.
+    #[serde(default)]
+    pub writable: Option<PathBuf>,
+    /// Bytes of the largest file there.
+    #[serde(default)]
+    pub file_size: u64,
+    /// Bytes of address space.
+    pub memory: u64,
+    /// What to do where a wall can not be put up.
+    pub mode: SandboxMode,
+}
+
+/// How [`WallError::Missing`] begins: it reaches the pool as a worker's words.
+pub(super) const MISSING: &str = "the sandbox can not be put up";
+
+/// The walls could not be put up, or the interpreter not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum WallError {
+    /// The kernel lacks walls and the mode is `required`.
+    #[error("{MISSING}: {0}")]
+    Missing(String),
+    /// The interpreter could not be started behind the walls.
+    #[error("`{0}` could not be started: {1}")]
+    Start(PathBuf, std::io::Error),
+}
+
+/// The stack that deep but finite recursion may use: more than the usual 8 MiB, so that nothing fails here that the
+/// core compiles elsewhere.
+const STACK: u64 = 64 << 20;
+
+impl Walls {
+    /// Puts up the walls around this thread, then becomes the interpreter. Returns only if that fails. A missing wall
+    /// that the mode tolerates is written to `warn`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process has one thread and is about to become another"
+    )]
+    pub fn enter(&self, warn: &mut dyn std::io::Write) -> WallError {
+        if let Err(error) = std::env::set_current_dir(&self.work_dir) {
+            return WallError::Start(self.work_dir.clone(), error);
+        }
+        let mut missing = Vec::new();
+        missing.extend(self.limit().err());
+        missing.extend(self.landlock().err());
+        missing.extend(seccomp::restrict(self.writable.is_some()).err());
+        if !missing.is_empty() {
+            let words = missing.join("; ");
+            if self.mode == SandboxMode::Required {
+                return WallError::Missing(words);
+            }
+            let _ = writeln!(warn, "warning: KCL is compiled without a full sandbox: {words}");
+        }
+        let error = Command::new(&self.interpreter)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .exec();
+        WallError::Start(self.interpreter.clone(), error)
+    }
+
+    fn limit(&self) -> Result<(), String> {
+        for (resource, limit) in [
+            (Resource::RLIMIT_AS, self.memory),
+            (Resource::RLIMIT_STACK, STACK),
+            (Resource::RLIMIT_CORE, 0),
+            (Resource::RLIMIT_FSIZE, self.file_size),
+            (Resource::RLIMIT_NOFILE, 256),
+        ] {
+            setrlimit(resource, limit, limit).map_err(|error| format!("limit {resource:?}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn landlock(&self) -> Result<(), String> {
+        let words = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+        let read_all = AccessFs::ReadFile | AccessFs::ReadDir;
+        let mut rules: Vec<(&Path, BitFlags<AccessFs>)> = Vec::new();
+        for path in &self.readable {
+            let is_folder = path.is_dir();
+            rules.push((
+                path,
+                if is_folder {
+                    read_all
+                } else {
+                    AccessFs::ReadFile.into()
+                },
+            ));
+            if *path == self.interpreter || (!is_folder && is_loader(path)) {
+                rules.push((path, AccessFs::ReadFile | AccessFs::Execute));
+            }
+        }
+        rules.extend(
+            self.folders
+                .iter()
+                .map(|path| (path.as_path(), AccessFs::ReadDir.into())),
+        );
+        rules.push((Path::new("/etc/ld.so.cache"), AccessFs::ReadFile.into()));
+        if let Some(folder) = &self.writable {
+            let write = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::Truncate;
+            rules.push((folder, read_all | write));
+        }
+        let newest = ABI::V6;
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V1))
+            .map_err(|error| words(&error))?
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(newest))
+            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(newest)))
+            .and_then(|ruleset| ruleset.scope(Scope::from_all(newest)))
+            .map_err(|error| words(&error))?;
+        let mut created = ruleset.create().map_err(|error| words(&error))?;
+        for (path, access) in rules {
+            // What is not there can not be read either.
+            if let Ok(opened) = PathFd::new(path) {
+                created = created
+                    .add_rule(PathBeneath::new(opened, access))
+                    .map_err(|error| words(&error))?;
+            }
+        }
+        let status = created.restrict_self().map_err(|error| words(&error))?;
+        if status.ruleset == RulesetStatus::NotEnforced {
+            return Err("Landlock is not enabled in this kernel".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a shared object is the dynamic loader, which the kernel executes together with the interpreter.
+fn is_loader(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with("ld-") || name.starts_with("ld.so"))
+}

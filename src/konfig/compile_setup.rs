@@ -1,0 +1,215 @@
+//! What the compiler is given for one stack: settings merged as Kusion does, paths resolved against the repository.
+
+use serde_json::Value;
+
+use super::{
+    Reader, SettingsOrder, Tree, dependencies,
+    entry::{self, Written},
+    outside_paths,
+};
+use crate::model::{
+    RepoPath,
+    file_source::SourceError,
+    stack::{CompileSetup, SetupError},
+};
+
+/// A stack's setup.
+pub(super) struct Setup {
+    /// The setup, or what is wrong with it.
+    pub(super) compile: Result<CompileSetup, SetupError>,
+    /// Whether an entry is a glob.
+    pub(super) globs: bool,
+}
+
+/// Puts a stack's setup together.
+pub(super) fn of(
+    reader: &Reader,
+    tree: &Tree,
+    order: SettingsOrder,
+    folder: &RepoPath,
+    project: &RepoPath,
+) -> Result<Setup, SourceError> {
+    let mut globs = false;
+    let compile = put_together(reader, tree, order, (folder, project), &mut globs)?;
+    Ok(Setup { compile, globs })
+}
+
+/// The outer error is a missing object, the inner one is the stack's own.
+fn put_together(
+    reader: &Reader,
+    tree: &Tree,
+    order: SettingsOrder,
+    (folder, project): (&RepoPath, &RepoPath),
+    globs: &mut bool,
+) -> Result<Result<CompileSetup, SetupError>, SourceError> {
+    let mut setup = CompileSetup {
+        work_dir: folder.clone(),
+        module_root: tree.module_root(folder),
+        ..CompileSetup::default()
+    };
+    if order == SettingsOrder::V091 {
+        setup.disable_none = true;
+    }
+    if let Err(error) = dependencies::add(reader, tree, &mut setup)? {
+        return Ok(Err(error));
+    }
+    // From v0.9 on a `kcl.mod` in the stack's own folder makes it a package of its own, and settings are not looked at.
+    let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
+    let mut entries: Vec<Written> = Vec::new();
+    if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
+    {
+        return Ok(Err(error));
+    }
+    if entries.is_empty() {
+        let root = setup
+            .module_root
+            .clone()
+            .filter(|root| root.is_within(project) && folder.is_within(root));
+        if let Some(root) = root
+            && let Err(error) = read_profile(reader, tree, &root, &mut setup, &mut entries)?
+        {
+            return Ok(Err(error));
+        }
+    }
+    if entries.is_empty() {
+        entries.push(Written {
+            file: folder.child("stack.yaml"),
+            text: ".".to_owned(),
+        });
+    }
+    *globs = entries.iter().any(Written::is_glob);
+    match entry::resolve(tree, &setup, &entries) {
+        Ok(entries) => setup.entries = entries,
+        Err(error) => return Ok(Err(error)),
+    }
+    Ok(Ok(setup))
+}
+
+fn read_settings(
+    reader: &Reader,
+    tree: &Tree,
+    order: SettingsOrder,
+    folder: &RepoPath,
+    setup: &mut CompileSetup,
+    entries: &mut Vec<Written>,
+) -> Result<Result<(), SetupError>, SourceError> {
+    for (name, required) in order.files() {
+        let file = folder.join(name).expect("a fixed name inside the stack's folder");
+        let settings = match reader.settings(tree, &file)? {
+            Some(Ok(settings)) => settings,
+            Some(Err(error)) => {
+                return Ok(Err(SetupError {
+                    file,
+                    line: error.line,
+                    column: error.column,
+                    message: error.message,
+                }));
+            }
+            None if *required => {
+                let message = format!(
+                    "`{name}` is missing: Kusion v0.7 needs it in every stack (`kcl.settings` in konverge.yaml)"
+                );
+                return Ok(Err(at(file, message)));
+            }
+            None => continue,
+        };
+        let base = file.parent().unwrap_or_default();
+        for (package, path) in &settings.package_maps {
+            match place(tree, setup, &base, path) {
+                Ok(path) => {
+                    setup.packages.retain(|(known, _)| known != package);
+                    setup.packages.push((package.clone(), path));
+                }
+                Err(message) => return Ok(Err(at(file, format!("package_maps: {package}: {message}")))),
+            }
+        }
+        entries.extend(settings.files.iter().map(|text| Written {
+            file: file.clone(),
+            text: text.clone(),
+        }));
+        setup.options.extend(settings.options.iter().cloned());
+        setup.overrides.extend(settings.overrides.iter().cloned());
+        setup.path_selector.extend(settings.path_selector.iter().cloned());
+        setup.disable_none |= settings.disable_none;
+        setup.strict_range_check |= settings.strict_range_check;
+        setup.settings_files.push(file);
+    }
+    Ok(Ok(()))
+}
+
+fn read_profile(
+    reader: &Reader,
+    tree: &Tree,
+    root: &RepoPath,
+    setup: &mut CompileSetup,
+    entries: &mut Vec<Written>,
+) -> Result<Result<(), SetupError>, SourceError> {
+    let file = root.child("kcl.mod");
+    let module = match reader.module(tree, &file)? {
+        Some(Ok(module)) => module,
+        Some(Err(message)) => return Ok(Err(at(file, message))),
+        None => return Ok(Ok(())),
+    };
+    entries.extend(module.entries.iter().map(|text| Written {
+        file: file.clone(),
+        text: text.clone(),
+    }));
+    setup.disable_none |= module.disable_none;
+    setup.overrides.extend(module.overrides.iter().cloned());
+    setup.path_selector.extend(module.selectors.iter().cloned());
+    for argument in &module.arguments {
+        let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        setup.options.push((key.to_owned(), value));
+    }
+    Ok(Ok(()))
+}
+
+/// A path of a settings file or `kcl.mod`, relative to the repository. `${PWD}` is the file's own folder, `${KCL_MOD}`
+/// the nearest folder with a `kcl.mod`, `${name:KCL_MOD}` a dependency's folder; only at the start.
+fn place(tree: &Tree, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
+    let Some((variable, rest)) = variable(text) else {
+        return base.join(text).ok_or_else(|| outside_paths::path(tree, base, text));
+    };
+    let start = match variable {
+        "PWD" => base.clone(),
+        "KCL_MOD" => tree.module_root(base).unwrap_or_else(|| setup.work_dir.clone()),
+        other => package_folder(setup, other, text)?.1,
+    };
+    start.join(rest).ok_or_else(|| outside_paths::path(tree, &start, rest))
+}
+
+/// The variable at the start of a path, and what follows it.
+pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
+    let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
+}
+
+/// The name and the folder of the dependency that `name:KCL_MOD` stands for.
+pub(super) fn package_folder(
+    setup: &CompileSetup,
+    variable: &str,
+    text: &str,
+) -> Result<(String, RepoPath), String> {
+    let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
+        format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
+    })?;
+    if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
+        return Ok(known.clone());
+    }
+    match setup.remote_packages.iter().any(|package| package.name == name) {
+        true => Err(format!(
+            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor`"
+        )),
+        false => Err(format!("`{text}`: there is no package `{name}`")),
+    }
+}
+
+pub(super) fn at(file: RepoPath, message: String) -> SetupError {
+    SetupError {
+        file,
+        line: None,
+        column: None,
+        message,
+    }
+}

@@ -1,0 +1,90 @@
+//! [`Shown`]: what a checkout shows below a folder, links followed.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Resolved, Tree};
+use crate::model::{
+    RepoPath,
+    file_source::{BlobId, FileKind},
+};
+
+/// What lies below a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shown {
+    /// Every regular file, sorted by the path at which it is seen.
+    pub files: Vec<ShownFile>,
+    /// Every link that was followed, with its content.
+    pub links: Vec<(RepoPath, BlobId)>,
+    /// Where a link, or a submodule that is not checked out, leads to nothing of the revision.
+    pub nowhere: Vec<RepoPath>,
+}
+
+/// A file that may be seen at another path than its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShownFile {
+    /// Where it is seen.
+    pub path: RepoPath,
+    /// Where it lies.
+    pub real: RepoPath,
+    /// Its content.
+    pub blob: BlobId,
+}
+
+impl Tree {
+    /// What a checkout shows below a folder, of the files that are wanted by the path at which they are seen. A file is
+    /// taken once, at its own place before another, and each real folder is looked into once: links may form a circle.
+    pub fn shown(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> Shown {
+        let mut shown = Shown::default();
+        let mut files: BTreeMap<RepoPath, ShownFile> = BTreeMap::new();
+        let mut take = |path: RepoPath, real: &RepoPath, blob: BlobId| {
+            if wanted(&path) && (path == *real || !files.contains_key(real)) {
+                let real = real.clone();
+                files.insert(real.clone(), ShownFile { path, real, blob });
+            }
+        };
+        let all = self.source().files();
+        let is_empty = |folder: &RepoPath| self.below(folder).next().is_none();
+        let mut met = HashSet::new();
+        let mut waiting = vec![(folder.clone(), folder.clone())];
+        while let Some((seen_at, path)) = waiting.pop() {
+            let Some(Resolved { path: real, links }) = self.resolve(&path) else {
+                shown.nowhere.push(seen_at);
+                continue;
+            };
+            let links = links.into_iter();
+            shown.links.extend(links.filter_map(|link| {
+                let target = all.get(&link)?.blob;
+                Some((link, target))
+            }));
+            let entry = all.get(&real);
+            match entry.filter(|entry| entry.kind == FileKind::File) {
+                Some(file) => take(seen_at, &real, file.blob),
+                None if is_empty(&real) => {
+                    // A folder that was never there is no fault.
+                    if entry.is_some() || path != real {
+                        shown.nowhere.push(seen_at);
+                    }
+                }
+                None if !met.insert(real.clone()) => {}
+                None => {
+                    for (path, entry) in self.below(&real) {
+                        let inside = path.as_str().strip_prefix(real.as_str()).unwrap_or_default();
+                        let Some(seen_at) = seen_at.join(inside.trim_start_matches('/')) else {
+                            continue;
+                        };
+                        match entry.kind {
+                            FileKind::File => take(seen_at, path, entry.blob),
+                            FileKind::Symlink => waiting.push((seen_at, path.clone())),
+                            FileKind::Submodule if is_empty(path) => shown.nowhere.push(seen_at),
+                            FileKind::Submodule => {}
+                        }
+                    }
+                }
+            }
+        }
+        shown.files = files.into_values().collect();
+        shown.files.sort();
+        shown.nowhere.sort();
+        shown
+    }
+}

@@ -1,0 +1,141 @@
+//! The guardrails of an apply by hand: `policy.max_delete` and `policy.drift` hold for whoever is not asked at a terminal.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::{
+    apply::{Consent, Past},
+    ci::policy_config,
+};
+use crate::{
+    config::{Config, DriftPolicy},
+    error::{ErrorKind, Failure},
+    model::{
+        StackId,
+        policy_finding::{Finding, Verdict},
+        plan::{Action, Origin, ResourcePlan, StackPlan},
+        apply_record::Grounds,
+    },
+    policy::{self, Facts, Role, Rules, Stage},
+};
+
+/// Agrees to what the guardrails let pass: nobody is asked.
+pub struct ByHand {
+    /// The configuration in force.
+    pub config: Config,
+    /// Everything may be deleted: the command line says so.
+    pub deletes_all: bool,
+}
+
+#[async_trait]
+impl Consent for ByHand {
+    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+        let mut findings = findings(&self.config, plan, past)?;
+        if self.deletes_all {
+            findings.retain(|finding| finding.rule != MAX_DELETE);
+        }
+        match refusal(&plan.id, &findings) {
+            Some(refusal) => Err(refusal),
+            None => Ok(Grounds::default()),
+        }
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        let finding = drift(&self.config, stack, [plan].into_iter(), &Past::default());
+        match refusal(stack, finding.as_slice()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+}
+
+const MAX_DELETE: &str = "policy.max_delete";
+
+/// What the guardrails object to in a stack's plan.
+///
+/// # Errors
+/// A setting of `policy` cannot be read.
+pub fn findings(config: &Config, plan: &StackPlan, past: &Past) -> Result<Vec<Finding>, Failure> {
+    let rules = Rules {
+        max_delete: policy_config::narrowed(config, &plan.id, &plan.stack)?.max_delete,
+        ..Rules::default()
+    };
+    let facts = Facts {
+        stage: Stage::Apply,
+        now: Timestamp::now(),
+        actor: "",
+        role: Role::Write,
+        approvals: &[],
+        teams: &BTreeMap::new(),
+        protected_branch: true,
+        codeowners: None,
+        consented: false,
+    };
+    let mut findings = policy::evaluate(&rules, plan, &facts);
+    findings.retain(|finding| finding.verdict == Verdict::Deny);
+    for finding in &mut findings {
+        finding.hint = Some("split the change, or raise `policy.max_delete` in konverge.yaml".to_owned());
+    }
+    findings.extend(drift(config, &plan.id, plan.resources.iter(), past));
+    Ok(findings)
+}
+
+/// What somebody else changed or deleted since our last write, where that is not put back.
+fn drift<'p>(
+    config: &Config,
+    stack: &StackId,
+    resources: impl Iterator<Item = &'p ResourcePlan>,
+    past: &Past,
+) -> Option<Finding> {
+    if config.policy.drift != DriftPolicy::Stop {
+        return None;
+    }
+    let changed = |resource: &ResourcePlan| {
+        let foreign = |origin: &Origin| matches!(origin, Origin::Drift | Origin::Manager(_));
+        resource.changes.iter().any(|change| foreign(&change.origin))
+    };
+    let deleted = |resource: &ResourcePlan| {
+        resource.action == Action::Create && past.last_writes.contains_key(&resource.id)
+    };
+    let drifted: Vec<_> = resources
+        .filter(|resource| changed(resource) || deleted(resource))
+        .map(|resource| format!("`{}`", resource.id))
+        .collect();
+    (!drifted.is_empty()).then(|| Finding {
+        verdict: Verdict::Deny,
+        rule: "policy.drift".to_owned(),
+        stack: Some(stack.clone()),
+        message: format!(
+            "somebody changed since our last write: {}; `policy.drift` is `stop`",
+            drifted.join(", ")
+        ),
+        hint: Some(format!(
+            "`konverge drift {stack}` shows what differs: take it over in the code, or put it back by hand"
+        )),
+    })
+}
+
+fn refusal(stack: &StackId, findings: &[Finding]) -> Option<Failure> {
+    if findings.is_empty() {
+        return None;
+    }
+    let said: Vec<_> = findings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.rule, finding.message))
+        .collect();
+    let failure = Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "`{stack}` was stopped before anything of it was changed:\n{}",
+            said.join("\n")
+        ),
+    );
+    let hints = findings.iter().filter_map(|finding| finding.hint.clone());
+    Some(
+        hints
+            .fold(failure, Failure::hint)
+            .hint("or run it at a terminal without `--yes`: there you are asked"),
+    )
+}

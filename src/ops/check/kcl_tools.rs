@@ -1,0 +1,144 @@
+//! The core's own tools over the files that are looked at: format, lint, tests.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    super::{Workspace, compiler::Compiler},
+    Scope, remark,
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    kcl::CompileRequest,
+    model::{
+        RepoPath,
+        lint::{Remark, Rule, Severity},
+        file_source::FileKind,
+        stack::Stack,
+    },
+};
+
+/// Files with their contents.
+pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
+
+/// The files that are looked at: everything, or what the stacks are made of and the tests beside it.
+pub(super) fn files(workspace: &Workspace, stacks: &[&Stack], scope: Scope<'_>) -> Result<Files, Failure> {
+    let mut wanted: BTreeSet<RepoPath> = BTreeSet::new();
+    for stack in stacks {
+        wanted.extend(
+            workspace
+                .analysis
+                .closure(stack)?
+                .files
+                .into_iter()
+                .map(|file| file.path),
+        );
+    }
+    let folders: BTreeSet<_> = wanted.iter().filter_map(RepoPath::parent).collect();
+    let source = &workspace.source;
+    let is_test = |path: &RepoPath| path.file_name().ends_with("_test.k");
+    source
+        .files()
+        .iter()
+        .filter(|(path, entry)| {
+            let beside = || is_test(path) && path.parent().is_some_and(|folder| folders.contains(&folder));
+            entry.kind == FileKind::File && (scope.all && is_kcl(path) || wanted.contains(*path) || beside())
+        })
+        .map(|(path, entry)| {
+            let content = source.read(entry.blob);
+            Ok((
+                path.clone(),
+                content.map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?,
+            ))
+        })
+        .collect()
+}
+
+fn is_kcl(path: &RepoPath) -> bool {
+    path.file_name().ends_with(".k") || path.file_name() == "kcl.mod"
+}
+
+/// Runs the tools.
+pub(super) async fn run(
+    compiler: &Compiler,
+    files: &Files,
+    workspace: &Workspace,
+    stacks: &[&Stack],
+) -> Result<Vec<Remark>, Failure> {
+    if !files.iter().any(|(path, _)| path.file_name().ends_with(".k")) {
+        return Ok(Vec::new());
+    }
+    let pool = compiler.pool().await?;
+    let request = CompileRequest {
+        label: "check".to_owned(),
+        files: files.clone(),
+        ..CompileRequest::default()
+    };
+    let mut remarks = Vec::new();
+    for (path, content) in files.iter().filter(|(path, _)| path.file_name().ends_with(".k")) {
+        // One that is no KCL is said by compiling it.
+        let Ok(text) = std::str::from_utf8(content) else {
+            continue;
+        };
+        if let Ok(false) = pool.is_formatted(&request, text).await {
+            let mut remark = remark(path, Rule::Format, "is not formatted");
+            remark.hint = Some(format!("run `kcl fmt {path}`"));
+            remarks.push(remark);
+        }
+    }
+    // The entries of a stack share names and make sense only together: compiling them has looked at them.
+    let entries: BTreeSet<&RepoPath> = workspace
+        .layout
+        .stacks
+        .iter()
+        .chain(stacks.iter().copied())
+        .filter_map(|stack| stack.compile.as_ref().ok())
+        .flat_map(|setup| setup.entries.iter().map(|entry| &entry.path))
+        .collect();
+    for (path, content) in files {
+        let name = path.file_name();
+        if !name.ends_with(".k") || name.ends_with("_test.k") || entries.contains(path) {
+            continue;
+        }
+        // Of one file the linter sees neither its siblings nor who uses it: what it says of imports holds all the same.
+        let said = pool.lint(&request, path).await?;
+        for message in said.into_iter().filter(|message| message.starts_with("Module '")) {
+            let mut remark = remark(path, Rule::Lint, &message).at(line_of(&message, content), None);
+            remark.severity = Severity::Warning;
+            remarks.push(remark);
+        }
+    }
+    let tests = files
+        .iter()
+        .filter(|(path, _)| path.file_name().ends_with("_test.k"));
+    let folders: BTreeSet<RepoPath> = tests.filter_map(|(path, _)| path.parent()).collect();
+    for folder in folders {
+        for case in pool.test(&request, &folder).await? {
+            let Some(error) = case.errors.first() else {
+                continue;
+            };
+            let place = error.place.as_ref();
+            let file = place
+                .and_then(|place| RepoPath::normalise(&place.file))
+                .unwrap_or_else(|| folder.clone());
+            let message = format!("{}: {}", case.name, error.text());
+            remarks.push(remark(&file, Rule::Test, &message).at(
+                place.and_then(|place| place.line),
+                place.and_then(|place| place.column),
+            ));
+        }
+    }
+    Ok(remarks)
+}
+
+/// The linter says which import is unused, not where it stands.
+fn line_of(message: &str, content: &[u8]) -> Option<u32> {
+    let name = message.strip_prefix("Module '")?.split('\'').next()?;
+    let text = String::from_utf8_lossy(content);
+    let number = text.lines().position(|line| {
+        line.trim_start().strip_prefix("import ").is_some_and(|rest| {
+            rest.split_whitespace()
+                .any(|word| word == name || word.ends_with(&format!(".{name}")))
+        })
+    })?;
+    u32::try_from(number + 1).ok()
+}

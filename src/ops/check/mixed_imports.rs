@@ -1,0 +1,50 @@
+//! Files that are imported by themselves where their package is imported too.
+
+use std::collections::BTreeSet;
+
+use super::{super::Workspace, remark, kcl_tools::Files};
+use crate::{
+    affected::{self, HalfPackage},
+    error::Failure,
+    model::{
+        lint::{Remark, Rule, Severity},
+        stack::Stack,
+    },
+};
+
+/// Every such import of these stacks' programs, at its line.
+pub(super) fn find(workspace: &Workspace, files: &Files, stacks: &[&Stack]) -> Result<Vec<Remark>, Failure> {
+    let mut found = BTreeSet::new();
+    for stack in stacks {
+        found.extend(workspace.analysis.half_packages(stack)?);
+    }
+    Ok(found.iter().map(|half| told(half, files)).collect())
+}
+
+fn told(half: &HalfPackage, files: &Files) -> Remark {
+    let HalfPackage { by, file, package } = half;
+    let message = format!(
+        "imports `{file}` by itself, and the program imports its package `{package}` too: where the file uses a name of \
+         its package, the core compiles or refuses that as it happens"
+    );
+    let content = files.iter().find(|(path, _)| path == by);
+    let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));
+    let mut remark = remark(by, Rule::Irreproducible, &message).at(line, None);
+    remark.severity = Severity::Warning;
+    remark.hint = Some(format!(
+        "import the package alone, `import {}`: it holds what the file defines; or give the file a folder of its own",
+        package.as_str().replace('/', ".")
+    ));
+    remark
+}
+
+/// The line of the import that ends in this name.
+fn line_of(content: &[u8], name: &str) -> Option<u32> {
+    let imports = |line: &[u8]| {
+        affected::scan(line)
+            .iter()
+            .any(|import| import.path.rsplit('.').next() == Some(name))
+    };
+    let at = content.split(|byte| *byte == b'\n').position(imports)?;
+    u32::try_from(at + 1).ok()
+}

@@ -1,0 +1,200 @@
+//! Functions that make a Spec depend on more than the repository: the clock, chance, the network, the environment.
+
+use std::collections::BTreeSet;
+
+use super::{remark, kcl_tools::Files};
+use crate::{
+    affected,
+    model::{
+        RepoPath,
+        lint::{Remark, Rule, Severity},
+        stack::{Entry, Stack},
+    },
+};
+
+/// System module, function, what it depends on.
+const FUNCTIONS: [(&str, &str, &str); 11] = [
+    ("datetime", "now", "the clock"),
+    ("datetime", "today", "the clock"),
+    ("datetime", "ticks", "the clock"),
+    ("datetime", "date", "the clock"),
+    ("crypto", "uuid", "chance"),
+    ("net", "fqdn", "the network"),
+    (
+        "file",
+        "read_env",
+        "the environment, which is empty when Konverge compiles",
+    ),
+    ("file", "workdir", "where the repository lies"),
+    ("file", "current", "where the repository lies"),
+    ("file", "modpath", "where the repository lies"),
+    ("file", "abs", "where the repository lies"),
+];
+
+/// A system module and the name by which it is used.
+type Name = (String, String);
+
+/// Every use in these files, with its place. Entries of one stack share what they import.
+pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Remark> {
+    let kcl: Vec<_> = files
+        .iter()
+        .filter(|(path, _)| path.file_name().ends_with(".k"))
+        .collect();
+    let own = |content: &[u8]| -> BTreeSet<Name> {
+        let imports = affected::scan(content)
+            .into_iter()
+            .filter(|import| import.dots == 0);
+        let name = |import: affected::Import| (import.path.clone(), plain(import.used_as()).to_owned());
+        imports.map(name).collect()
+    };
+    let shared: Vec<(&[Entry], BTreeSet<Name>)> = stacks
+        .iter()
+        .filter_map(|stack| Some(stack.compile.as_ref().ok()?.entries.as_slice()))
+        .map(|entries| {
+            let together = kcl.iter().filter(|(path, _)| is_entry(entries, path));
+            (entries, together.flat_map(|(_, content)| own(content)).collect())
+        })
+        .collect();
+    let mut remarks = Vec::new();
+    for (path, content) in kcl {
+        let mut names = own(content);
+        let together = shared.iter().filter(|(entries, _)| is_entry(entries, path));
+        names.extend(together.flat_map(|(_, names)| names.clone()));
+        for member in affected::members(content) {
+            let found = FUNCTIONS.iter().find(|(module, function, _)| {
+                member.name == *function
+                    && names
+                        .iter()
+                        .any(|(path, name)| path == module && name == plain(&member.of))
+            });
+            let Some((module, function, what)) = found else {
+                continue;
+            };
+            let message =
+                format!("`{module}.{function}` depends on {what}: the same commit gives another Spec");
+            let mut remark =
+                remark(path, Rule::Irreproducible, &message).at(Some(member.line), Some(member.column));
+            remark.severity = Severity::Warning;
+            remark.hint = Some("pass the value as an option in kcl.yaml, where a review sees it".to_owned());
+            remarks.push(remark);
+        }
+    }
+    remarks
+}
+
+/// A name without the `$` that lets it be a keyword.
+fn plain(name: &str) -> &str {
+    name.trim_start_matches('$')
+}
+
+/// Whether a file is one of a stack's entries, by itself or with its folder.
+fn is_entry(entries: &[Entry], path: &RepoPath) -> bool {
+    let folder = path.parent();
+    entries
+        .iter()
+        .any(|entry| entry.path == *path || Some(&entry.path) == folder.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::stack::CompileSetup;
+
+    fn path(text: &str) -> RepoPath {
+        RepoPath::normalise(text).unwrap()
+    }
+
+    fn found(files: &[(&str, &str)], entries: &[&str]) -> Vec<String> {
+        let files: Files = files
+            .iter()
+            .map(|(name, text)| (path(name), text.as_bytes().into()))
+            .collect();
+        let setup = CompileSetup {
+            entries: entries.iter().map(|entry| Entry::main(path(entry))).collect(),
+            ..CompileSetup::default()
+        };
+        let stack = Stack {
+            id: "p/s".parse().unwrap(),
+            names: "p/s".parse().unwrap(),
+            named_by: crate::model::stack::NamedBy::Names,
+            folder: path("p/s"),
+            project_folder: path("p"),
+            compile: Ok(setup),
+            cluster: None,
+            kubeconfig: None,
+        };
+        let place = |remark: Remark| {
+            let what = remark.message.split('`').nth(1).unwrap().to_owned();
+            format!(
+                "{what} {}:{}:{}",
+                remark.file,
+                remark.line.unwrap(),
+                remark.column.unwrap()
+            )
+        };
+        scan(&files, &[&stack]).into_iter().map(place).collect()
+    }
+
+    #[test]
+    fn calls_are_found_at_their_place_and_comments_are_none() {
+        let text = "import datetime\n# datetime.now()\na = 1\nb = datetime.now()\nc = crypto.uuid()\n";
+        assert_eq!(found(&[("a.k", text)], &[]), ["datetime.now a.k:4:5"]);
+    }
+
+    #[test]
+    fn aliases_count_and_texts_do_not() {
+        for (text, expected) in [
+            (
+                "import datetime as d\na = d.now()\n",
+                vec!["datetime.now a.k:2:5"],
+            ),
+            (
+                "import crypto as now\na = [now . uuid()]\n",
+                vec!["crypto.uuid a.k:2:6"],
+            ),
+            (
+                "import datetime\nf = datetime.now\na = f()\n",
+                vec!["datetime.now a.k:2:5"],
+            ),
+            (
+                "import datetime as d\na = \"at ${d.today()}\"\n",
+                vec!["datetime.today a.k:2:11"],
+            ),
+            (
+                "import datetime\na = \"datetime.now()\"\nb = r'datetime.now()'\n",
+                vec![],
+            ),
+            (
+                "import datetime as d\na = {datetime = {now = 1}}.datetime.now\n",
+                vec![],
+            ),
+            (
+                "import datetime as d\nimport crypto\na = crypto.sha256(\"x\") # d.now()\n",
+                vec![],
+            ),
+            (
+                "import datetime as $d\na = d.now()\n",
+                vec!["datetime.now a.k:2:5"],
+            ),
+            ("import .datetime\na = datetime.now()\n", vec![]),
+            ("import my.datetime\na = datetime.now()\n", vec![]),
+        ] {
+            assert_eq!(found(&[("a.k", text)], &[]), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn entries_share_their_imports() {
+        let files = [
+            ("p/base/base.k", "import datetime as d\n"),
+            ("p/s/main.k", "a = d.now()\n"),
+        ];
+        assert_eq!(
+            found(&files, &["p/base/base.k", "p/s/main.k"]),
+            ["datetime.now p/s/main.k:1:5"]
+        );
+        assert_eq!(found(&files, &["p/base", "p/s"]), ["datetime.now p/s/main.k:1:5"]);
+        assert_eq!(found(&files, &[]), Vec::<String>::new());
+    }
+}

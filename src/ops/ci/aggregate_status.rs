@@ -1,0 +1,218 @@
+//! The verdict on a preview that was dealt out: one status for all shares, the one to require. It is made of what the
+//! shares said of themselves in this run; a share that died said nothing, and that is no success.
+
+use std::num::NonZeroU32;
+
+use super::{
+    Ended,
+    authority::{Answer, Authority, Caller, Decision, Task},
+    publisher::Feedback,
+    shard_mode::Part,
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    github::{Client, Event, Runner, Status, StatusState, preview_of},
+    model::{CommitId, Share},
+    ops::Run,
+};
+
+/// Says that the verdict is open: what an earlier run has said of the same commit holds no longer, and no `success` may
+/// stand while a share is at work. Any share may be the first of its run, or be started again alone, so each has to
+/// see to it.
+///
+/// But GitHub takes 80 writes a minute, and a matrix has up to 256 jobs: where `pending` of this run stands already, it
+/// is not said again. In a run's first try only the job after all shares says anything else in its name, so an answer
+/// that is out of date does no harm. And then no share has spoken in this run's name yet, whose word the verdict could
+/// take for this try's: only one that is started again takes its own word back.
+pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part, into: Option<&str>) {
+    let pending = async |context: &str| {
+        let looking = "looking at what would change";
+        feedback
+            .own_status(head, context, StatusState::Pending, looking)
+            .await;
+    };
+    let runner = &feedback.job.runner;
+    let again = runner.run_attempt > 1;
+    let whole = preview_of(None, into);
+    let word = newest_word(feedback, head, &whole).await;
+    let is_open = word.as_ref().is_some_and(|word| {
+        word.state == StatusState::Pending && word.target_url.as_deref() == Some(&runner.run_url())
+    });
+    if word.is_some_and(|word| is_of_later_run(&word, runner)) {
+        feedback.job.run.notes.note(OVERTAKEN);
+    } else if part.share().is_none() || again || !is_open {
+        pending(&whole).await;
+    }
+    if part.share().is_some() && again {
+        pending(&part.context(into)).await;
+    }
+}
+
+/// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
+/// changed: then this one must not have the last word.
+pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, context: &str) -> bool {
+    let word = newest_word(feedback, head, context).await;
+    let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
+    if overtaken {
+        feedback.job.run.notes.note(OVERTAKEN);
+    }
+    overtaken
+}
+
+const OVERTAKEN: &str =
+    "note: a later run looks at the same commit, so the status that it has set is left as it is";
+
+fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
+    let page = status.target_url.as_deref();
+    page.is_some_and(|page| runner.is_later_run(page))
+}
+
+/// The newest word on the whole, if it is among the newest on the commit and can be asked for.
+async fn newest_word(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> Option<Status> {
+    let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
+    newest.into_iter().find(|status| status.context == whole)
+}
+
+/// Sets the status of the whole on the event's head. It needs no checkout, and fails where it can not tell.
+pub(super) async fn run(
+    run: &Run,
+    runner: &Runner,
+    event: &Event,
+    client: Option<&Client>,
+    of: NonZeroU32,
+) -> Result<Ended, Failure> {
+    let caller = Caller::of(runner, "", None);
+    let Some((head, into)) = judged(run, event, caller)? else {
+        return Ok(Ended::WELL);
+    };
+    let (head, into) = (&head, into.as_deref());
+    let client = client.ok_or_else(|| {
+        Failure::new(ErrorKind::Github, "the shares can not be judged without a token")
+            .hint("set the input `github-token`")
+    })?;
+    let shares = Share::all(of).map_err(|error| Failure::new(ErrorKind::Usage, error.to_string()))?;
+    let page = runner.run_url();
+    let statuses = client.statuses(head).await?;
+    let (state, description) = verdict(shares, into, &statuses, &page);
+    let whole = preview_of(None, into);
+    let word = statuses.iter().find(|status| status.context == whole);
+    if word.is_some_and(|word| is_of_later_run(word, runner)) {
+        run.notes.note(OVERTAKEN);
+    } else {
+        client
+            .set_status(head, &whole, state, &description, Some(&page))
+            .await?;
+    }
+    Ok(Ended {
+        code: u8::from(state != StatusState::Success),
+        text: format!("{description}\n"),
+    })
+}
+
+/// The head whose shares were previewed, if they were and may be told of, and the branch it goes to, if that is not the
+/// default one. Nothing is opened for it, so the default branch is not asked for.
+fn judged(
+    run: &Run,
+    event: &Event,
+    caller: Caller<'_>,
+) -> Result<Option<(CommitId, Option<String>)>, Failure> {
+    let authority = match Authority::of(event, caller, Answer::Never)? {
+        Decision::Granted(authority) => authority,
+        Decision::Nothing(why) => {
+            run.notes.note(&why);
+            return Ok(None);
+        }
+        Decision::Ask => return Ok(None),
+    };
+    if !authority.trust.grants().tells {
+        run.notes
+            .note("note: this job may not write: the workflow on `workflow_run` sets the status");
+        return Ok(None);
+    }
+    let into = authority.elsewhere().map(str::to_owned);
+    Ok(match authority.task {
+        Task::PullRequest(event) => Some((event.head, into)),
+        Task::MergeGroup { head, .. } => Some((head, into)),
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => None,
+    })
+}
+
+/// Success if every share had it in the run with this page, by its newest word.
+fn verdict(
+    shares: impl Iterator<Item = Share>,
+    into: Option<&str>,
+    statuses: &[Status],
+    page: &str,
+) -> (StatusState, String) {
+    let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
+    for share in shares {
+        let context = preview_of(Some(share), into);
+        let of_this =
+            |status: &&Status| status.context == context && status.target_url.as_deref() == Some(page);
+        let said = statuses.iter().find(of_this);
+        match said.map(|status| status.state) {
+            Some(StatusState::Success) => seen += 1,
+            Some(StatusState::Failure | StatusState::Error) => failed.push(share.to_string()),
+            Some(StatusState::Pending) | None => silent.push(share.to_string()),
+        }
+    }
+    match (failed.is_empty(), silent.is_empty()) {
+        (true, true) => (StatusState::Success, format!("all {seen} shares were previewed")),
+        (false, _) => (
+            StatusState::Failure,
+            format!("could not be previewed: shares {}", failed.join(", ")),
+        ),
+        (true, false) => (
+            StatusState::Error,
+            format!("ended without a word: the jobs of shares {}", silent.join(", ")),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
+
+    fn status(share: &str, state: StatusState, page: &str) -> Status {
+        Status {
+            context: format!("konverge/preview {share}"),
+            state,
+            description: None,
+            target_url: Some(page.to_owned()),
+        }
+    }
+
+    fn of_two(statuses: &[Status]) -> (StatusState, String) {
+        let shares = Share::all(NonZeroU32::new(2).unwrap()).unwrap();
+        verdict(shares, None, statuses, PAGE)
+    }
+
+    #[test]
+    fn every_share_has_to_have_said_yes_in_this_run() {
+        use StatusState::{Error, Failure, Pending, Success};
+        let yes = status("2/2", Success, PAGE);
+        let (state, said) = of_two(&[status("1/2", Success, PAGE), yes.clone()]);
+        assert_eq!((state, said.as_str()), (Success, "all 2 shares were previewed"));
+        // The newest word counts, and that is the first.
+        let late = [
+            status("1/2", Success, PAGE),
+            status("1/2", Pending, PAGE),
+            yes.clone(),
+        ];
+        assert_eq!(of_two(&late).0, Success);
+        for (first, expected) in [(Failure, Failure), (Error, Failure), (Pending, Error)] {
+            let (state, said) = of_two(&[status("1/2", first, PAGE), yes.clone()]);
+            assert_eq!(state, expected);
+            assert!(said.ends_with("shares 1/2"), "{said}");
+        }
+        assert_eq!(of_two(std::slice::from_ref(&yes)).0, Error);
+        // What another run said is not of this one, and takes nothing away from it.
+        let other = |state| status("1/2", state, "https://github.com/acme/konfig/actions/runs/6");
+        assert_eq!(of_two(&[other(Success), yes.clone()]).0, Error);
+        let own = status("1/2", Success, PAGE);
+        assert_eq!(of_two(&[other(Failure), own, yes]).0, Success);
+    }
+}

@@ -1,0 +1,425 @@
+//! After a merge: applies what the head wants and the states do not have yet, if it was reviewed.
+//!
+//! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
+//! or skipped is caught up by the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    Ended, Job,
+    approve_input::Approved,
+    authority::{Agreeing, BY_HAND},
+    review_gate::ByReview,
+    deployments::{Announced, Deployments},
+    publisher::Feedback,
+    policy_check::Guardrails,
+    active_policies::InForce,
+    superseded::NewerCommits,
+    notifications::Notices,
+    reviews::Reviews,
+    drift_schedule::Rounds,
+    timings::Stopwatch,
+};
+use crate::{
+    config::Config,
+    error::{ErrorKind, Failure},
+    github::{self, DefaultBranch, StatusState},
+    model::{
+        CommitId, RepoPath, StackId,
+        comment_marker::{Marker, MarkerKind},
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        plan::StackPlan,
+        review::Unit,
+    },
+    ops::{
+        At, Claims, KeyUse, Target, Workspace,
+        apply::{self, ApplyOptions},
+        skipped_removals, redact, renamed_stacks,
+    },
+    policy::Stage,
+    report::{self, RunInfo, SUMMARY_BUDGET},
+};
+
+/// The label of issues about merges that nobody reviewed.
+const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
+
+/// Applies a commit of the default branch, with what somebody agreed to.
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    approved: Approved,
+    agreeing: Agreeing,
+) -> Result<Ended, Failure> {
+    if agreeing == Agreeing::Environment
+        && !approved.is_empty()
+        && let Some(environment) = &job.options.environment
+    {
+        someone_let_it_go_on(job, environment).await?;
+    }
+    let tip = Tip {
+        head,
+        branch,
+        approved,
+        agreeing,
+    };
+    told(job, tip).await
+}
+
+/// Who agrees by letting a job go on has to be known.
+async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failure> {
+    let approvers = match &job.client {
+        Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
+        None => Vec::new(),
+    };
+    if approvers.is_empty() {
+        return Err(Failure::new(
+            ErrorKind::Policy,
+            format!(
+                "nobody let this run go on in `{}`, so nobody agrees to these digests",
+                environment.escape_debug()
+            ),
+        )
+        .hint("give the job that `environment:`, with required reviewers")
+        .hint(BY_HAND));
+    }
+    Ok(())
+}
+
+/// What is to be applied.
+struct Tip<'a> {
+    head: &'a CommitId,
+    branch: &'a DefaultBranch,
+    /// What somebody agreed to.
+    approved: Approved,
+    /// Who that is.
+    agreeing: Agreeing,
+}
+
+async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
+    let head = tip.head;
+    let feedback = Feedback::new(job);
+    feedback
+        .status(
+            head,
+            github::APPLY,
+            StatusState::Pending,
+            "applying what was reviewed",
+        )
+        .await;
+    let (notices, result) = match configured(job, &tip.branch.tip).await {
+        Ok(config) => (
+            Some(Notices::of(job, &config)),
+            caught_up(job, tip, config, &feedback).await,
+        ),
+        Err(failure) => (None, Err(failure)),
+    };
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    let (state, description) = match &result {
+        Ok((report, _, newer)) if apply::ended_well(report) => {
+            (StatusState::Success, description(report, newer.len()))
+        }
+        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
+        Err(failure) => {
+            feedback.failed(failure);
+            (StatusState::Error, failure.message.clone())
+        }
+    };
+    feedback.status(head, github::APPLY, state, &description).await;
+    // They come last: a receiver that does not answer keeps nothing else waiting.
+    match (&notices, &result) {
+        (Some(notices), Ok((report, consent, _))) => {
+            let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
+            notices.applied(report, &stopped).await;
+        }
+        (Some(notices), Err(failure)) => notices.not_applied(failure).await,
+        (None, _) => {}
+    }
+    let (report, ..) = result?;
+    Ok(Ended {
+        code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+        text: report::terminal::outcome(&report, report::terminal::Style::default()),
+    })
+}
+
+/// The configuration of the default branch's tip, which may be newer than what is applied.
+async fn configured(job: &Job, tip: &CommitId) -> Result<Config, Failure> {
+    job.repository.ensure(tip, job.credentials.as_ref()).await?;
+    Ok(Config::of(job.repository.revision(tip)?.as_ref())?)
+}
+
+async fn caught_up(
+    job: &Job,
+    tip: Tip<'_>,
+    config: Config,
+    feedback: &Feedback<'_>,
+) -> Result<(ApplyReport, Arc<ByReview>, BTreeMap<StackId, CommitId>), Failure> {
+    let Tip {
+        head,
+        branch,
+        approved,
+        agreeing,
+    } = tip;
+    let mut watch = Stopwatch::start();
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
+        Failure::new(
+            ErrorKind::Config,
+            "nothing is applied: no store is configured to keep the state in",
+        )
+        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
+    })?;
+    let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
+    side.layout.require_module()?;
+    // A schedule that does not run tells nobody so: whoever applies does.
+    if let Some(since) = Rounds::of(job, &memory, &config).await.overdue() {
+        job.run.notes.note(&format!(
+            "warning: no look for drift has ended well for {}; does the scheduled job still run?",
+            report::age(since)
+        ));
+    }
+    let known = memory.states.known().await?;
+    memory.states.maintain_index(&known).await?;
+    side.note_layout(&job.run);
+    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
+    let Behind { targets, held } = behind(&side, &known, &renamed)?;
+    let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
+    let targets = newer.without(&memory, targets).await?;
+    let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
+    memory.states.announce_run(&known, &ids).await?;
+
+    let reviews = if targets.is_empty() {
+        Reviews::default()
+    } else {
+        Reviews::of(job, &memory, head, &branch.name).await?
+    };
+    let power = job.repository.revision(&branch.tip)?;
+    let guardrails = Guardrails::of(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
+        .with_authors(reviews.authors.clone())
+        .with_reviewed(reviews.policies.clone())
+        .agreed_to_by(agreeing);
+    let consent = Arc::new(ByReview::new(
+        guardrails,
+        reviews.records.clone(),
+        approved.digests,
+    ));
+    let deployments = Deployments::of(job, &config, &targets, head);
+    let options = ApplyOptions {
+        consent: match &deployments {
+            Some(deployments) => Arc::new(Announced {
+                consent: Arc::clone(&consent),
+                deployments: Arc::clone(deployments),
+            }),
+            None => consent.clone(),
+        },
+        newer: Some(newer.clone()),
+        commit: Some(head.clone()),
+        pull_requests: consent.pull_requests().into_iter().collect(),
+        restore: false,
+        allow_empty: true,
+        rolled_back_to: None,
+    };
+    let unseen = skipped_removals::reason(&side.layout);
+    let mut planning = job
+        .protected_planning(config, &branch.tip, side, memory.clone())
+        .await?;
+    planning.claims = Claims::without(approved.without);
+    watch.ends("what to apply");
+    let mut report = apply::run(&planning, &targets, &options).await?;
+    let newer = newer.found();
+    report.stacks.retain(|stack| !newer.contains_key(&stack.id));
+    if let Some(unseen) = &unseen {
+        let untold = held
+            .iter()
+            .map(|target| apply::stopped(target, StackResult::Failed, unseen));
+        report.stacks.extend(untold);
+    }
+    watch.ends("plan and apply");
+    // A stack that can not be seen may be one that was removed, which takes its review.
+    if unseen.is_none() {
+        reviews.forget_used(job, &memory, &targets, &report).await;
+    }
+    // The index only serves speed: what it is not told is looked up by the next run.
+    if let Err(error) = memory.states.settle().await {
+        job.run
+            .notes
+            .note(&format!("warning: the index was not told: {error}"));
+    }
+    let counted = planning.counted();
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        compiled: counted.compiled,
+        cached: counted.cached,
+        ..job.info()
+    };
+    let mut stopped = consent.stopped();
+    for (plan, _) in &mut stopped {
+        redact::stack(plan, planning.secrets());
+    }
+    let told = Told {
+        head,
+        report: &report,
+        stopped: &stopped,
+        info: &info,
+        newer: &newer,
+        pulls: reviews.pull_requests_of(&report),
+    };
+    told.tell(job, feedback).await;
+    if let Some(deployments) = deployments {
+        deployments.end(&report).await;
+    }
+    Ok((report, consent, newer))
+}
+
+/// What the states do not have yet.
+struct Behind {
+    targets: Vec<Target>,
+    /// Stacks that something is known of and that are not to be seen: whether they were removed can not be told.
+    held: Vec<Target>,
+}
+
+/// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
+///
+/// What is recorded of a folder that makes no stack any more stays: only what was taken out of the repository is removed.
+fn behind(
+    side: &Workspace,
+    known: &crate::state::Known,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Result<Behind, Failure> {
+    let goes_on: BTreeSet<&StackId> = renamed.values().collect();
+    let mut targets = Vec::new();
+    for stack in &side.layout.stacks {
+        let recorded = known
+            .entries
+            .get(&stack.id)
+            .and_then(|entry| entry.settled_digest());
+        if recorded != Some(side.analysis.input_digest(stack)?) {
+            targets.push(Target::of(stack, None));
+        }
+    }
+    let gone = known
+        .entries
+        .iter()
+        .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
+        .filter(|(id, entry)| !goes_on.contains(id) && !side.layout.leaves_out(&entry.folder))
+        .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
+    let mut held = Vec::new();
+    match side.layout.identities_certain() {
+        true => targets.extend(gone),
+        false => held.extend(gone),
+    }
+    Ok(Behind { targets, held })
+}
+
+fn folder(entry: &crate::state::Entry) -> RepoPath {
+    entry.folder.clone()
+}
+
+/// What a run that applied has to tell.
+struct Told<'a> {
+    head: &'a CommitId,
+    report: &'a ApplyReport,
+    /// The plans that nobody reviewed, with the parts that nobody did.
+    stopped: &'a [(StackPlan, Vec<Unit>)],
+    info: &'a RunInfo,
+    /// The stacks that have a newer commit, and were left.
+    newer: &'a BTreeMap<StackId, CommitId>,
+    /// The pull requests whose changes were applied, besides those of the head.
+    pulls: BTreeSet<u64>,
+}
+
+impl Told<'_> {
+    /// Tells each pull request that was applied, and keeps an issue for each stack that nobody reviewed.
+    async fn tell(&self, job: &Job, feedback: &Feedback<'_>) {
+        let Self {
+            head,
+            report,
+            stopped,
+            info,
+            ..
+        } = *self;
+        let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
+        summary.push_str(&report::markdown::newer(self.newer));
+        feedback.summary(&summary);
+        for (stack, commit) in self.newer {
+            job.run.notes.note(&format!(
+                "note: {stack} has the newer commit {}, so it is left as it is",
+                commit.short()
+            ));
+        }
+        feedback.apply_outputs(report);
+        let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+        if !report.stacks.is_empty() {
+            feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
+            feedback.merged_outcome(head, &self.pulls, report, info).await;
+        }
+        // Of the stacks that were not looked at nothing differs, unless a newer run knows better.
+        let settled = |stack: &str| {
+            let not_well =
+                |outcome: &StackOutcome| outcome.id.as_str() == stack && !apply::is_well(outcome.result);
+            !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
+        };
+        feedback
+            .issues(
+                UNREVIEWED_LABEL,
+                MarkerKind::Unreviewed,
+                settled,
+                stopped
+                    .iter()
+                    .map(|stopped| unreviewed_issue(job, info, stopped))
+                    .collect(),
+            )
+            .await;
+    }
+}
+
+/// Marker, title and body of the issue about a stack that was stopped.
+fn unreviewed_issue(
+    job: &Job,
+    info: &RunInfo,
+    (plan, units): &(StackPlan, Vec<Unit>),
+) -> (Marker, String, String) {
+    let marker = Marker {
+        head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        digest: plan.digest.to_string(),
+        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
+    };
+    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
+    let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
+    (marker, title, body)
+}
+
+fn description(report: &ApplyReport, newer: usize) -> String {
+    if report.stacks.is_empty() && newer > 0 {
+        return "a newer commit is applied already".to_owned();
+    }
+    if report.stacks.is_empty() {
+        return "everything is applied already".to_owned();
+    }
+    let count = |result| {
+        report
+            .stacks
+            .iter()
+            .filter(|stack| stack.result == result)
+            .count()
+    };
+    let words = [
+        (StackResult::Applied, "applied"),
+        (StackResult::Unchanged, "unchanged"),
+        (StackResult::Failed, "failed"),
+        (StackResult::Stopped, "stopped"),
+        (StackResult::HeldBack, "held back"),
+    ];
+    let words: Vec<_> = words
+        .iter()
+        .filter(|(result, _)| count(*result) > 0)
+        .map(|(result, word)| format!("{} {word}", count(*result)))
+        .collect();
+    words.join(", ")
+}

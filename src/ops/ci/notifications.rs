@@ -1,0 +1,210 @@
+//! Who is told of an apply or of drift, by `notify` of the configuration in force. What is not delivered is a warning.
+
+use std::time::Duration;
+
+use super::Job;
+use crate::{
+    config::{Config, Notify, NotifyKind},
+    error::{ErrorKind, Failure},
+    model::{
+        StackId,
+        apply_result::{ApplyReport, StackResult},
+        plan::Plan,
+    },
+    notify::{Kind, Message, NotifyError, Sender, Target, Topic},
+    ops::apply,
+};
+
+const UNDELIVERED: &str = "a notification was not delivered";
+
+/// Sends what happened to those who are to be told.
+pub(super) struct Notices<'a> {
+    job: &'a Job,
+    told: Vec<Notify>,
+}
+
+impl<'a> Notices<'a> {
+    /// Under the protected branch's configuration.
+    pub fn of(job: &'a Job, config: &Config) -> Self {
+        Self {
+            job,
+            told: config.notify.clone(),
+        }
+    }
+
+    /// What an apply came to; `unreviewed` are the stacks that were stopped because nobody reviewed a part of them.
+    /// A run that had nothing to do is not worth a word.
+    pub async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
+        for (topic, title, stacks) in news(report, unreviewed) {
+            self.send(topic, title, stacks).await;
+        }
+    }
+
+    /// An apply that came to no report. The failure's own words may hold values, so its kind stands for it.
+    pub async fn not_applied(&self, failure: &Failure) {
+        let kind = serde_json::to_value(failure.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
+        let title = format!("the apply failed as a whole: {kind}");
+        self.send(Topic::ApplyFailed, title, Vec::new()).await;
+    }
+
+    /// What a look for drift found, and what of it was put back.
+    pub async fn looked(&self, plan: &Plan, restored: &[StackId]) {
+        let drifted: Vec<_> = plan
+            .stacks
+            .iter()
+            .filter(|stack| stack.summary.changed() > 0)
+            .map(|stack| stack.id.clone())
+            .collect();
+        if !drifted.is_empty() {
+            let put_back = match restored.len() {
+                0 => String::new(),
+                n => format!(" ({n} put back)"),
+            };
+            let title = format!("differs from what was applied: {}{put_back}", stacks(&drifted));
+            self.send(Topic::Drift, title, drifted).await;
+        }
+    }
+
+    async fn send(&self, topic: Topic, title: String, stacks: Vec<StackId>) {
+        let those: Vec<_> = self.told.iter().filter(|notify| hears(notify, topic)).collect();
+        if those.is_empty() {
+            return;
+        }
+        let sender = match Sender::new(self.job.run.secrets.clone()) {
+            Ok(sender) => sender,
+            Err(failure) => return self.job.run.warn(UNDELIVERED, failure),
+        };
+        let message = Message {
+            topic,
+            repository: self.job.runner.repository.clone(),
+            title,
+            stacks,
+            url: Some(self.job.runner.run_url()),
+        };
+        for notify in those {
+            let told = tokio::select! {
+                told = self.deliver(&sender, notify, &message) => told.map_err(Failure::from),
+                () = self.no_time_left() => Err(Failure::new(ErrorKind::Interrupted, "the run was asked to stop")),
+            };
+            if let Err(failure) = told {
+                self.job.run.warn(UNDELIVERED, failure);
+            }
+        }
+    }
+
+    /// Returns when a run that was asked to stop can wait for a receiver no longer; never otherwise.
+    async fn no_time_left(&self) {
+        const LAST_WORDS: Duration = Duration::from_secs(1);
+        self.job.run.cancel.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+
+    async fn deliver(&self, sender: &Sender, notify: &Notify, message: &Message) -> Result<(), NotifyError> {
+        let var = |name: &str| self.job.run.var(name).map(str::to_owned);
+        let url = var(&notify.url_env).ok_or_else(|| NotifyError::Address {
+            name: notify.url_env.clone(),
+        })?;
+        let target = Target {
+            kind: match notify.kind {
+                NotifyKind::Slack => Kind::Slack,
+                NotifyKind::Webhook => Kind::Webhook,
+            },
+            name: notify.url_env.clone(),
+            url,
+            key: notify.key_env.as_deref().and_then(var),
+        };
+        sender.send(&target, message).await
+    }
+}
+
+/// What is worth telling of an apply. Stacks that were held back follow from the others, and are not named.
+fn news(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(Topic, String, Vec<StackId>)> {
+    let of = |wanted: fn(StackResult) -> bool| -> Vec<_> {
+        let those = report.stacks.iter().filter(|stack| wanted(stack.result));
+        those.map(|stack| stack.id.clone()).collect()
+    };
+    let done = of(|result| result == StackResult::Applied);
+    let mut failed = of(|result| matches!(result, StackResult::Failed | StackResult::Stopped));
+    failed.retain(|stack| !unreviewed.contains(stack));
+    let mut news = Vec::new();
+    if !unreviewed.is_empty() {
+        let title = format!(
+            "a change that nobody reviewed was stopped: {}",
+            stacks(unreviewed)
+        );
+        news.push((Topic::Unreviewed, title, unreviewed.to_vec()));
+    }
+    if !failed.is_empty() {
+        let title = format!("the apply failed: {}", stacks(&failed));
+        news.push((Topic::ApplyFailed, title, failed));
+    } else if !done.is_empty() && apply::ended_well(report) {
+        let title = format!("applied: {}", stacks(&done));
+        news.push((Topic::ApplyDone, title, done));
+    }
+    news
+}
+
+/// Nothing named is everything.
+fn hears(notify: &Notify, topic: Topic) -> bool {
+    notify.on.is_empty() || notify.on.contains(&topic)
+}
+
+fn stacks(those: &[StackId]) -> String {
+    match those {
+        [one] => one.to_string(),
+        many => format!("{} stacks", many.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{Digest, RepoPath, apply_result::StackOutcome, apply_record::Grounds};
+
+    fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(Topic, Vec<String>)> {
+        let stacks = results.iter().map(|(id, result)| StackOutcome {
+            stack: RepoPath::root(),
+            id: id.parse().unwrap(),
+            result: *result,
+            digest: Digest::of_bytes(b""),
+            serial: None,
+            grounds: Grounds::default(),
+            resources: Vec::new(),
+            error: None,
+        });
+        let report = ApplyReport {
+            version: 1,
+            stacks: stacks.collect(),
+        };
+        let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
+        news(&report, &unreviewed)
+            .into_iter()
+            .map(|(topic, _, stacks)| (topic, stacks.iter().map(StackId::to_string).collect()))
+            .collect()
+    }
+
+    fn one(topic: Topic, stack: &str) -> (Topic, Vec<String>) {
+        (topic, vec![stack.to_owned()])
+    }
+
+    #[test]
+    fn each_topic_names_its_own_stacks() {
+        use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged};
+        assert_eq!(told(&[("a/dev", Unchanged)], &[]), []);
+        let done = [("a/dev", Applied), ("b/dev", Unchanged)];
+        assert_eq!(told(&done, &[]), [one(Topic::ApplyDone, "a/dev")]);
+        let failed = [("a/dev", Applied), ("b/dev", Failed), ("c/dev", HeldBack)];
+        assert_eq!(told(&failed, &[]), [one(Topic::ApplyFailed, "b/dev")]);
+        let stopped = [("a/dev", Stopped), ("b/dev", Stopped), ("c/dev", Applied)];
+        assert_eq!(
+            told(&stopped, &["a/dev"]),
+            [one(Topic::Unreviewed, "a/dev"), one(Topic::ApplyFailed, "b/dev")]
+        );
+        assert_eq!(
+            told(&[("a/dev", Stopped)], &["a/dev"]),
+            [one(Topic::Unreviewed, "a/dev")]
+        );
+    }
+}

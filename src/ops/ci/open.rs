@@ -1,0 +1,277 @@
+//! Opens revisions in a job: commits only, with the power of the protected branch.
+
+use std::collections::BTreeMap;
+
+use super::{Job, authority::Trust, active_policies::InForce};
+use crate::{
+    config::{Config, Sandbox},
+    error::Failure,
+    model::{CommitId, StackId, affected::Affected, power::PowerChange, file_source::Source, stack::Stack},
+    ops::{
+        At, Claims, KeyUse, Knowledge, Memory, Planning, Renamed, Target, Wanted, Workspace,
+        compiler::Compiler,
+        cluster_selection::{GivenCluster, Live},
+        health_rules, runtime_factory, open, state_backend,
+    },
+    policy::CodeOwners,
+};
+
+/// Two revisions and everything to plan their difference with.
+pub(super) struct Opened {
+    pub planning: Planning,
+    pub targets: Vec<Target>,
+    pub affected: Affected,
+    pub stacks_in_repository: usize,
+    /// The configuration as it is proposed.
+    pub proposed: Config,
+    /// What the proposal changes of it that grants power.
+    pub power: Vec<PowerChange>,
+    /// How much the job trusts it: less than it was granted if the default branch's configuration cannot be used.
+    pub trust: Trust,
+}
+
+/// The commits that a preview is made of.
+pub(super) struct Sides {
+    /// Whose configuration holds: the default branch's tip; where the job was granted no power, the base.
+    pub power: CommitId,
+    /// What is compared with.
+    pub base: CommitId,
+    /// What is compiled: the trial merge, or the head.
+    pub content: CommitId,
+}
+
+impl Job {
+    /// Opens base and head under the configuration that the commit `power` of the default branch has.
+    ///
+    /// # Errors
+    /// A commit cannot be fetched or read; configuration, core or store cannot be used.
+    pub(super) async fn open(&self, sides: &Sides) -> Result<Opened, Failure> {
+        let Sides {
+            power: at,
+            base,
+            content: head,
+        } = sides;
+        for commit in [at, base, head] {
+            self.repository.ensure(commit, self.credentials.as_ref()).await?;
+        }
+        let power = self.repository.revision(at)?;
+        let trust = self.authority.trust;
+        let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
+        let (protected, trust) = match Config::of(power.as_ref()) {
+            Ok(config) => (config, trust),
+            // This may be its repair, and has to be shown to go in: it is, with no power at all.
+            Err(error) => {
+                self.run.warn(
+                    &format!(
+                        "konverge.yaml of the protected branch ({}) can not be used, so Spec is compared with Spec and nothing is recorded as reviewed",
+                        at.short()
+                    ),
+                    error,
+                );
+                (Config::default(), trust.without_power())
+            }
+        };
+        let grants = trust.grants();
+        let mut config = proposed.with_power_from(&protected);
+        if !grants.clusters {
+            config = without_power(&config);
+        }
+        if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
+            // It is another branch's: who may write to that one takes no wall down.
+            config.kcl.sandbox = None;
+        }
+        if config != proposed && grants.clusters {
+            self.run.notes.note(
+                "note: konverge.yaml differs from the protected branch's in keys that grant power; the protected branch's holds until this is merged",
+            );
+        }
+        // Nobody has reviewed this code yet: it is compiled behind every wall, unless the default branch says otherwise.
+        config.kcl.sandbox.get_or_insert(Sandbox::Required);
+        let known = Knowledge::of(&self.run, &self.repository);
+        let at_head = At::Commit(head.clone());
+        let head_side = Workspace::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
+        head_side.layout.require_module()?;
+        head_side.note_layout(&self.run);
+        if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
+            self.run.notes.note(
+                "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
+            );
+        }
+        let base_side = open::open_base(&known, &self.repository, base.clone(), &config)?;
+        known.keep(&base_side);
+        let affected = head_side.analysis.compare(&base_side.analysis);
+        let power_changes = difference(&proposed, (&base_side, &head_side));
+        let targets = open::affected_targets(&affected, Some(&base_side), &head_side);
+        let memory = match grants.store {
+            true => self.memory(&protected, KeyUse::Make).await?,
+            false => None,
+        };
+        let live = match (grants.clusters, self.options.live) {
+            (false, _) => Live::Never,
+            (true, Some(live)) => live,
+            (true, None) if protected.clusters.is_empty() => {
+                self.run.notes.note(
+                    "note: konverge.yaml on the default branch defines no clusters: this compares the compiled Specs of both revisions",
+                );
+                Live::Auto
+            }
+            (true, None) => Live::Required,
+        };
+        Ok(Opened {
+            stacks_in_repository: head_side.layout.stacks.len(),
+            planning: self
+                .planning(
+                    config,
+                    power.as_ref(),
+                    trust,
+                    (head_side, Some(base_side)),
+                    memory,
+                    live,
+                )
+                .await?,
+            targets,
+            affected,
+            trust,
+            proposed,
+            power: power_changes,
+        })
+    }
+
+    /// What plans are made of where a commit of the default branch is looked at by itself, under the configuration and
+    /// the files of the branch's tip, `power`.
+    ///
+    /// # Errors
+    /// As [`Job::planning`].
+    pub(super) async fn protected_planning(
+        &self,
+        config: Config,
+        power: &CommitId,
+        head: Workspace,
+        memory: Memory,
+    ) -> Result<Planning, Failure> {
+        let live = self.options.live.unwrap_or(Live::Required);
+        let files = self.repository.revision(power)?;
+        self.planning(
+            config,
+            files.as_ref(),
+            Trust::Merged,
+            (head, None),
+            Some(memory),
+            live,
+        )
+        .await
+    }
+
+    /// What plans are made of in this job: head and base, under a configuration and the files that it names as `power`,
+    /// a revision of the protected branch, has them. What is compiled of others' code is kept nowhere: a later run with
+    /// more trust would read it.
+    ///
+    /// # Errors
+    /// A setting of the infrastructure can not be used.
+    pub(super) async fn planning(
+        &self,
+        config: Config,
+        power: &dyn Source,
+        trust: Trust,
+        (head, base): (Workspace, Option<Workspace>),
+        memory: Option<Memory>,
+        live: Live,
+    ) -> Result<Planning, Failure> {
+        let given = GivenCluster::default();
+        let mut compiler = Compiler::new(&self.run, &config);
+        if let Some(memory) = &memory {
+            compiler = compiler.sharing(memory)?;
+        }
+        let grants = trust.grants();
+        if !grants.caches {
+            compiler = compiler.without_writing_caches();
+        }
+        if !grants.packages {
+            compiler = compiler.for_strangers(base.as_ref())?;
+        }
+        let setup = runtime_factory::Setup {
+            config: &config,
+            files: Some(power),
+            given: &given,
+            live,
+            memory: memory.as_ref(),
+            wait: true,
+        };
+        Ok(Planning {
+            runtimes: runtime_factory::runtimes(&self.run, &setup).await?,
+            wanted: Wanted::Compiled {
+                compiler: Box::new(compiler),
+                head: Box::new(head),
+                base: base.map(Box::new),
+            },
+            run: self.run.clone(),
+            config,
+            memory,
+            live,
+            given,
+            claims: Claims::default(),
+            renamed: Renamed::default(),
+        })
+    }
+
+    /// The states, if a store is configured: a folder of the runner would be gone with it.
+    ///
+    /// # Errors
+    /// The store can not be used.
+    pub(super) async fn memory(&self, config: &Config, key: KeyUse) -> Result<Option<Memory>, Failure> {
+        if config.state.url.is_none() {
+            return Ok(None);
+        }
+        state_backend::open(&self.run, config, Some(&self.repository), key)
+            .await
+            .map(Some)
+    }
+}
+
+/// What a proposal changes of what grants power: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+fn difference(proposed: &Config, (base, head): (&Workspace, &Workspace)) -> Vec<PowerChange> {
+    // A base that cannot be read grants nothing, so everything is new.
+    let before = Config::of(base.source.as_ref()).unwrap_or_default();
+    let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
+    for stack in &base.layout.stacks {
+        pairs.entry(&stack.id).or_default().0 = Some(stack);
+    }
+    for stack in &head.layout.stacks {
+        pairs.entry(&stack.id).or_default().1 = Some(stack);
+    }
+    let stacks: Vec<_> = pairs.into_values().collect();
+    let mut changes = before.difference_of_power(proposed, &stacks);
+    let file = |key: &str, stacks| PowerChange {
+        key: key.to_owned(),
+        from: Some("as it is".to_owned()),
+        to: Some("other content".to_owned()),
+        stacks,
+    };
+    if !health_rules::same(proposed, base.source.as_ref(), head.source.as_ref()) {
+        let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
+        changes.push(file(&format!("apply.health_rules: {folder}"), None));
+    }
+    let owners = [base, head].map(|side| InForce::of(proposed, Some(side.source.as_ref())).codeowners);
+    if owners[0] != owners[1] {
+        let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
+        let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);
+        let concerned = head.layout.stacks.iter();
+        let concerned =
+            concerned.filter(|stack| before.owners(&file_of(stack)) != after.owners(&file_of(stack)));
+        changes.push(file(
+            "CODEOWNERS",
+            Some(concerned.map(|stack| stack.id.clone()).collect()),
+        ));
+    }
+    changes
+}
+
+/// The configuration with all power taken out: only how the repository is to be read and compiled remains.
+fn without_power(config: &Config) -> Config {
+    let config_without = Config {
+        version: config.version,
+        kcl: config.kcl.clone(),
+        ..Config::default()
+    };
+    config_without.with_layout_of(config)
+}

@@ -1,0 +1,459 @@
+//! The guardrails of `konverge.yaml` (the protected branch's), asked: what they need to know is looked up, and nothing
+//! that no rule needs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    Job,
+    authority::{Agreeing, Task},
+    contributors::Contributors,
+    active_policies::{Archive, InForce},
+    reviewers::People,
+};
+use crate::{
+    config::DriftPolicy,
+    error::{ErrorKind, Failure},
+    github::Permission,
+    model::{
+        CommitId,
+        policy_finding::{Finding, Verdict},
+        plan::StackPlan,
+        apply_record::{Grounds, ReviewedPull},
+    },
+    ops::Run,
+    policy::{self, Approval, CodeOwners, Facts, Role, Rules, Stage},
+};
+
+/// A run was told exactly a plan's digest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Agreed<'a> {
+    /// The commit that was applied to the stack last, if it is on record: the digest stands for what came since.
+    pub since: Option<&'a CommitId>,
+}
+
+/// The rules of a run, and whom to ask.
+pub(super) struct Guardrails {
+    stage: Stage,
+    actor: String,
+    /// Whether the actor pushed what is applied, in this attempt: then GitHub let them.
+    pushed: bool,
+    run: Run,
+    run_id: u64,
+    environment: Option<String>,
+    /// Whether GitHub protects the default branch.
+    protected: bool,
+    /// The default branch and the commit of it that is applied, if one is.
+    applied: Option<(String, CommitId)>,
+    people: People,
+    authors: BTreeMap<u64, String>,
+    /// The default branch's policy.
+    own: Arc<InForce>,
+    /// The policies under which pull requests were reviewed, where they are others.
+    reviewed: BTreeMap<u64, Arc<InForce>>,
+    archive: Archive,
+    restoring: bool,
+    agreeing: Agreeing,
+}
+
+impl Guardrails {
+    /// The rules that the default branch puts in force.
+    pub fn of(job: &Job, own: InForce, stage: Stage) -> Self {
+        let authority = &job.authority;
+        Self {
+            stage,
+            actor: authority.actor.clone(),
+            pushed: authority.pushed,
+            run: job.run.clone(),
+            run_id: job.runner.run_id,
+            environment: job.options.environment.clone(),
+            protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
+            applied: match (&authority.task, &authority.branch) {
+                (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
+                _ => None,
+            },
+            people: People::new(job.client.clone()),
+            authors: BTreeMap::new(),
+            own: Arc::new(own),
+            reviewed: BTreeMap::new(),
+            archive: Archive::of(job),
+            restoring: false,
+            agreeing: Agreeing::Environment,
+        }
+    }
+
+    /// Who opened which pull request: what they say of their own does not count.
+    #[must_use]
+    pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
+        Self { authors, ..self }
+    }
+
+    /// Under which policy pull requests were reviewed: it has to be satisfied, too.
+    #[must_use]
+    pub fn with_reviewed(self, reviewed: BTreeMap<u64, Arc<InForce>>) -> Self {
+        Self { reviewed, ..self }
+    }
+
+    /// Who agrees to the digests.
+    #[must_use]
+    pub fn agreed_to_by(self, agreeing: Agreeing) -> Self {
+        Self { agreeing, ..self }
+    }
+
+    /// For putting back what was applied before: its pull request was approved then, so that only the moment and the
+    /// size are asked about.
+    #[must_use]
+    pub fn for_restoring(self) -> Self {
+        Self {
+            restoring: true,
+            ..self
+        }
+    }
+
+    /// The policies that a plan has to satisfy: the default branch's, those under which its pull requests were reviewed,
+    /// and for a digest the one in force before the commits that it stands for.
+    async fn policies(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Arc<InForce>>, Failure> {
+        let mut policies = vec![Arc::clone(&self.own)];
+        policies.extend(
+            pulls
+                .iter()
+                .filter_map(|(pull, _)| self.reviewed.get(pull).cloned()),
+        );
+        if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
+            let before = self
+                .people
+                .before(agreed.since, head, plan.stack.as_str())
+                .await?;
+            if let Some(before) = before.commit {
+                policies.push(self.archive.at(&before).await?);
+            }
+        }
+        let mut different: Vec<Arc<InForce>> = Vec::new();
+        for policy in policies {
+            if !different.contains(&policy) {
+                different.push(policy);
+            }
+        }
+        Ok(different)
+    }
+
+    /// What an apply does about drift: it stops the stack if one of the policies says so.
+    ///
+    /// # Errors
+    /// As [`Guardrails::findings`].
+    pub async fn drift(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<DriftPolicy, Failure> {
+        let policies = self.policies(plan, pulls, agreed).await?;
+        Ok(match policies.iter().any(|policy| policy.stops_at_drift()) {
+            true => DriftPolicy::Stop,
+            false => DriftPolicy::Restore,
+        })
+    }
+
+    fn rules(&self, policy: &InForce, plan: &StackPlan) -> Result<Rules, Failure> {
+        let rules = policy.rules(&plan.id, &plan.stack)?;
+        Ok(match self.restoring {
+            true => Rules {
+                freeze: rules.freeze,
+                max_delete: rules.max_delete,
+                ..Rules::default()
+            },
+            false => rules,
+        })
+    }
+
+    /// What the rules say of a stack's plan. `pulls` are the pull requests with their last heads whose changes it holds;
+    /// each must satisfy the rules.
+    ///
+    /// # Errors
+    /// A moment in `policy.freeze` that is none; GitHub can not be asked what a rule needs to know.
+    pub async fn findings(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Finding>, Failure> {
+        if plan.summary.changed() == 0 {
+            return Ok(Vec::new());
+        }
+        let mut findings = BTreeSet::new();
+        for policy in self.policies(plan, pulls, agreed).await? {
+            findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
+        }
+        Ok(findings.into_iter().collect())
+    }
+
+    /// What one policy says.
+    async fn judge(
+        &self,
+        policy: &InForce,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Finding>, Failure> {
+        let rules = &self.rules(policy, plan)?;
+        let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
+        let codeowners = codeowners.as_ref();
+        let given = match agreed {
+            Some(agreed) => self.agreeing(rules, plan, pulls, agreed).await?,
+            None => Vec::new(),
+        };
+        let teams = self.teams((rules, codeowners), plan, pulls, &given).await?;
+        let needs_approval = needs_approval(rules);
+        let mut facts = Facts {
+            stage: self.stage,
+            now: Timestamp::now(),
+            actor: &self.actor,
+            role: Role::Write,
+            approvals: &given,
+            teams: &teams,
+            protected_branch: self.protected,
+            codeowners,
+            consented: false,
+        };
+        if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
+            // An App is no user, of whom GitHub says nothing: what it merges is applied all the same.
+            if !self.pushed {
+                facts.role = self.role(self.actor.as_str()).await?;
+            }
+        }
+        if agreed.is_some() {
+            let may_approve = Rules {
+                reviewers: rules.reviewers.clone(),
+                ..Rules::default()
+            };
+            let answer = policy::evaluate(&may_approve, plan, &facts);
+            let refused = |f: &Finding| f.verdict == Verdict::Deny && f.rule == "policy.reviewers";
+            let others = given.iter().any(|approval| !approval.own);
+            facts.consented = (others || !needs_approval) && !answer.iter().any(refused);
+        }
+        if pulls.is_empty() || !needs_approval {
+            return Ok(policy::evaluate(rules, plan, &facts));
+        }
+        let mut findings = BTreeSet::new();
+        for (pull, head) in pulls {
+            let mut approvals = self.approvals(*pull, head).await?;
+            approvals.extend(given.iter().cloned());
+            let facts = Facts {
+                approvals: &approvals,
+                ..facts.clone()
+            };
+            findings.extend(policy::evaluate(rules, plan, &facts));
+        }
+        Ok(findings.into_iter().collect())
+    }
+
+    /// Who stands behind a plan that may be applied. Who can not be asked for is left out and told: the apply goes on.
+    pub async fn grounds(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Grounds {
+        if plan.summary.changed() == 0 {
+            return Grounds::default();
+        }
+        // The findings were made of them before.
+        let rules = &self.rules(&self.own, plan).unwrap_or_default();
+        let mut reviewed = Vec::new();
+        for (number, head) in pulls {
+            let reviewers = match self.people.approvals(*number).await {
+                Ok(approvals) => {
+                    let of_head = approvals.into_iter().filter(|approval| approval.commit == *head);
+                    Some(of_head.map(|approval| approval.reviewer).collect())
+                }
+                Err(error) => {
+                    self.run
+                        .warn(&format!("who approved #{number} is not in the receipt"), error);
+                    None
+                }
+            };
+            reviewed.push(ReviewedPull {
+                number: *number,
+                head: head.clone(),
+                reviewers,
+            });
+        }
+        // It was asked before, so it is known.
+        let agreed_by = match agreed {
+            Some(agreed) => self.agreeing(rules, plan, &[], agreed).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let others = agreed_by.into_iter().filter(|approval| !approval.own);
+        Grounds {
+            pull_requests: reviewed,
+            agreed_by: others.map(|approval| approval.reviewer).collect(),
+            reconciled: false,
+        }
+    }
+
+    /// Those who agree to a plan by its digest. Nobody agrees to their own pull request, and where approvals are asked
+    /// for, whoever wrote or pushed a commit that the digest stands for is none.
+    ///
+    /// # Errors
+    /// GitHub does not say who that is.
+    async fn agreeing(
+        &self,
+        rules: &Rules,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Agreed<'_>,
+    ) -> Result<Vec<Approval>, Failure> {
+        let (mut logins, asked) = match &self.agreeing {
+            Agreeing::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
+            Agreeing::Environment => (Vec::new(), true),
+        };
+        // Without its name they cannot be told from those who let another job of the run go on.
+        if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
+            match self.people.let_run_go_on(self.run_id, environment).await {
+                Ok(approvers) => logins.extend(approvers),
+                Err(error) => self
+                    .run
+                    .warn("who approved this run in its environment does not count", error),
+            }
+        }
+        let authors: Vec<_> = pulls
+            .iter()
+            .filter_map(|(pull, _)| self.authors.get(pull))
+            .collect();
+        logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
+        logins.sort();
+        logins.dedup();
+        let behind = match needs_approval(rules) && !logins.is_empty() {
+            true => self.behind(plan, agreed).await?,
+            false => Contributors::default(),
+        };
+        let approvals = logins.into_iter().map(|reviewer| Approval {
+            on_last_head: true,
+            // GitHub lets only such start a run, or go on with one.
+            role: Role::Write,
+            own: behind.hold(&reviewer),
+            reviewer,
+        });
+        Ok(approvals.collect())
+    }
+
+    /// Who stands behind the commits that a plan's digest stands for.
+    async fn behind(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, Failure> {
+        let Some((branch, head)) = &self.applied else {
+            return Ok(Contributors::default());
+        };
+        let behind = self
+            .people
+            .behind_commits(branch, agreed.since, head, plan.stack.as_str())
+            .await?;
+        match &behind.unknown {
+            None => Ok(behind),
+            Some(commit) => Err(Failure::new(
+                ErrorKind::Policy,
+                format!(
+                    "GitHub does not say who pushed {}, so nobody can be told from who made the change",
+                    commit.short()
+                ),
+            )
+            .hint("let a pull request show the change: its reviewers are known")),
+        }
+    }
+
+    /// The findings as the refusal that they are, if they are one.
+    pub fn refusal(plan: &StackPlan, findings: &[Finding]) -> Option<Failure> {
+        if policy::may_apply(findings, &plan.id) {
+            return None;
+        }
+        let denied = || findings.iter().filter(|f| f.verdict == Verdict::Deny);
+        let said: Vec<_> = denied().map(|f| format!("{}: {}", f.rule, f.message)).collect();
+        let failure = Failure::new(
+            ErrorKind::Policy,
+            format!(
+                "{} was stopped before anything of it was touched:\n{}",
+                plan.id,
+                said.join("\n")
+            ),
+        );
+        Some(
+            denied()
+                .filter_map(|f| f.hint.clone())
+                .fold(failure, Failure::hint),
+        )
+    }
+
+    async fn role(&self, user: &str) -> Result<Role, Failure> {
+        Ok(match self.people.permission(user).await? {
+            Permission::None => Role::None,
+            Permission::Read => Role::Read,
+            Permission::Write => Role::Write,
+            Permission::Admin => Role::Admin,
+        })
+    }
+
+    async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, Failure> {
+        let mut approvals = Vec::new();
+        for given in self.people.approvals(pull).await? {
+            let on_last_head = given.commit == *head;
+            // An older one does not count, whoever gave it.
+            let (role, own) = match on_last_head {
+                true => (
+                    self.role(&given.reviewer).await?,
+                    self.people.behind_pull(pull).await?.hold(&given.reviewer),
+                ),
+                false => (Role::None, false),
+            };
+            approvals.push(Approval {
+                reviewer: given.reviewer,
+                on_last_head,
+                role,
+                own,
+            });
+        }
+        Ok(approvals)
+    }
+
+    /// Which of the people concerned are in the teams that the rules name. A team that may not be looked up is left
+    /// out, and the rule says so.
+    async fn teams(
+        &self,
+        (rules, codeowners): (&Rules, Option<&CodeOwners>),
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreeing: &[Approval],
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
+        let file = policy::owned_file(plan);
+        let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
+        let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
+        let names: BTreeSet<&str> = rules
+            .reviewers
+            .iter()
+            .chain(&rules.actors)
+            .map(|name| name.trim_start_matches('@'))
+            .chain(owners.map(String::as_str).filter(|_| by_code))
+            .filter(|name| name.contains('/') && !name.contains('.'))
+            .collect();
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut people = BTreeSet::from([self.actor.clone()]);
+        people.extend(agreeing.iter().map(|approval| approval.reviewer.clone()));
+        for (pull, head) in pulls {
+            people.extend(self.approvals(*pull, head).await?.into_iter().map(|a| a.reviewer));
+        }
+        Ok(self.people.teams(names, &people).await)
+    }
+}
+
+/// Whether anybody has to approve.
+fn needs_approval(rules: &Rules) -> bool {
+    rules.approvals > 0 || !rules.reviewers.is_empty()
+}

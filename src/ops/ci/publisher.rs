@@ -1,0 +1,288 @@
+//! What GitHub is told. Feedback that fails is a warning and never fails the run: the plan and the apply are what counts.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{Job, aggregate_status};
+use crate::{
+    error::Failure,
+    github::{Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
+    model::{
+        CommitId,
+        check_run::{Annotation, Level},
+        comment_marker::{Marker, MarkerKind},
+        apply_result::ApplyReport,
+        plan::{Plan, Summary},
+    },
+    report::{self, RunInfo},
+};
+
+/// Issues opened or changed in one run: GitHub takes 80 new contents a minute, and a flood is read by nobody.
+const MOST_ISSUES: usize = 50;
+
+/// Pull requests that are told of one apply, for the same reason.
+const MOST_TOLD: usize = 50;
+
+/// Tells GitHub about one job.
+pub(super) struct Feedback<'a> {
+    pub(super) job: &'a Job,
+    pub(super) client: Option<&'a Client>,
+}
+
+impl<'a> Feedback<'a> {
+    /// In a job that may not tell GitHub anything: summary, outputs and annotations, but neither comment nor status.
+    pub fn new(job: &'a Job) -> Self {
+        let tells = job.authority.trust.grants().tells;
+        Self {
+            job,
+            client: job.client.as_ref().filter(|_| tells),
+        }
+    }
+
+    pub(super) fn warn(&self, what: &str, error: GithubError) {
+        self.job.run.warn(what, error);
+    }
+
+    /// Sets a commit status, unless a newer run has set it on the same commit.
+    pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        if !aggregate_status::is_overtaken(self, commit, context).await {
+            self.own_status(commit, context, state, description).await;
+        }
+    }
+
+    /// Sets a commit status that is read with the run that set it: that of a share.
+    pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        let Some(client) = self.client else { return };
+        let description = self.job.run.secrets.mask_finished(description);
+        let url = self.job.runner.run_url();
+        if let Err(error) = client
+            .set_status(commit, context, state, &description, Some(&url))
+            .await
+        {
+            self.warn(&format!("the status {context} could not be set"), error);
+        }
+    }
+
+    /// Writes the sticky comment, packed to what GitHub takes.
+    pub async fn comment(&self, number: u64, marker: &Marker, render: impl Fn(usize) -> String) {
+        let Some(client) = self.client else { return };
+        let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
+        match client.upsert_packed(number, marker, masked).await {
+            Ok(Upsert::NewerRunWrote { .. }) => {
+                self.job
+                    .run
+                    .notes
+                    .note("note: a newer run has written the comment; it is left as it is");
+            }
+            Ok(_) => {}
+            Err(error) => self.warn("the comment could not be written", error),
+        }
+    }
+
+    /// Takes the sticky comment away, if there is one: there is nothing to say any more.
+    pub async fn no_comment(&self, number: u64, marker: &Marker) {
+        let Some(client) = self.client else { return };
+        if let Err(error) = client.remove_comment(number, marker).await {
+            self.warn("the comment could not be taken away", error);
+        }
+    }
+
+    /// Tells the pull requests that brought a commit, and the others that a run applied, what became of them.
+    pub async fn merged_outcome(
+        &self,
+        head: &CommitId,
+        others: &BTreeSet<u64>,
+        report: &ApplyReport,
+        info: &RunInfo,
+    ) {
+        let Some(client) = self.client else { return };
+        let mut pulls = others.clone();
+        match client.pull_requests_of_commit(head).await {
+            Ok(found) => {
+                let merged = found.into_iter().filter(|pull| pull.is_merged());
+                pulls.extend(merged.map(|pull| pull.number));
+            }
+            Err(error) => self.warn("the merged pull request could not be found", error),
+        }
+        if pulls.len() > MOST_TOLD {
+            self.job.run.notes.note(&format!(
+                "note: {} pull requests were applied; the newest {MOST_TOLD} are told",
+                pulls.len()
+            ));
+        }
+        for number in pulls.into_iter().rev().take(MOST_TOLD) {
+            let marker = Marker {
+                head: head.to_string(),
+                run: self.job.runner.run_id,
+                attempt: self.job.runner.run_attempt,
+                ..Marker::new(MarkerKind::Apply, "")
+            };
+            let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
+            self.comment(number, &marker, render).await;
+        }
+    }
+
+    /// Keeps one issue for each of these (marker, title, body), and closes those of the stacks that are settled. What a
+    /// newer run wrote is left as it is.
+    pub async fn issues(
+        &self,
+        label: &str,
+        kind: MarkerKind,
+        settled: impl Fn(&str) -> bool,
+        mut issues: Vec<(Marker, String, String)>,
+    ) {
+        // They come in the order in which stacks ended.
+        issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
+        let Some(client) = self.client else { return };
+        let known = match client.kept_issues(label).await {
+            Ok(known) => known,
+            Err(error) => return self.warn("the issues could not be listed", error),
+        };
+        let mut written = 0;
+        let all = issues.len();
+        for (at, (marker, title, body)) in issues.into_iter().enumerate() {
+            if written >= MOST_ISSUES {
+                self.job.run.notes.note(&format!(
+                    "note: {MOST_ISSUES} issues are written in one run; {} are left to the next",
+                    all - at
+                ));
+                break;
+            }
+            let (title, body) = (
+                self.job.run.secrets.mask_finished(&title),
+                self.job.run.secrets.mask_finished(&body),
+            );
+            match client.keep_issue(&known, label, &marker, &title, &body).await {
+                Ok(IssueChange::Unchanged) => {}
+                Ok(_) => written += 1,
+                Err(error) => self.warn("an issue could not be written", error),
+            }
+        }
+        let this = Marker {
+            run: self.job.runner.run_id,
+            attempt: self.job.runner.run_attempt,
+            ..Marker::new(kind, "")
+        };
+        let over = |issue: &&Issue| {
+            let marker = &issue.marker;
+            marker.kind == kind && settled(&marker.scope) && !marker.is_newer_than(&this)
+        };
+        for issue in known.iter().filter(over) {
+            if let Err(error) = client.close_issue(issue).await {
+                self.warn("an issue could not be closed", error);
+            }
+        }
+    }
+
+    /// Adds to the job summary.
+    pub fn summary(&self, markdown: &str) {
+        if let Err(error) = self
+            .job
+            .runner
+            .add_summary(&self.job.run.secrets.mask_finished(markdown))
+        {
+            self.warn("the job summary could not be written", error);
+        }
+    }
+
+    /// Sets the step's outputs of a preview or a look for drift.
+    pub fn plan_outputs(&self, plan: &Plan, total: &Summary) {
+        let changed: Vec<_> = plan
+            .stacks
+            .iter()
+            .filter(|s| s.summary.changed() > 0)
+            .map(|s| s.id.as_str())
+            .collect();
+        let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        let digest = crate::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
+        self.outputs(&[
+            ("has-changes", (!changed.is_empty()).to_string()),
+            ("stack-count", plan.stacks.len().to_string()),
+            ("changed-stacks", json!(changed).to_string()),
+            ("create-count", (total.create + total.adopt).to_string()),
+            ("update-count", total.update.to_string()),
+            ("replace-count", total.replace.to_string()),
+            ("delete-count", (total.delete + total.forget).to_string()),
+            ("plan-digest", digest.to_string()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
+        ]);
+        self.result_file(&report::json::document(plan));
+    }
+
+    /// Sets the step's outputs of an apply.
+    pub fn apply_outputs(&self, report: &ApplyReport) {
+        let touched: Vec<_> = report
+            .stacks
+            .iter()
+            .filter(|s| !s.resources.is_empty())
+            .map(|s| s.id.as_str())
+            .collect();
+        let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        self.outputs(&[
+            ("has-changes", (!touched.is_empty()).to_string()),
+            ("stack-count", report.stacks.len().to_string()),
+            ("changed-stacks", json!(touched).to_string()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
+        ]);
+        self.result_file(&report::json::document(report));
+    }
+
+    /// Sets outputs of the step.
+    pub fn outputs(&self, outputs: &[(&str, String)]) {
+        if let Err(error) = self.job.runner.set_outputs(outputs) {
+            self.warn("the step's outputs could not be set", error);
+        }
+    }
+
+    /// Shows the failures of a plan at their lines.
+    pub fn annotate(&self, plan: &Plan) {
+        let mut notes = report::checks::annotations(plan);
+        for note in &mut notes {
+            note.message = self.job.run.secrets.mask_finished(&note.message);
+        }
+        self.commands(&notes);
+    }
+
+    /// Shows why the whole run failed.
+    pub fn failed(&self, failure: &Failure) {
+        let location = failure.location.as_ref();
+        self.commands(&[Annotation {
+            level: Level::Error,
+            file: location.map(|l| l.file.clone()).unwrap_or_default(),
+            line: location.and_then(|l| l.line),
+            column: location.and_then(|l| l.column),
+            title: "konverge".to_owned(),
+            message: self.job.run.secrets.mask(&failure.message),
+        }]);
+        let kind = serde_json::to_value(failure.kind).ok();
+        let kind = kind
+            .as_ref()
+            .and_then(|kind| kind.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        self.outputs(&[("failure-reason", kind)]);
+    }
+
+    fn commands(&self, notes: &[Annotation]) {
+        for line in workflow_commands::annotations(notes) {
+            self.job.run.notes.command(&line);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether a plan may be applied: what reviewers saw of it, what somebody agreed to by its digest, the guardrails.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::policy_check::{Agreed, Guardrails};
+use crate::{
+    config::DriftPolicy,
+    error::{ErrorKind, Failure},
+    model::{
+        CommitId, Digest, StackId,
+        plan::{ResourcePlan, StackPlan},
+        apply_record::Grounds,
+        review::{ReviewRecord, Unit},
+    },
+    ops::apply::{Consent, Past},
+    policy::{Objection, Reviewed, Unreviewed},
+};
+
+/// Agrees to what reviewers saw.
+pub(super) struct ByReview {
+    guardrails: Guardrails,
+    records: Vec<ReviewRecord>,
+    approvals: BTreeSet<Digest>,
+    current: Mutex<BTreeMap<StackId, (Reviewed, DriftPolicy)>>,
+    stopped: Mutex<Vec<(StackPlan, Vec<Unit>)>>,
+}
+
+impl ByReview {
+    /// Agreement by these records of merged pull requests, or by the digests that somebody named.
+    pub fn new(guardrails: Guardrails, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
+        Self {
+            guardrails,
+            records,
+            approvals,
+            current: Mutex::default(),
+            stopped: Mutex::default(),
+        }
+    }
+
+    /// The pull requests whose records count.
+    pub fn pull_requests(&self) -> BTreeSet<u64> {
+        self.records.iter().map(|record| record.pull_request).collect()
+    }
+
+    /// The plans that were stopped because nobody reviewed a part of them, with these parts.
+    pub fn stopped(&self) -> Vec<(StackPlan, Vec<Unit>)> {
+        self.stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn refusal(what: &str, objections: &[Unreviewed]) -> Failure {
+    const SHOWN: usize = 5;
+    let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
+    let more = objections.len().saturating_sub(SHOWN);
+    let more = if more > 0 {
+        format!("\nand {more} more")
+    } else {
+        String::new()
+    };
+    Failure::new(
+        ErrorKind::Unreviewed,
+        format!("{what}:\n{}{more}", lines.join("\n")),
+    )
+}
+
+/// The refusal of a rule, with the pull requests whose changes it stops.
+fn naming(mut refusal: Failure, pulls: &[(u64, CommitId)]) -> Failure {
+    let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
+    if !numbers.is_empty() {
+        refusal
+            .message
+            .push_str(&format!("\nbrought by {}", numbers.join(", ")));
+    }
+    refusal
+}
+
+fn said(unreviewed: &Unreviewed) -> String {
+    let Unreviewed { unit, objection } = unreviewed;
+    let place = if unit.path.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", unit.path)
+    };
+    let why = match objection {
+        Objection::Unseen => "no merged pull request showed it",
+        Objection::MovedGround => "what stands there now is neither what the reviewer saw nor our last write",
+        Objection::OnlySpecs => {
+            "it was reviewed as one Spec beside another, and nothing is recorded of this stack yet"
+        }
+        Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
+    };
+    let action = serde_json::to_value(unit.action).ok();
+    let action = action
+        .as_ref()
+        .and_then(|action| action.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    format!("{action} {}{place}: {why}", unit.resource)
+}
+
+#[async_trait]
+impl Consent for ByReview {
+    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+        let records: Vec<_> = self
+            .records
+            .iter()
+            .filter(|record| !past.used.contains(&record.pull_request))
+            .collect();
+        let pulls: Vec<_> = records
+            .iter()
+            .filter(|record| {
+                record
+                    .stacks
+                    .iter()
+                    .any(|s| s.id == plan.id && !s.units.is_empty())
+            })
+            .map(|record| (record.pull_request, record.head.clone()))
+            .collect();
+        let mut reviewed = match past.is_new {
+            true => Reviewed::of_new(&plan.id, records.iter().copied()),
+            false => Reviewed::of(&plan.id, records.iter().copied()),
+        }
+        .on(past.last_writes.clone());
+        let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
+            since: past.commit.as_ref(),
+        });
+        if agreed.is_some() {
+            reviewed = reviewed.with_agreed(plan);
+        }
+        let drift = self.guardrails.drift(plan, &pulls, agreed).await?;
+        let objections = reviewed.objections(plan, drift);
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(plan.id.clone(), (reviewed, drift));
+        if objections.is_empty() {
+            let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
+            return match Guardrails::refusal(plan, &findings) {
+                Some(refusal) => Err(naming(refusal, &pulls)),
+                None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
+            };
+        }
+        let units = objections
+            .iter()
+            .map(|objection| objection.unit.clone())
+            .collect();
+        self.stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((plan.clone(), units));
+        let what = format!("{} was stopped before anything of it was touched", plan.id);
+        Err(refusal(&what, &objections)
+            .hint("open a pull request whose preview shows it, or revert the change that brought it")
+            .hint(format!(
+                "to agree to exactly this plan, start the workflow by hand with `approve: {}`",
+                plan.digest
+            )))
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((reviewed, drift)) = current.get(stack) else {
+            return Err(Failure::new(
+                ErrorKind::Unreviewed,
+                format!("nobody agreed to a plan of {stack}, so nothing of it is applied"),
+            )
+            .hint("run it again: it is planned as a whole first"));
+        };
+        let objections = reviewed.resource_objections(stack, plan, *drift);
+        if objections.is_empty() {
+            Ok(())
+        } else {
+            let what = format!(
+                "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \
+                 once more it shows what is left as a plan with a digest to agree to"
+            );
+            Err(refusal(&what, &objections))
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The end of a run. Each leaves a summary; one that came to no result also takes the place of the comment that an earlier
+//! run left, which would be read as if it still held.
+
+use std::fs;
+
+use super::{Ended, shard_mode::Part};
+use crate::{
+    error::Failure,
+    github::{Client, Event, Runner, Upsert},
+    model::{
+        CommitId,
+        comment_marker::{Marker, MarkerKind},
+    },
+    ops::{Run, redact},
+    report::{
+        RunInfo,
+        markdown::{self, Failed},
+    },
+};
+
+/// Tells how a run ended.
+pub(super) struct Ending<'a> {
+    run: &'a Run,
+    runner: &'a Runner,
+    /// The bytes of the summary when the run began.
+    summary: u64,
+}
+
+/// The comment that speaks for what failed.
+pub(super) struct Place {
+    /// The pull request.
+    number: u64,
+    head: CommitId,
+    kind: MarkerKind,
+    scope: String,
+}
+
+impl Place {
+    /// The comment of a preview, or of one share of it.
+    pub fn preview(number: u64, head: &CommitId, part: Part) -> Self {
+        Self {
+            number,
+            head: head.clone(),
+            kind: MarkerKind::Preview,
+            scope: part.share().map(|share| share.to_string()).unwrap_or_default(),
+        }
+    }
+
+    fn what(&self) -> Failed {
+        match self.kind {
+            MarkerKind::Preview => Failed::Preview,
+            MarkerKind::Apply => Failed::Apply,
+            MarkerKind::Drift | MarkerKind::Unreviewed => Failed::Run,
+        }
+    }
+}
+
+impl<'a> Ending<'a> {
+    /// To be called before anything is told.
+    pub fn begin(run: &'a Run, runner: &'a Runner) -> Self {
+        Self {
+            run,
+            runner,
+            summary: length(runner),
+        }
+    }
+
+    /// Leaves a summary if there is none yet, and of a failure the comments.
+    pub async fn tell(&self, client: Option<&Client>, part: Part, result: &Result<Ended, Failure>) {
+        match result {
+            Ok(ended) if length(self.runner) == self.summary => {
+                self.summarize(&markdown::nothing_to_do(&ended.text));
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                let places = self.places(client, part).await;
+                let what = places.first().map_or(Failed::Run, Place::what);
+                let masked = redact::failure(failure, &self.run.secrets);
+                let head = places.first().map(|place| place.head.clone());
+                self.summarize(&markdown::failure(what, &redact, &self.info(head), None));
+                for place in places {
+                    if let Some(client) = client {
+                        self.comment(client, &place, failure).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the failure into the place of a comment, unless a newer run has written it.
+    pub async fn comment(&self, client: &Client, place: &Place, failure: &Failure) {
+        let failure = redact::failure(failure, &self.run.secrets);
+        let marker = Marker {
+            head: place.head.to_string(),
+            run: self.runner.run_id,
+            attempt: self.runner.run_attempt,
+            ..Marker::new(place.kind, place.scope.clone())
+        };
+        let info = self.info(Some(place.head.clone()));
+        let text = markdown::failure(place.what(), &failure, &info, Some(&marker));
+        let text = self.run.secrets.mask_finished(&text);
+        match client.upsert_comment(place.number, &marker, &text).await {
+            Ok(Upsert::NewerRunWrote { .. }) => self
+                .run
+                .notes
+                .note("note: a newer run has written the comment; it is left as it is"),
+            Ok(_) => {}
+            Err(error) => self.run.warn("the comment could not be written", error),
+        }
+    }
+
+    /// The comments that an event's run keeps. What comes from outside has none here: its own job may not write, and the
+    /// job on `workflow_run` finds the pull request later.
+    async fn places(&self, client: Option<&Client>, part: Part) -> Vec<Place> {
+        match self.runner.event() {
+            Ok(Event::PullRequest(event))
+                if !event.is_from_outside()
+                    && event.nothing_to_preview().is_none()
+                    && !matches!(part, Part::Verdict(_)) =>
+            {
+                vec![Place::preview(event.number, &event.head, part)]
+            }
+            Ok(Event::Push(event)) if event.is_default_branch() && part == Part::Whole => {
+                let (Some(head), Some(client)) = (event.after, client) else {
+                    return Vec::new();
+                };
+                let pulls = match client.pull_requests_of_commit(&head).await {
+                    Ok(pulls) => pulls,
+                    Err(error) => {
+                        self.run.warn("the merged pull request could not be found", error);
+                        return Vec::new();
+                    }
+                };
+                let merged = pulls.into_iter().filter(|pull| pull.is_merged());
+                let place = |number| Place {
+                    number,
+                    head: head.clone(),
+                    kind: MarkerKind::Apply,
+                    scope: String::new(),
+                };
+                merged.map(|pull| place(pull.number)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn summarize(&self, markdown: &str) {
+        let text = self.run.secrets.mask_finished(markdown);
+        if let Err(error) = self.runner.add_summary(&text) {
+            self.run.warn("the job summary could not be written", error);
+        }
+    }
+
+    fn info(&self, head: Option<CommitId>) -> RunInfo {
+        RunInfo {
+            head,
+            run_url: Some(self.runner.run_url()),
+            ..RunInfo::default()
+        }
+    }
+}
+
+fn length(runner: &Runner) -> u64 {
+    let summary = runner.summary.as_ref();
+    summary
+        .and_then(|path| fs::metadata(path).ok())
+        .map_or(0, |found| found.len())
+}

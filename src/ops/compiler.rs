@@ -1,0 +1,461 @@
+//! Stacks to Specs: what was compiled before from the cache, the rest by the workers; the project's CRDs appended.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures::{StreamExt, stream};
+use tempfile::TempDir;
+use tokio::sync::{OnceCell, Semaphore};
+
+use super::{Memory, Run, Workspace, caches, remote_cache::StoreCache};
+use crate::{
+    config::{Config, Sandbox},
+    error::{ErrorKind, Failure},
+    kcl::{
+        Asker, Bounds, Cache, CacheAccess, CompileRequest, Compiled, Core, KnownPackages, Packages, Pool,
+        PoolOptions, SandboxMode, SharedCache,
+    },
+    model::{
+        Digest, RepoPath,
+        file_source::{FileKind, Source},
+        spec::Spec,
+        stack::{CompileSetup, Stack},
+    },
+    secrets::{mask_object, mask_resource, without_secrets},
+    spec,
+};
+
+/// Compiles stacks. The workers start with the first stack that needs them; dropping it ends them.
+pub struct Compiler {
+    run: Run,
+    config: Config,
+    /// Where this machine keeps what it made, if that may be believed.
+    caches: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    /// Whether it compiles what an earlier configuration says, perhaps with another core than today's.
+    earlier: bool,
+    shared: Option<Arc<dyn SharedCache>>,
+    access: CacheAccess,
+    asker: Asker,
+    started: OnceCell<Started>,
+    compiled: AtomicUsize,
+    cached: AtomicUsize,
+    /// As many as there are workers: whoever holds one is compiled, not queued.
+    turns: Semaphore,
+    /// What was asked for so far, by input digest: a Spec that is asked for again is not counted again, and its
+    /// warnings are not said again.
+    seen: Mutex<HashSet<Digest>>,
+}
+
+/// Where Specs came from so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// Specs that KCL was run for.
+    pub compiled: usize,
+    /// Specs taken from the cache.
+    pub cached: usize,
+}
+
+/// The most lines that are shown of what a stack prints.
+const MOST_SAID: usize = 100;
+
+/// What is there once something has to be compiled.
+struct Started {
+    pool: Pool,
+    packages: Packages,
+    /// Goes with the workers that read it.
+    _passing: Option<TempDir>,
+}
+
+/// Files with their contents.
+pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
+
+impl Compiler {
+    /// A compiler under the configuration in force: its core, its sandbox, its limits.
+    pub fn new(run: &Run, config: &Config) -> Self {
+        Self {
+            turns: Semaphore::new(workers(config)),
+            seen: Mutex::default(),
+            caches: caches::believed(run),
+            run: run.clone(),
+            config: config.clone(),
+            executable: None,
+            earlier: false,
+            shared: None,
+            access: CacheAccess::ReadWrite,
+            asker: Asker::Own,
+            started: OnceCell::new(),
+            compiled: AtomicUsize::new(0),
+            cached: AtomicUsize::new(0),
+        }
+    }
+
+    /// Where the Specs came from so far.
+    pub fn counted(&self) -> Counted {
+        Counted {
+            compiled: self.compiled.load(Ordering::Relaxed),
+            cached: self.cached.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Compiles an earlier revision, by the configuration that held then: its core need not be the one that
+    /// `KONVERGE_KCL` names today.
+    #[must_use]
+    pub fn for_earlier(mut self) -> Self {
+        self.earlier = true;
+        self
+    }
+
+    /// Starts workers with another `konverge` than this process.
+    #[must_use]
+    pub fn with_executable(mut self, executable: PathBuf) -> Self {
+        self.executable = Some(executable);
+        self
+    }
+
+    /// Shares what is compiled with other machines, through the store of these states, if this run holds the key to it.
+    ///
+    /// # Errors
+    /// The key is damaged.
+    pub fn sharing(mut self, memory: &Memory) -> Result<Self, Failure> {
+        let shared = StoreCache::beside(&memory.states, &self.run)?;
+        self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
+        Ok(self)
+    }
+
+    /// For code from a fork: nothing that it makes is kept where anything else would read it.
+    #[must_use]
+    pub fn without_writing_caches(mut self) -> Self {
+        self.access = CacheAccess::ReadOnly;
+        self
+    }
+
+    /// For a stranger's code: only the packages that `base`, a revision of the protected branch, has are fetched, without
+    /// credentials, and it sees none that were fetched before.
+    ///
+    /// # Errors
+    /// A lock of `base` can not be read.
+    pub fn for_strangers(mut self, base: Option<&Workspace>) -> Result<Self, Failure> {
+        let mut known = KnownPackages::default();
+        let stacks = base
+            .iter()
+            .flat_map(|base| base.layout.stacks.iter().map(move |stack| (base, stack)));
+        let mut modules = HashSet::new();
+        for (base, stack) in stacks {
+            let Ok(setup) = &stack.compile else { continue };
+            known.add_wanted(&setup.remote_packages);
+            if modules.insert(&setup.module_root)
+                && let Some(lock) = lock_of(base, setup)?
+            {
+                known.add_lock(&lock);
+            }
+        }
+        self.asker = Asker::Outside(known);
+        Ok(self)
+    }
+
+    /// Compiles one stack.
+    ///
+    /// # Errors
+    /// The stack's description is broken, KCL refuses it, or what it prints is no Spec.
+    pub async fn spec(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+        let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
+        compiled.map_err(|failure| failure.within(format!("stack {}", stack.id)))
+    }
+
+    /// Compiles several stacks, as many at once as there are workers; answers in the order given.
+    pub async fn specs(&self, workspace: &Workspace, stacks: &[Stack]) -> Vec<Result<Spec, Failure>> {
+        let specs: Vec<_> = stacks.iter().map(|stack| self.spec(workspace, stack)).collect();
+        stream::iter(specs)
+            .buffered(workers(&self.config) * 2)
+            .collect()
+            .await
+    }
+
+    /// As [`Compiler::spec`], without the project's CRDs: what KCL printed, as golden files hold it.
+    ///
+    /// # Errors
+    /// As [`Compiler::spec`].
+    pub async fn printed(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+        let compiled = self.unless_interrupted(self.compiled(workspace, stack)).await?;
+        compiled
+            .and_then(|compiled| Ok(spec::read(&compiled.documents)?))
+            .map_err(|failure| failure.within(format!("stack {}", stack.id)))
+    }
+
+    /// A compile is given up at once when the run is asked to stop; its worker ends with it.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
+        tokio::select! {
+            biased;
+            () = self.run.cancel.cancelled() => Err(interrupted()),
+            done = work => Ok(done),
+        }
+    }
+
+    async fn compile(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+        let compiled = self.compiled(workspace, stack).await?;
+        let mut spec = spec::read(&compiled.documents)?;
+        spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
+        Ok(spec)
+    }
+
+    async fn compiled(&self, workspace: &Workspace, stack: &Stack) -> Result<Compiled, Failure> {
+        let setup = stack.compile.clone().map_err(|error| {
+            Failure::new(ErrorKind::Layout, &error.message).at(
+                error.file.to_string(),
+                error.line,
+                error.column,
+            )
+        })?;
+        let cache = self.cache();
+        let key = workspace.analysis.input_digest(stack)?;
+        let first = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        let compiled = match cache.get(&key).await {
+            Some(compiled) => {
+                self.cached.fetch_add(usize::from(first), Ordering::Relaxed);
+                compiled
+            }
+            None => {
+                let Started { pool, packages, .. } = self.started().await?;
+                let lock = lock_of(workspace, &setup)?;
+                let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
+                let request = request(workspace, stack, setup, fetched)?;
+                let turn = self.turns.acquire().await.expect("it is never closed");
+                let compiled = pool.compile(&request).await?;
+                drop(turn);
+                self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
+                cache.put(&key, &compiled).await;
+                compiled
+            }
+        };
+        if first && !compiled.warnings.is_empty() {
+            self.tell(stack, &compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// What KCL printed, masked: nobody has looked at the Spec yet, so its secrets are learned first.
+    fn tell(&self, stack: &Stack, compiled: &Compiled) {
+        let secrets = &self.run.secrets;
+        match spec::read(&compiled.documents) {
+            Ok(spec) => spec
+                .resources
+                .iter()
+                .for_each(|resource| drop(mask_resource(secrets, resource))),
+            // Its own error follows.
+            Err(_) => {
+                let objects = compiled.documents.iter().filter_map(serde_json::Value::as_object);
+                objects.for_each(|object| drop(mask_object(secrets, object)));
+            }
+        }
+        for line in compiled.warnings.iter().take(MOST_SAID) {
+            let line = secrets.mask(&without_secrets(line));
+            self.run.notes.note(&format!("{}: {line}", stack.id));
+        }
+        let more = compiled.warnings.len().saturating_sub(MOST_SAID);
+        if more > 0 {
+            self.run
+                .notes
+                .note(&format!("{}: … ({more} more lines)", stack.id));
+        }
+    }
+
+    fn cache(&self) -> Cache {
+        let wanted = self.run.var("KONVERGE_CACHE") != Some("off");
+        let caches = self.caches.as_ref().filter(|_| wanted);
+        let folder = caches.map(|caches| caches.join("compile"));
+        Cache::new(folder, self.shared.clone(), self.access)
+    }
+
+    /// The workers, for the core's other tools.
+    pub(super) async fn pool(&self) -> Result<&Pool, Failure> {
+        Ok(&self.started().await?.pool)
+    }
+
+    async fn started(&self) -> Result<&Started, Failure> {
+        self.started.get_or_try_init(|| self.start()).await
+    }
+
+    fn say_where_nothing_is_kept(&self) {
+        if let (None, Ok(folder)) = (&self.caches, caches::folder(&self.run)) {
+            self.run.notes.note(&format!(
+                "warning: nothing is kept for the next run: {} lies in the repository, where a pull request could put what it likes\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
+                folder.display()
+            ));
+        }
+    }
+
+    async fn start(&self) -> Result<Started, Failure> {
+        let kcl = &self.config.kcl;
+        let checkout = self.run.checkout();
+        let core = match self.earlier {
+            true => Core::find_earlier(kcl.core(), &checkout).await?,
+            false => Core::find(kcl.core(), &checkout).await?,
+        };
+        let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
+        let executable = match &self.executable {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().map_err(internal)?,
+        };
+        self.say_where_nothing_is_kept();
+        let (folder, passing) = self.package_folder()?;
+        let packages = Packages {
+            folder: folder.clone(),
+            offline: self.run.var("KONVERGE_OFFLINE").is_some(),
+            core: core.clone(),
+            executable: executable.clone(),
+            sandbox: sandbox_mode(kcl.sandbox),
+            bounds: Bounds::default(),
+            environment: self.run.env.clone(),
+            whole: Arc::default(),
+            asker: self.asker.clone(),
+            checkout,
+        };
+        let mut options = PoolOptions::new(core, executable);
+        options.packages = Some(folder);
+        options.workers = workers(&self.config);
+        options.sandbox = sandbox_mode(kcl.sandbox);
+        if let Some(limit) = kcl.memory_mib {
+            options.memory_limit = limit << 20;
+        }
+        if let Some(limit) = kcl.timeout {
+            options.deadline = limit.duration();
+        }
+        let pool = Pool::start(options).await?;
+        if let Some(warning) = pool.warning() {
+            self.run.notes.note(&format!("warning: {warning}"));
+        }
+        Ok(Started {
+            pool,
+            packages,
+            _passing: passing,
+        })
+    }
+
+    /// Where packages are put, for workers to read. A job may have no home that it can write to, and a stranger's code
+    /// must not read what others fetched with their credentials: then for this run only.
+    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), Failure> {
+        let kept = match self.asker {
+            Asker::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
+            Asker::Outside(_) => None,
+        };
+        if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
+            return Ok((kept, None));
+        }
+        let passing = tempfile::tempdir().map_err(|error| {
+            Failure::new(
+                ErrorKind::Internal,
+                format!("there is no folder for packages: {error}"),
+            )
+            .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
+        })?;
+        Ok((passing.path().to_owned(), Some(passing)))
+    }
+}
+
+fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {
+    match configured {
+        Some(Sandbox::Required) => SandboxMode::Required,
+        Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
+    }
+}
+
+/// Stacks compiled at once.
+fn workers(config: &Config) -> usize {
+    match config.kcl.workers {
+        Some(workers) => workers.max(1) as usize,
+        None => std::thread::available_parallelism().map_or(2, usize::from),
+    }
+}
+
+/// Reads a Spec from a file.
+///
+/// # Errors
+/// The file can not be read, or is no Spec.
+pub fn of_file(path: &Path) -> Result<Spec, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}"))
+            .at(name.clone(), None, None)
+            .hint("`--spec` names a file, from the folder where konverge runs")
+    })?;
+    Ok(spec::read_text(&text, &name)?)
+}
+
+/// The closure of a stack, with contents.
+fn request(
+    workspace: &Workspace,
+    stack: &Stack,
+    setup: CompileSetup,
+    packages: Vec<(String, PathBuf)>,
+) -> Result<CompileRequest, Failure> {
+    let closure = workspace.analysis.closure(stack)?;
+    let mut request = CompileRequest {
+        label: stack.id.to_string(),
+        setup,
+        folders: closure.folders,
+        packages,
+        ..CompileRequest::default()
+    };
+    for file in closure.files {
+        let content = read(workspace.source.as_ref(), file.blob)?;
+        if file.kind == FileKind::Symlink {
+            let target = String::from_utf8_lossy(&content).into_owned();
+            request.links.push((file.path, target));
+        } else {
+            request.files.push((file.path, content));
+        }
+    }
+    Ok(request)
+}
+
+fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>, Failure> {
+    let root = setup
+        .module_root
+        .as_ref()
+        .filter(|_| !setup.remote_packages.is_empty());
+    let Some(root) = root else {
+        return Ok(None);
+    };
+    let content = workspace
+        .source
+        .read_path(&root.child("kcl.mod.lock"))
+        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
+    Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The files below a project's `crd/` that a Spec of it is completed by.
+pub(super) fn crds(workspace: &Workspace, project: &RepoPath) -> Result<Files, Failure> {
+    let shown = workspace
+        .analysis
+        .tree()
+        .shown(&project.child("crd"), spec::is_crd_file);
+    if let Some(link) = shown.nowhere.first() {
+        let what = format!("`{link}` leads to no file or folder of this revision");
+        return Err(Failure::new(ErrorKind::Layout, what)
+            .at(link.to_string(), None, None)
+            .hint("CustomResourceDefinitions are read from git: let the link lead to a file in this repository, or put the file there itself"));
+    }
+    let source = workspace.source.as_ref();
+    let files = shown.files.into_iter();
+    files
+        .map(|file| Ok((file.path, read(source, file.blob)?)))
+        .collect()
+}
+
+fn read(source: &dyn Source, blob: crate::model::file_source::BlobId) -> Result<Arc<[u8]>, Failure> {
+    source
+        .read(blob)
+        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))
+}

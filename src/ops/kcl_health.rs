@@ -1,0 +1,107 @@
+//! Runs rules of readiness in KCL with the workers that compile stacks: the same core, behind the same walls.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{Run, compiler::Compiler};
+use crate::{
+    config::Config,
+    kcl::{CompileRequest, Diagnostic, KclError},
+    model::{
+        Digest, RepoPath,
+        stack::{CompileSetup, Entry},
+    },
+    runtime::kubernetes::health::{Answer, Evaluate},
+};
+
+/// The object under the name that Kusion's health policies know it by.
+const PRELUDE: &str = "res = option(\"object\")\n";
+
+/// The core under the configuration in force; the workers start with the first rule.
+pub(super) fn core(run: &Run, config: &Config) -> Arc<dyn Evaluate> {
+    Arc::new(Workers {
+        compiler: Compiler::new(run, config),
+        answers: Mutex::default(),
+    })
+}
+
+struct Workers {
+    compiler: Compiler,
+    /// What was answered: who waits asks again and again, mostly of an object that did not change.
+    answers: Mutex<HashMap<Digest, Answer>>,
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Workers(..)")
+    }
+}
+
+#[async_trait]
+impl Evaluate for Workers {
+    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<Answer, String> {
+        let key = Digest::of_json(&json!([path, object]));
+        let known = self
+            .answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .cloned();
+        if let Some(answer) = known {
+            return Ok(answer);
+        }
+        let pool = self
+            .compiler
+            .pool()
+            .await
+            .map_err(|failure| failure.to_string())?;
+        let answer = match pool.compile(&request(path, code, object)).await {
+            Ok(compiled) => Answer::Values(compiled.documents.into_iter().next().unwrap_or_default()),
+            Err(KclError::Code(errors)) if errors.iter().all(is_of_the_object) => {
+                Answer::Failed(words(&errors))
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.insert(key, answer.clone());
+        Ok(answer)
+    }
+}
+
+fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
+    let files = [("_konverge.k", PRELUDE), ("health.k", code)]
+        .map(|(name, text)| (RepoPath::root().child(name), Arc::from(text.as_bytes())));
+    CompileRequest {
+        label: path.to_owned(),
+        setup: CompileSetup {
+            entries: files.iter().map(|(name, _)| Entry::main(name.clone())).collect(),
+            options: vec![("object".to_owned(), object.clone())],
+            ..CompileSetup::default()
+        },
+        files: files.to_vec(),
+        ..CompileRequest::default()
+    }
+}
+
+/// Whether an error came of what the object holds, not of how the rule is written.
+fn is_of_the_object(error: &Diagnostic) -> bool {
+    error.name == "EvaluationError"
+}
+
+/// What the author of the rule wrote: of a check that fails it stands beside the place of the check.
+fn words(errors: &[Diagnostic]) -> String {
+    let Some(error) = errors.first() else {
+        return "an assertion fails".to_owned();
+    };
+    let check = error.related.last().map(|(_, message)| message.as_str());
+    let words = check.unwrap_or(&error.message);
+    words
+        .trim_start_matches("Check failed on the condition: ")
+        .to_owned()
+}

@@ -1,0 +1,416 @@
+//! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    At, KeyUse, Knowledge, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
+    affected::{BEFORE, credentials, find, is_part},
+    compiler::{self, Compiler},
+    cluster_selection::{GivenCluster, Live},
+    identities::Renamed,
+    runtime_factory,
+    ownership::Claims,
+    state_backend,
+};
+use crate::{
+    config::Config,
+    engine::Runtimes,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    model::{
+        CommitId, RepoPath, Share, StackId,
+        affected::{Affected, InputChange},
+        file_source::Source,
+        spec::Spec,
+        stack::{CompileSetup, NamedBy, Stack},
+    },
+};
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Which stacks.
+    pub selection: Selection,
+    /// Which share of them this process takes; `None` takes all.
+    pub shard: Option<Share>,
+    /// The revision; `None` is the working tree.
+    pub rev: Option<String>,
+    /// The revision compared with; `None` is the merge base with the default branch.
+    pub base: Option<String>,
+    /// Whether the real infrastructure is asked.
+    pub live: Live,
+    /// A cluster given on the command line.
+    pub given: GivenCluster,
+    /// Whether an apply is over as soon as everything is written, ready or not.
+    pub no_wait: bool,
+    /// Stacks that want nothing of what others delete, although that cannot be seen.
+    pub without: Vec<StackId>,
+}
+
+impl Request {
+    async fn runtimes(
+        &self,
+        run: &Run,
+        config: &Config,
+        given: &GivenCluster,
+        files: Option<&dyn Source>,
+        memory: &Memory,
+    ) -> Result<Runtimes, Failure> {
+        let setup = runtime_factory::Setup {
+            config,
+            files,
+            given,
+            live: self.live,
+            memory: Some(memory),
+            wait: !self.no_wait,
+        };
+        runtime_factory::runtimes(run, &setup).await
+    }
+}
+
+/// An opened request.
+pub struct Session {
+    /// What plans are made of.
+    pub planning: Planning,
+    /// The stacks, sorted by folder.
+    pub targets: Vec<Target>,
+    /// How they differ from the base; empty for a Spec from a file.
+    pub affected: Affected,
+}
+
+impl Session {
+    /// The commit that is at hand; of a working tree the one that is checked out, if every file is as that has it.
+    ///
+    /// # Errors
+    /// The repository can not be read.
+    pub fn commit(&self) -> Result<Option<CommitId>, Failure> {
+        let Wanted::Compiled { head, .. } = &self.planning.wanted else {
+            return Ok(None);
+        };
+        if let Some(commit) = head.commit() {
+            return Ok(Some(commit.clone()));
+        }
+        let repository = Repository::discover(&self.planning.run.dir)?;
+        // Where nothing is committed yet there is no commit to name.
+        let Ok(commit) = repository.resolve("HEAD") else {
+            return Ok(None);
+        };
+        let committed = repository.revision(&commit)?;
+        Ok((committed.files() == head.source.files()).then_some(commit))
+    }
+}
+
+/// Opens a request on a monorepo.
+///
+/// # Errors
+/// Whatever is wrong with repository, revisions, configuration, names, core or store.
+pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &request.rev {
+        Some(rev) => At::Commit(repository.resolve(rev)?),
+        None => At::Worktree,
+    };
+    let known = Knowledge::of(run, &repository);
+    let head = Workspace::open_knowing(&known, &repository, &at, None)?;
+    head.layout.require_module()?;
+    head.note_layout(run);
+    let base = match base_commit(run, &repository, request, &at).await? {
+        Some(commit) => Some(open_base(&known, &repository, commit, &head.config)?),
+        None => None,
+    };
+    known.keep(base.as_ref().unwrap_or(&head));
+    let affected = match &base {
+        Some(base) => head.analysis.compare(&base.analysis),
+        None => Affected {
+            version: 1,
+            base: None,
+            head: head.commit().cloned(),
+            stacks: Vec::new(),
+        },
+    };
+    let mut targets = targets(request, base.as_ref(), &head, &affected);
+    let config = head.config.clone();
+    let memory = state_backend::open(run, &config, Some(&repository), key).await?;
+    if let Selection::Named(names) = &request.selection {
+        targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
+    }
+    if let Some(shard) = request.shard {
+        shard.keep(&mut targets);
+    }
+    let removed = base.iter().flat_map(|base| &base.layout.stacks);
+    let given = request.given.clone();
+    let given = given.reading(head.layout.stacks.iter().chain(removed));
+    let runtimes = request
+        .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
+        .await?;
+    let compiler = Box::new(Compiler::new(run, &config));
+    let planning = Planning {
+        run: run.clone(),
+        config,
+        wanted: Wanted::Compiled {
+            compiler,
+            head: Box::new(head),
+            base: base.map(Box::new),
+        },
+        memory: Some(memory),
+        runtimes,
+        live: request.live,
+        given,
+        claims: Claims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
+    };
+    Ok(Session {
+        planning,
+        targets,
+        affected,
+    })
+}
+
+/// Opens stacks by name, also where there is no monorepo: there, only the states know them.
+///
+/// # Errors
+/// As [`open`]; a name that no state knows.
+pub async fn open_named(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+    let repository = Repository::discover(&run.dir).ok();
+    let files = repository.as_ref().map(Repository::worktree).transpose()?;
+    let is_module = |path: &RepoPath| path.file_name() == "kcl.mod";
+    let has_module = files
+        .as_ref()
+        .is_some_and(|files| files.files().keys().any(is_module));
+    let names = match &request.selection {
+        Selection::Named(names) if !has_module => names,
+        _ => return open(run, request, key).await,
+    };
+    let planning = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
+    let mut targets = BTreeMap::new();
+    for name in names {
+        let unknown = || {
+            Failure::new(
+                ErrorKind::Usage,
+                format!("no state knows a stack `{}`", name.escape_debug()),
+            )
+            .hint("`konverge state list` shows the stacks that were applied")
+        };
+        let id = name.parse::<StackId>().map_err(|_| unknown())?;
+        let memory = planning.memory.as_ref();
+        let prior = match memory {
+            Some(memory) => memory.states.load(&id).await?,
+            None => None,
+        };
+        let folder = prior.ok_or_else(unknown)?.state.folder;
+        targets.insert(id.clone(), Target::forgotten(id, folder));
+    }
+    Ok(Session {
+        planning,
+        targets: targets.into_values().collect(),
+        affected: nothing_compared(),
+    })
+}
+
+/// Opens a Spec from a file, as one target; needs neither a repository nor KCL.
+///
+/// # Errors
+/// The file is no Spec, or whatever is wrong with the store.
+pub async fn open_file(
+    run: &Run,
+    file: &Path,
+    identity: Option<&str>,
+    request: &Request,
+    key: KeyUse,
+) -> Result<Session, Failure> {
+    let spec = compiler::of_file(&run.dir.join(file))?;
+    let id = match identity {
+        Some(text) => text.parse::<StackId>(),
+        None => StackId::new(
+            None,
+            "spec",
+            &file.file_stem().unwrap_or_default().to_string_lossy(),
+        ),
+    };
+    let id = id.map_err(|error| {
+        Failure::new(ErrorKind::Usage, error.to_string())
+            .hint("name the state's identity: `--stack <project>/<stack>`")
+    })?;
+    let repository = Repository::discover(&run.dir).ok();
+    let planning = without_code(run, repository.as_ref(), request, key, spec).await?;
+    let folder = RepoPath::root();
+    let stack = Stack {
+        id: id.clone(),
+        names: id.clone(),
+        named_by: NamedBy::Names,
+        folder: folder.clone(),
+        project_folder: folder,
+        compile: Ok(CompileSetup::default()),
+        cluster: None,
+        kubeconfig: None,
+    };
+    Ok(Session {
+        planning,
+        targets: vec![Target::of(&stack, None)],
+        affected: nothing_compared(),
+    })
+}
+
+/// What plans are made of where nothing is compiled: the Spec is at hand.
+async fn without_code(
+    run: &Run,
+    repository: Option<&Repository>,
+    request: &Request,
+    key: KeyUse,
+    spec: Spec,
+) -> Result<Planning, Failure> {
+    let files = repository.map(Repository::worktree).transpose()?;
+    let config = match &files {
+        Some(files) => Config::of(files.as_ref())?,
+        None => Config::default(),
+    };
+    let memory = state_backend::open(run, &config, repository, key).await?;
+    let runtimes = request
+        .runtimes(run, &config, &request.given, files.as_deref(), &memory)
+        .await?;
+    Ok(Planning {
+        run: run.clone(),
+        config,
+        wanted: Wanted::File(spec),
+        memory: Some(memory),
+        runtimes,
+        live: request.live,
+        given: request.given.clone(),
+        claims: Claims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
+    })
+}
+
+fn nothing_compared() -> Affected {
+    Affected {
+        version: 1,
+        base: None,
+        head: None,
+        stacks: Vec::new(),
+    }
+}
+
+/// Opens the revision compared with under the configuration of the one that holds the change; which stacks it has, and how
+/// they are called, is its own.
+pub(super) fn open_base(
+    known: &Knowledge,
+    repository: &Repository,
+    commit: CommitId,
+    config: &Config,
+) -> Result<Workspace, Failure> {
+    let own = Config::of(repository.revision(&commit)?.as_ref());
+    // One that can not be used is what the change repairs.
+    let config = match own {
+        Ok(own) => config.with_layout_of(&own),
+        Err(_) => config.clone(),
+    };
+    Workspace::open_knowing(known, repository, &At::Commit(commit), Some(&config))
+}
+
+/// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
+/// stack must be named.
+pub(super) async fn base_commit(
+    run: &Run,
+    repository: &Repository,
+    request: &Request,
+    at: &At,
+) -> Result<Option<CommitId>, Failure> {
+    let credentials = credentials(run);
+    let credentials = credentials.as_ref();
+    if let Some(base) = &request.base {
+        return Ok(Some(find(repository, base, credentials).await?));
+    }
+    let by_change = request.selection == Selection::Affected;
+    let found = async || -> Result<CommitId, Failure> {
+        let branch = repository.default_branch()?;
+        let tip = repository.resolve(&branch)?;
+        let head = match at {
+            At::Commit(commit) => commit.clone(),
+            At::Worktree => repository.resolve("HEAD")?,
+        };
+        let base = repository.merge_base_fetching(&tip, &head, credentials).await?;
+        if base == head && by_change {
+            let compared = match at {
+                At::Commit(_) => "there is nothing to compare",
+                At::Worktree => "only what is not committed is compared",
+            };
+            run.notes.note(&format!(
+                "{}: {compared}. {BEFORE}, `--all` takes every stack",
+                is_part(&head, &branch)
+            ));
+        }
+        Ok(base)
+    };
+    match found().await {
+        Ok(commit) => Ok(Some(commit)),
+        Err(failure) if by_change => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+fn targets(
+    request: &Request,
+    base: Option<&Workspace>,
+    head: &Workspace,
+    affected: &Affected,
+) -> Vec<Target> {
+    let there = |stacks: Vec<Stack>| {
+        stacks
+            .iter()
+            .map(|stack| Target::of(stack, before(base, head, stack)))
+            .collect()
+    };
+    match &request.selection {
+        // Some of these only the states know: see `named`.
+        Selection::Named(_) => Vec::new(),
+        Selection::All => there(head.layout.stacks.clone()),
+        Selection::Affected => affected_targets(affected, base, head),
+    }
+}
+
+/// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.
+async fn named(
+    run: &Run,
+    root: &Path,
+    names: &[String],
+    base: Option<&Workspace>,
+    head: &Workspace,
+    memory: &Memory,
+) -> Result<Vec<Target>, Failure> {
+    let mut targets = BTreeMap::new();
+    // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
+    let by_place = |target: Target| ((target.folder.clone(), target.id.clone()), target);
+    for name in names {
+        match head.named(run, root, std::slice::from_ref(name)) {
+            Ok(stacks) => {
+                let there = stacks
+                    .iter()
+                    .map(|stack| Target::of(stack, before(base, head, stack)));
+                targets.extend(there.map(by_place));
+            }
+            Err(unknown) => {
+                let id = name.parse::<StackId>().map_err(|_| unknown.clone())?;
+                let prior = memory.states.load(&id).await?.ok_or(unknown)?;
+                targets.extend([by_place(Target::forgotten(id, prior.state.folder))]);
+            }
+        }
+    }
+    Ok(targets.into_values().collect())
+}
+
+/// The affected stacks as targets, the removed ones included.
+pub fn affected_targets(affected: &Affected, base: Option<&Workspace>, head: &Workspace) -> Vec<Target> {
+    let target = |stack: &crate::model::affected::AffectedStack| match stack.change {
+        InputChange::Removed => base?.layout.stack(&stack.id).map(Target::removed),
+        _ => head
+            .layout
+            .stack(&stack.id)
+            .map(|there| Target::of(there, before(base, head, there))),
+    };
+    affected.stacks.iter().filter_map(target).collect()
+}
+
+/// The stack at the base that one at the head goes on from.
+fn before<'a>(base: Option<&'a Workspace>, head: &Workspace, stack: &Stack) -> Option<&'a Stack> {
+    head.layout.before(&base?.layout, stack)
+}

@@ -1,0 +1,306 @@
+//! The stacks beside the one that is planned: which of them claims what it lets go of, or has it too (the
+//! CustomResourceDefinitions of `<project>/crd` belong to the Spec of each stack of a project), and whether the owner of
+//! what it claims has let go.
+//!
+//! Only a stack whose recorded inputs are not the head's can want what it does not have yet. So only those are compiled,
+//! once a run, and not before something leaves a stack.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use super::{Memory, Planning, Wanted, Workspace, cluster_selection};
+use crate::{
+    engine::{Claim, Neighbours, Released},
+    error::Failure,
+    model::{
+        ClusterName, ResourceId, StackId,
+        claim::Claim as Outside,
+        spec::{RuntimeKind, Spec, object_key},
+        stack::Stack,
+        state::Recorded,
+    },
+    runtime::Item,
+    state::Known,
+};
+
+/// What the other stacks want and have, each thing looked up once a run.
+#[derive(Default)]
+pub struct Claims {
+    /// What the stacks want whose inputs are not those that are recorded; `None` of one that can not be compiled.
+    wanted: OnceCell<Vec<(StackId, Option<Wants>)>>,
+    known: OnceCell<Known>,
+    /// By the mark of a claim who has it, by the index.
+    holders: OnceCell<HashMap<String, Vec<StackId>>>,
+    /// Stacks that want nothing of what others delete, as somebody says: their Specs need not compile for that.
+    without: BTreeSet<StackId>,
+}
+
+impl Claims {
+    /// With stacks that want nothing of what others delete.
+    pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
+        Self {
+            without: stacks.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What a Spec wants, as far as it can be told from what another stack wants.
+#[derive(Default)]
+struct Wants {
+    /// Per cluster, group, kind and name the namespaces as they are written.
+    objects: HashMap<[String; 4], Vec<String>>,
+    terraform: HashSet<ResourceId>,
+}
+
+impl Wants {
+    fn of(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
+        let mut wants = Self::default();
+        for resource in &spec.resources {
+            if resource.runtime == RuntimeKind::Terraform {
+                wants.terraform.insert(resource.id.clone());
+                continue;
+            }
+            let own = resource.extensions.get("cluster").and_then(|name| name.as_str());
+            let cluster = own.or(cluster.map(ClusterName::as_str));
+            let (group, kind, namespace, name) = object_key(&resource.attributes);
+            let key = [cluster.unwrap_or_default(), group, kind, name].map(str::to_owned);
+            let namespaces = wants.objects.entry(key).or_default();
+            namespaces.push(namespace.to_owned());
+        }
+        wants
+    }
+
+    /// Whether it wants an object: the key is that of the normal form, where a namespace is said if and only if the kind
+    /// has one.
+    fn holds(&self, cluster: Option<&ClusterName>, key: (&str, &str, &str, &str)) -> bool {
+        let (group, kind, namespace, name) = key;
+        let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
+        let written = self.objects.get(&[cluster, group, kind, name].map(str::to_owned));
+        let same = |written: &String| match written.as_str() {
+            "" => matches!(namespace, "" | "default"),
+            written => namespace.is_empty() || written == namespace,
+        };
+        written.is_some_and(|written| written.iter().any(same))
+    }
+}
+
+#[async_trait]
+impl Neighbours for Planning {
+    async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure> {
+        let Some(prior) = &item.prior else {
+            return Ok(Claim::Nobody);
+        };
+        if let Some(other) = self.shares(stack, prior).await? {
+            return Ok(Claim::SharedWith(other));
+        }
+        let mut unclear = Claim::Nobody;
+        for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
+            let Some(wants) = wants else {
+                unclear = match (self.claims.without.contains(other), unclear) {
+                    (true, Claim::Nobody) => Claim::Waived(other.clone()),
+                    (true, before) => before,
+                    (false, _) => Claim::Unclear(other.clone()),
+                };
+                continue;
+            };
+            let claimed = match prior.runtime {
+                RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
+                // Ids of Terraform resources are a stack's own: it is one that moves only if it is new there.
+                RuntimeKind::Terraform => {
+                    wants.terraform.contains(&item.id)
+                        && !self.records(other, |theirs| theirs.id == item.id).await?
+                }
+            };
+            if claimed {
+                return Ok(Claim::By(other.clone()));
+            }
+        }
+        Ok(unclear)
+    }
+
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, Failure> {
+        let desired = item.desired.as_ref();
+        let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
+        let (Some(claim), Some(memory)) = (claim, &self.memory) else {
+            return Ok(None);
+        };
+        let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
+        for other in self.holders().await?.get(&claim.mark()).into_iter().flatten() {
+            let shared = claim.is_definition() && stack.is_beside(other.as_str());
+            if other == stack || shared {
+                continue;
+            }
+            let state = memory.states.load(other).await?.map(|prior| prior.state);
+            if state.is_some_and(|state| state.resources.iter().any(is_it)) {
+                return Ok(Some(other.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn released_by(&self, owner: &StackId) -> Result<Released, Failure> {
+        let (Wanted::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(Released::nothing());
+        };
+        // Who was never recorded here is a stack of another repository.
+        let Some(prior) = memory.states.load(owner).await? else {
+            return Ok(Released::nothing());
+        };
+        // One that is not there may be hidden.
+        if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
+            return Ok(Released::nothing());
+        }
+        let now = self.wants(head, owner).await?;
+        let before = match base {
+            Some(base) if !prior.state.resources.is_empty() => Some(self.wants(base, owner).await),
+            _ => None,
+        };
+        Ok(Released::as_told(move |item| {
+            let Some(desired) = &item.desired else {
+                return Ok(false);
+            };
+            let (key, cluster) = (object_key(&desired.attributes), item.cluster.as_ref());
+            let wanted =
+                |wants: &Option<Wants>| wants.as_ref().is_some_and(|wants| wants.holds(cluster, key));
+            if wanted(&now) {
+                return Ok(false);
+            }
+            let recorded = prior.state.resources.iter().any(|recorded| {
+                recorded.runtime == RuntimeKind::Kubernetes
+                    && recorded.cluster.as_ref().or(cluster) == cluster
+                    && object_key(&recorded.attributes) == key
+            });
+            match &before {
+                // Else this revision may be older than what is recorded: it did not take the object away.
+                Some(before) if recorded => before.as_ref().map(wanted).map_err(Clone::clone),
+                _ => Ok(true),
+            }
+        }))
+    }
+}
+
+impl Planning {
+    /// What a stack wants at a revision; `None` if it is not there.
+    async fn wants(&self, side: &Workspace, stack: &StackId) -> Result<Option<Wants>, Failure> {
+        let (Wanted::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
+        else {
+            return Ok(None);
+        };
+        let spec = compiler.spec(side, stack).await?;
+        Ok(Some(Wants::of(&spec, self.cluster(stack).as_ref())))
+    }
+
+    fn cluster(&self, stack: &Stack) -> Option<ClusterName> {
+        cluster_selection::cluster_of(&self.config, stack, &self.given, self.live)
+            .ok()
+            .flatten()
+    }
+
+    async fn claims(&self) -> Result<&[(StackId, Option<Wants>)], Failure> {
+        let (Wanted::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(&[]);
+        };
+        let claims = self.claims.wanted.get_or_try_init(|| async {
+            let known = self.known(memory).await?;
+            let stacks: Vec<_> = head.behind(known).cloned().collect();
+            let specs = compiler.specs(head, &stacks).await;
+            let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
+                let wants = spec
+                    .ok()
+                    .map(|spec| Wants::of(&spec, self.cluster(&stack).as_ref()));
+                (stack.id, wants)
+            });
+            Ok::<_, Failure>(claims.collect())
+        });
+        Ok(claims.await?)
+    }
+
+    async fn known(&self, memory: &Memory) -> Result<&Known, Failure> {
+        let known = self
+            .claims
+            .known
+            .get_or_try_init(|| async { memory.states.known().await });
+        Ok(known.await?)
+    }
+
+    /// Who has what, by the marks in the index.
+    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, Failure> {
+        let holders = self.claims.holders.get_or_try_init(|| async {
+            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
+            let Some(memory) = &self.memory else {
+                return Ok(holders);
+            };
+            let entries = self.known(memory).await?.entries.iter();
+            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
+                for mark in entry.marks.iter() {
+                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
+                }
+            }
+            Ok::<_, Failure>(holders)
+        });
+        holders.await
+    }
+
+    /// Of a definition: a stack of the same project that has it on the same cluster, by its state, and wants it, by its
+    /// Spec. That of one that can not be compiled may want everything.
+    async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, Failure> {
+        let Wanted::Compiled { compiler, head, .. } = &self.wanted else {
+            return Ok(None);
+        };
+        if object_key(&mine.attributes).1 != "CustomResourceDefinition" {
+            return Ok(None);
+        }
+        let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
+        let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
+        for other in head.layout.stacks.iter().filter(beside) {
+            let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
+            if self.records(&other.id, has).await? && compiler.spec(head, other).await.map_or(true, wants) {
+                return Ok(Some(other.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, Failure> {
+        let Some(memory) = &self.memory else {
+            return Ok(false);
+        };
+        let prior = memory.states.load(stack).await?;
+        Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_wanted_on_one_cluster_in_one_namespace_in_any_version() {
+        let spec = crate::spec::read_text(
+            &json!({"resources": [
+                {"id": "a", "type": "Kubernetes", "attributes": {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}},
+                {"id": "b", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}},
+                {"id": "c", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "namespace": "odd"}}},
+                {"id": "d", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "far", "namespace": "shop"}}, "extensions": {"cluster": "west"}}]})
+            .to_string(),
+            "spec.json",
+        );
+        let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
+        let wants = Wants::of(&spec.unwrap(), Some(&east));
+        let holds = |cluster, key| wants.holds(Some(cluster), key);
+        assert!(holds(&east, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&west, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&east, ("apps", "Deployment", "other", "web")));
+        assert!(holds(&east, ("", "ConfigMap", "default", "c")));
+        assert!(!holds(&east, ("", "ConfigMap", "shop", "c")));
+        assert!(holds(&east, ("", "Namespace", "", "shop")));
+        assert!(
+            holds(&west, ("", "ConfigMap", "shop", "far")) && !holds(&east, ("", "ConfigMap", "shop", "far"))
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! What may be shown of plans and reports: every known secret is masked in the data, once and before anything is laid
+//! out. In a finished text it may be escaped, cut short or dealt out over lines, and would not be known again.
+//!
+//! Values and messages are masked; identities, paths and names never are, since rows are found by them.
+
+use serde_json::Value;
+
+use crate::{
+    error::{ErrorBody, Failure},
+    model::{
+        ResourceId, StackId,
+        apply_result::ApplyReport,
+        plan::{Change, Origin, Plan, StackPlan},
+        review::Unit,
+        masked_value,
+    },
+    secrets::Secrets,
+};
+
+/// A wanted value that is not shown, though its place is no secret one: nobody can review it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hidden {
+    /// The stack.
+    pub stack: StackId,
+    /// The resource.
+    pub resource: ResourceId,
+    /// Where in it, by RFC 6901.
+    pub path: String,
+}
+
+/// Masks a plan and says what of it nobody sees. Its digests stay those of what would be done.
+pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<Hidden> {
+    let stacks = plan.stacks.iter_mut();
+    stacks.flat_map(|plan| stack(plan, secrets)).collect()
+}
+
+/// The same for one stack.
+pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<Hidden> {
+    if let Some(error) = &mut plan.error {
+        body(error, secrets);
+    }
+    let mut all = Vec::new();
+    for resource in &mut plan.resources {
+        for note in &mut resource.notes {
+            *note = secrets.mask(note);
+        }
+        let mut paths = Vec::new();
+        for change in &mut resource.changes {
+            let reviewed = !matches!(change.origin, Origin::Default | Origin::Admission);
+            if let Some(to) = change.to.as_ref().filter(|_| reviewed) {
+                hidden(to, &change.path, secrets, &mut paths);
+            }
+            mask(change, secrets);
+        }
+        paths.sort();
+        paths.dedup();
+        // Our own words come after the masking: nobody's secret blots them out.
+        let note =
+            |path: &String| format!("{path} holds a Secret's value and is not shown: look at it in the code");
+        resource.notes.extend(paths.iter().map(note));
+        all.extend(paths.into_iter().map(|path| Hidden {
+            stack: plan.id.clone(),
+            resource: resource.id.clone(),
+            path,
+        }));
+    }
+    all
+}
+
+/// Whether a reviewer saw what a unit comes to.
+pub fn is_seen(unit: &Unit, secrets: &Secrets) -> bool {
+    let mut paths = Vec::new();
+    if let Some(to) = &unit.to {
+        hidden(to, "", secrets, &mut paths);
+    }
+    paths.is_empty()
+}
+
+/// Masks what a report says.
+pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
+    for stack in &mut report.stacks {
+        if let Some(error) = &mut stack.error {
+            body(error, secrets);
+        }
+        for message in stack.resources.iter_mut().filter_map(|r| r.message.as_mut()) {
+            *message = secrets.mask(message);
+        }
+    }
+}
+
+/// A failure as it may be shown.
+#[must_use]
+pub fn failure(failure: &Failure, secrets: &Secrets) -> Failure {
+    Failure {
+        message: secrets.mask(&failure.message),
+        hints: failure.hints.iter().map(|hint| secrets.mask(hint)).collect(),
+        ..failure.clone()
+    }
+}
+
+fn body(error: &mut ErrorBody, secrets: &Secrets) {
+    for text in std::iter::once(&mut error.message).chain(&mut error.hints) {
+        *text = secrets.mask(text);
+    }
+}
+
+/// Both sides; where what differs is masked, the hashes say that something does.
+fn mask(change: &mut Change, secrets: &Secrets) {
+    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(masked_value));
+    let (mut from, mut to) = (masked(&change.from), masked(&change.to));
+    if from == to && change.from != change.to {
+        let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(masked_value));
+        (from, to) = (marked(&change.from), marked(&change.to));
+    }
+    (change.from, change.to) = (from, to);
+}
+
+/// Where in a value a known secret stands in clear.
+fn hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
+    match masked_value {
+        Value::String(text) if secrets.mask(text) != *text => found.push(path.to_owned()),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                hidden(item, &format!("{path}/{at}"), secrets, found);
+            }
+        }
+        Value::Object(_) if masked_value::as_secret(masked_value).is_some() => {}
+        Value::Object(map) => {
+            for (key, member) in map {
+                hidden(member, &masked_value::join_path(path, key), secrets, found);
+            }
+        }
+        _ => {}
+    }
+}

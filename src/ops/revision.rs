@@ -1,0 +1,358 @@
+//! A revision of the monorepo, opened: its files, its configuration, its stacks.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use super::{Run, caches};
+use crate::{
+    affected::{Analysis, Index, Kept},
+    config::Config,
+    error::{ErrorKind, Failure},
+    git::Repository,
+    konfig::{Changes, Layout, LayoutRules, Reader, Tree},
+    model::{
+        CommitId, RepoPath,
+        file_source::{BlobId, FileKind, Listing, Source, TreeId},
+        stack::Stack,
+    },
+};
+
+/// Which files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// What lies in the folder now.
+    Worktree,
+    /// A commit.
+    Commit(CommitId),
+}
+
+/// One revision of the monorepo.
+pub struct Workspace {
+    /// Its files.
+    pub source: Arc<dyn Source>,
+    /// Its `konverge.yaml`, or in `ci` what is in force of it.
+    pub config: Config,
+    /// Its projects and stacks.
+    pub layout: Arc<Layout>,
+    /// What each stack is made of.
+    pub analysis: Arc<Analysis>,
+}
+
+/// What is known already: of files by content, and of revisions that were opened before. Shared by the revisions of a
+/// run and kept between runs.
+pub struct Knowledge {
+    index: Arc<Index>,
+    reader: Reader,
+    /// The revision that an earlier run kept, then those of this run.
+    revisions: Mutex<Vec<Known>>,
+    kept: Option<TreeId>,
+    places: Option<(PathBuf, PathBuf)>,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A revision from which another one can be reached.
+#[derive(Clone)]
+struct Known {
+    rules: LayoutRules,
+    analysis: Arc<Analysis>,
+}
+
+impl Known {
+    fn listing(&self) -> Option<Listing> {
+        self.analysis.tree().source().listing()
+    }
+}
+
+impl Knowledge {
+    /// What earlier runs left of a repository; nothing where there is no place to keep it.
+    pub fn of(run: &Run, repository: &Repository) -> Self {
+        let root = repository.root();
+        let places = caches::believed(run)
+            .and_then(|caches| Index::location(&caches, root).zip(Kept::location(&caches, root)));
+        let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
+        let index = places.as_ref().map(|(place, _)| Index::load(place));
+        Self {
+            index: Arc::new(index.unwrap_or_default()),
+            reader: Reader::new(),
+            kept: kept.as_ref().map(|kept| kept.listing().tree),
+            revisions: Mutex::new(kept.map(|kept| Known::of(kept, repository)).into_iter().collect()),
+            places,
+            writers: Mutex::default(),
+        }
+    }
+
+    /// Keeps a revision for the next run, the one that it most likely comes back to: written beside the work that
+    /// follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
+    pub fn keep(&self, workspace: &Workspace) {
+        let Some((_, place)) = self.places.clone() else {
+            return;
+        };
+        let fresh = Kept::of(&workspace.analysis, workspace.config.layout_rules());
+        if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
+            self.write(move || kept.save(&place));
+        }
+    }
+
+    /// Keeps what was learned of single files, as [`Knowledge::keep`] does a revision.
+    pub fn keep_learned(&self) {
+        let Some((place, _)) = self.places.clone() else {
+            return;
+        };
+        if self.index.has_grown() {
+            let revisions: Vec<_> = self.revisions().iter().filter_map(Known::listing).collect();
+            let index = Arc::clone(&self.index);
+            self.write(move || {
+                index.shed(&revisions);
+                index.save(&place)
+            });
+        }
+    }
+
+    /// Waits until all is written, what was learned since included.
+    pub fn settle(&self) {
+        self.wait();
+        self.keep_learned();
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let writers = std::mem::take(&mut *self.writers());
+        for writer in writers {
+            if writer.join().is_err() {
+                tracing::debug!("what was learned was not kept");
+            }
+        }
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
+        let writer = std::thread::spawn(move || {
+            if let Err(error) = write() {
+                tracing::debug!(%error, "what was learned was not kept");
+            }
+        });
+        self.writers().push(writer);
+    }
+
+    /// The known revision to start from: the very same tree, else the one opened last.
+    fn nearest(&self, tree: Option<TreeId>) -> Option<Known> {
+        let revisions = self.revisions();
+        let same = |known: &&Known| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
+        revisions.iter().find(same).or(revisions.last()).cloned()
+    }
+
+    fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
+        let analysis = Arc::clone(analysis);
+        self.revisions().push(Known { rules, analysis });
+    }
+
+    fn revisions(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Knowledge {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+impl Known {
+    fn of(kept: Kept, repository: &Repository) -> Self {
+        let source = repository.listed(kept.commit(), kept.listing());
+        Self {
+            rules: kept.layout_rules().clone(),
+            analysis: Arc::new(kept.revive(source)),
+        }
+    }
+}
+
+/// The root of the repository that holds a folder.
+///
+/// # Errors
+/// Not in a repository.
+pub fn repository_root(dir: &Path) -> Result<PathBuf, Failure> {
+    Ok(Repository::discover(dir)?.root().to_path_buf())
+}
+
+impl Workspace {
+    /// Opens a revision with the configuration that lies in it.
+    ///
+    /// # Errors
+    /// The revision can not be read, or its `konverge.yaml` is wrong.
+    pub fn open(run: &Run, repository: &Repository, at: &At) -> Result<Self, Failure> {
+        let known = Knowledge::of(run, repository);
+        let workspace = Self::open_knowing(&known, repository, at, None)?;
+        known.keep(&workspace);
+        Ok(workspace)
+    }
+
+    /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
+    ///
+    /// # Errors
+    /// The revision can not be read.
+    pub fn open_under(run: &Run, repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
+        let known = Knowledge::of(run, repository);
+        let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
+        known.keep(&workspace);
+        Ok(workspace)
+    }
+
+    /// Opens one of several revisions, from what is known of the others. The caller keeps what was learned
+    /// ([`Knowledge::keep`]).
+    ///
+    /// # Errors
+    /// The revision can not be read, or without a configuration given its `konverge.yaml` is wrong.
+    pub fn open_knowing(
+        known: &Knowledge,
+        repository: &Repository,
+        at: &At,
+        config: Option<&Config>,
+    ) -> Result<Self, Failure> {
+        let (source, near) = source(known, repository, at)?;
+        let config = match config {
+            Some(config) => config.clone(),
+            None => Config::of(source.as_ref())?,
+        };
+        let (core, layout_rules) = (config.kcl.core(), config.layout_rules());
+        let tree = Tree::new(source.clone());
+        let analysis = match near.filter(|near| near.rules == layout_rules) {
+            Some(Known { analysis: near, .. }) => {
+                let changes = Changes::between(near.tree(), &tree);
+                let layout = known
+                    .reader
+                    .layout_after(near.layout(), &changes, &tree, &layout_rules)?;
+                Analysis::after(&near, &changes, tree, layout, core, &known.index)?
+            }
+            None => {
+                let files = kcl_files(source.as_ref());
+                known
+                    .index
+                    .learn_beside(source.as_ref(), &files, || -> Result<_, Failure> {
+                        let layout = known.reader.layout(&tree, &layout_rules)?;
+                        Ok(Analysis::of_tree(tree, layout, core, &known.index)?)
+                    })?
+            }
+        };
+        let rules = config.rules();
+        let analysis = Arc::new(analysis.with_config(|stack| rules.digest(stack)));
+        known.remember(layout_rules, &analysis);
+        Ok(Self {
+            layout: Arc::clone(analysis.layout()),
+            source,
+            config,
+            analysis,
+        })
+    }
+
+    /// Says once what is unusual about the stacks of this revision.
+    pub fn note_layout(&self, run: &Run) {
+        for note in [self.layout.clash_note(), self.layout.package_note()]
+            .into_iter()
+            .flatten()
+        {
+            run.notes.note(&format!("note: {note}"));
+        }
+    }
+
+    /// The commit, or `None` for the working tree.
+    pub fn commit(&self) -> Option<&CommitId> {
+        self.source.commit()
+    }
+
+    /// The stacks whose recorded inputs are not what they are made of here, or can not be told.
+    pub fn behind<'a>(&'a self, known: &'a crate::state::Known) -> impl Iterator<Item = &'a Stack> {
+        let settled = |id| {
+            known
+                .entries
+                .get(id)
+                .and_then(crate::state::Entry::settled_digest)
+        };
+        let stacks = self.layout.stacks.iter();
+        stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
+    }
+
+    /// The stacks that were named: an identity, a stack's folder or a folder above stacks, relative to where the run was
+    /// started or to the root. Sorted by folder.
+    ///
+    /// # Errors
+    /// A name that fits no stack; the nearest one is said.
+    pub fn named(&self, run: &Run, root: &Path, names: &[String]) -> Result<Vec<Stack>, Failure> {
+        let here = run.dir.canonicalize().ok();
+        let here = here.and_then(|dir| RepoPath::normalise(dir.strip_prefix(root).ok()?.to_str()?));
+        let mut found = BTreeMap::new();
+        for name in names {
+            let from_here = here.as_ref().and_then(|here| here.join(name));
+            let mut stacks = from_here
+                .map(|path| self.layout.select(path.as_str()))
+                .unwrap_or_default();
+            if stacks.is_empty() {
+                stacks = self.layout.select(name);
+            }
+            if stacks.is_empty() {
+                return Err(self.unknown(name));
+            }
+            found.extend(
+                stacks
+                    .into_iter()
+                    .map(|stack| (stack.folder.clone(), stack.clone())),
+            );
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let all = self
+            .layout
+            .stacks
+            .iter()
+            .flat_map(|stack| [stack.folder.as_str(), stack.id.as_str()]);
+        let nearest = all
+            .map(|known| (strsim::damerau_levenshtein(known, name), known))
+            .min();
+        let failure = Failure::new(
+            ErrorKind::Layout,
+            format!("there is no stack `{}`", name.escape_debug()),
+        );
+        match nearest {
+            Some((distance, known)) if distance <= name.len() / 2 => {
+                failure.hint(format!("did you mean `{known}`?"))
+            }
+            Some(_) => failure.hint("`konverge affected --all` lists every stack"),
+            None => {
+                failure.hint("there is no folder with a stack.yaml below a project.yaml in this revision")
+            }
+        }
+    }
+}
+
+/// The contents of all files that stacks may be made of.
+fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
+    let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
+    let files = source.files().iter();
+    let files = files.filter(|(path, entry)| entry.kind == FileKind::File && loaded(path));
+    files.map(|(_, entry)| entry.blob).collect()
+}
+
+/// The files, and the known revision that they are reached from.
+fn source(
+    known: &Knowledge,
+    repository: &Repository,
+    at: &At,
+) -> Result<(Arc<dyn Source>, Option<Known>), Failure> {
+    Ok(match at {
+        At::Worktree => (repository.worktree()?, known.nearest(None)),
+        At::Commit(commit) => {
+            let near = known.nearest(Some(repository.tree(commit)?));
+            let listing = near.as_ref().and_then(Known::listing);
+            (repository.revision_near(commit, listing.as_ref())?, near)
+        }
+    })
+}

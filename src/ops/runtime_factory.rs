@@ -1,0 +1,207 @@
+//! The runtimes of a run, under the configuration in force.
+
+use std::{path::PathBuf, sync::Arc};
+
+use super::{
+    Memory, Run, caches,
+    cluster_selection::{GivenCluster, Live, given_name},
+    health_rules,
+};
+use crate::{
+    config::{self, Config},
+    engine::Runtimes,
+    error::{ErrorKind, Failure},
+    model::file_source::Source,
+    runtime::{
+        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options, health::Rules},
+        terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
+    },
+    state::Sealer,
+};
+
+/// What decides which infrastructure there is, and how it is treated.
+pub(super) struct Setup<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The revision that the configuration was read from: files that it names are read from there.
+    pub files: Option<&'a dyn Source>,
+    /// A cluster given on the command line.
+    pub given: &'a GivenCluster,
+    /// Whether the real infrastructure is asked.
+    pub live: Live,
+    /// The states, with the key of their secrets.
+    pub memory: Option<&'a Memory>,
+    /// Whether an apply waits until what it wrote is ready.
+    pub wait: bool,
+}
+
+/// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
+///
+/// # Errors
+/// A setting can not be used.
+pub(super) async fn runtimes(run: &Run, setup: &Setup<'_>) -> Result<Runtimes, Failure> {
+    if setup.live == Live::Never {
+        return Ok(Runtimes::new());
+    }
+    let (kubernetes, terraform) = parts(run, setup).await?;
+    Ok(Runtimes::new()
+        .with(Arc::new(kubernetes))
+        .with(Arc::new(terraform)))
+}
+
+/// Clusters and Terraform, each for itself.
+///
+/// # Errors
+/// A setting can not be used.
+pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, Terraform), Failure> {
+    let Setup {
+        config,
+        given,
+        memory,
+        ..
+    } = *setup;
+    let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let checkout = run.checkout();
+    let trusted = |what: &str, path: &str| -> Result<PathBuf, Failure> {
+        checkout.trust(what, path.as_ref())?;
+        Ok(PathBuf::from(path))
+    };
+    let mut clusters: Vec<_> = config
+        .clusters
+        .iter()
+        .map(|(name, cluster)| access(run, name.clone(), cluster))
+        .collect::<Result<_, _>>()?;
+    if given.is_given() {
+        let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
+        let credentials = Credentials::Kubeconfig {
+            path,
+            context: given.context.clone(),
+            variable: None,
+        };
+        clusters.push(ClusterAccess {
+            name: given_name(),
+            credentials,
+            requests: None,
+        });
+    }
+    for (name, path) in given.of_stacks.iter().flatten() {
+        clusters.push(ClusterAccess {
+            name: name.clone(),
+            credentials: Credentials::Kubeconfig {
+                path: Some(PathBuf::from(path)),
+                context: None,
+                variable: None,
+            },
+            requests: None,
+        });
+    }
+    let options = Options {
+        conflicts: match config.apply.conflicts {
+            config::Conflicts::Restore => Conflicts::Restore,
+            config::Conflicts::Stop => Conflicts::Stop,
+            config::Conflicts::Take => Conflicts::Take,
+            config::Conflicts::Leave => Conflicts::Leave,
+        },
+        ready_timeout: config
+            .apply
+            .ready_timeout
+            .map_or(Options::default().ready_timeout, config::Span::duration),
+        fail_early_after: config
+            .apply
+            .fail_early_after
+            .map_or(Options::default().fail_early_after, config::Span::duration),
+        wait: setup.wait,
+        checkout: checkout.clone(),
+        rules: match setup.files {
+            Some(files) => health_rules::load(run, config, files)?,
+            None => Rules::default(),
+        },
+        cancel: run.cancel.clone(),
+    };
+    let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
+    let mut terraform = TerraformOptions::new(secrets.clone());
+    terraform.checkout = checkout.clone();
+    terraform.binary = config
+        .terraform
+        .binary
+        .as_ref()
+        .map(|path| match path.contains('/') {
+            true => trusted("`terraform.binary`", path),
+            false => Ok(PathBuf::from(path)),
+        })
+        .transpose()?;
+    terraform
+        .credential_settings
+        .clone_from(&config.terraform.credential_settings);
+    let mirror = config.terraform.mirror.as_ref();
+    terraform.mirror = mirror
+        .map(|path| trusted("`terraform.mirror`", path))
+        .transpose()?;
+    let caches = caches::believed(run);
+    terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
+    terraform.key = memory
+        .and_then(|memory| memory.states.sealer().cloned())
+        .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn Seal>);
+    terraform.providers = config
+        .terraform
+        .providers
+        .iter()
+        .map(|provider| AllowedProvider {
+            source: provider.source.clone(),
+            version: provider.version.clone(),
+            hashes: provider.hashes.clone(),
+        })
+        .collect();
+    Ok((kubernetes, Terraform::new(terraform)))
+}
+
+/// Terraform's part of the state is encrypted with what the state is.
+pub(super) struct StateSeal(pub(super) Sealer);
+
+impl Seal for StateSeal {
+    fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+        Ok(self.0.seal_value(document)?)
+    }
+
+    fn open(&self, sealed: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+        Ok(self.0.open_value(sealed)?)
+    }
+}
+
+fn access(
+    run: &Run,
+    name: crate::model::ClusterName,
+    cluster: &config::Cluster,
+) -> Result<ClusterAccess, Failure> {
+    let requests = cluster.requests.map(|n| n as usize);
+    if cluster.in_cluster {
+        return Ok(ClusterAccess {
+            name,
+            credentials: Credentials::InCluster,
+            requests,
+        });
+    }
+    let path = match &cluster.kubeconfig_env {
+        None => None,
+        Some(variable) => {
+            let path = run.var(variable).ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::Config,
+                    format!("cluster `{name}`: the variable {variable} is not set"),
+                )
+                .hint("set it to the path of a kubeconfig in the job's `env:`")
+            })?;
+            Some(PathBuf::from(path))
+        }
+    };
+    let credentials = Credentials::Kubeconfig {
+        path,
+        context: cluster.context.clone(),
+        variable: cluster.kubeconfig_env.clone(),
+    };
+    Ok(ClusterAccess {
+        name,
+        credentials,
+        requests,
+    })
+}

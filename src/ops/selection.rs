@@ -1,0 +1,46 @@
+//! A revision and the stacks of it that were asked for, for what needs neither state nor infrastructure.
+
+use super::{At, Knowledge, Request, Run, Selection, Workspace, open};
+use crate::{error::Failure, git::Repository, model::stack::Stack};
+
+/// An opened revision.
+pub struct Selected {
+    /// The revision.
+    pub workspace: Workspace,
+    /// The stacks, sorted by folder; removed ones are not there.
+    pub stacks: Vec<Stack>,
+}
+
+/// Opens the revision of a request and finds its stacks.
+///
+/// # Errors
+/// Whatever is wrong with repository, revisions, configuration or names.
+pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &request.rev {
+        Some(rev) => At::Commit(repository.resolve(rev)?),
+        None => At::Worktree,
+    };
+    let known = Knowledge::of(run, &repository);
+    let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
+    workspace.layout.require_module()?;
+    workspace.note_layout(run);
+    let mut stacks = match &request.selection {
+        Selection::All => workspace.layout.stacks.clone(),
+        Selection::Named(names) => workspace.named(run, repository.root(), names)?,
+        Selection::Affected => match open::base_commit(run, &repository, request, &at).await? {
+            Some(commit) => {
+                let base = open::open_base(&known, &repository, commit, &workspace.config)?;
+                known.keep(&base);
+                let affected = workspace.analysis.compare(&base.analysis);
+                let targets = open::affected_targets(&affected, Some(&base), &workspace);
+                targets.into_iter().filter_map(|target| target.head).collect()
+            }
+            None => workspace.layout.stacks.clone(),
+        },
+    };
+    if let Some(shard) = request.shard {
+        shard.keep(&mut stacks);
+    }
+    Ok(Selected { workspace, stacks })
+}

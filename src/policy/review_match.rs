@@ -1,0 +1,480 @@
+//! Was it reviewed? Every unit of a plan must be among those that somebody saw (contracts, Review).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    config::DriftPolicy,
+    model::{
+        ResourceId, StackId, diff,
+        plan::{Action, Basis, Origin, ResourcePlan, StackPlan},
+        review::{ReviewRecord, Unit, resource_units, stack_units},
+        masked_value,
+    },
+};
+
+/// What a state has of its resources: as they were applied last, secrets as keyed hashes.
+pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
+
+/// What was reviewed of one stack: the union of the records that count.
+#[derive(Debug, Clone, Default)]
+pub struct Reviewed {
+    by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
+    last_writes: LastWrites,
+    /// Reviewers saw one Spec beside another, and that is not enough.
+    needs_more_than_specs: bool,
+}
+
+/// Why a unit does not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// Nobody saw it.
+    Unseen,
+    /// It was reviewed, but what stands there now is neither what the reviewer saw, nor what it becomes, nor our last
+    /// write.
+    MovedGround,
+    /// Somebody changed it since our last write, and `policy.drift` is `stop`.
+    Drifted,
+    /// It was reviewed as one Spec beside another, and nothing is recorded that would say what is there.
+    OnlySpecs,
+}
+
+/// One unit that does not pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unreviewed {
+    /// The unit.
+    pub unit: Unit,
+    /// Why.
+    pub objection: Objection,
+}
+
+impl Reviewed {
+    /// The units of a stack in all records.
+    pub fn of<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
+        let mut reviewed = Self::default();
+        let stacks = records
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack);
+        for unit in stacks.flat_map(|reviewed| &reviewed.units) {
+            reviewed.add(unit.clone());
+        }
+        reviewed
+    }
+
+    /// The units of a stack of which nothing is recorded yet. Whoever saw one Spec beside another, as in a fork's pull
+    /// request, did not see what is there: if nobody saw more, the first apply needs an agreement by digest.
+    pub fn of_new<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord> + Clone) -> Self {
+        let mut stacks = records
+            .clone()
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack && !reviewed.units.is_empty());
+        Self {
+            needs_more_than_specs: stacks.all(|reviewed| reviewed.basis == Basis::Spec),
+            ..Self::of(stack, records)
+        }
+    }
+
+    /// Adds a plan that somebody agreed to by its digest: all that it shows counts as reviewed, so that what becomes
+    /// known of it during the apply is held against it, too.
+    #[must_use]
+    pub fn with_agreed(mut self, plan: &StackPlan) -> Self {
+        for unit in stack_units(plan) {
+            self.add(unit);
+        }
+        self.needs_more_than_specs = false;
+        self
+    }
+
+    /// Admits the ground that we have made ourselves, whatever stood there when it was reviewed.
+    #[must_use]
+    pub fn on(mut self, last_writes: LastWrites) -> Self {
+        self.last_writes = last_writes;
+        self
+    }
+
+    fn add(&mut self, unit: Unit) {
+        let place = (unit.resource.clone(), unit.path.clone());
+        self.by_path.entry(place).or_default().push(unit);
+    }
+
+    /// The units of a stack's plan that do not pass; empty if all do.
+    pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
+        plan.resources
+            .iter()
+            .flat_map(|resource| self.resource_objections(&plan.id, resource, drift))
+            .collect()
+    }
+
+    /// The units of one resource's plan that do not pass. Serves plans that become known only during the apply.
+    pub fn resource_objections(
+        &self,
+        stack: &StackId,
+        plan: &ResourcePlan,
+        drift: DriftPolicy,
+    ) -> Vec<Unreviewed> {
+        resource_units(stack, plan)
+            .into_iter()
+            .filter_map(|unit| {
+                let objection = self.objection(&unit, plan, drift)?;
+                Some(Unreviewed { unit, objection })
+            })
+            .collect()
+    }
+
+    fn objection(&self, unit: &Unit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
+        // What is gone already is only forgotten: nothing outside is touched.
+        if unit.action == Action::Forget {
+            return None;
+        }
+        let place = (unit.resource.clone(), unit.path.clone());
+        let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let same = |reviewed: &&Unit| reviewed.digest() == unit.digest() || admits(reviewed, unit);
+        let reviewed: Vec<_> = seen.iter().filter(same).collect();
+        let restores = restores_our_write(unit, plan);
+        if reviewed.is_empty() {
+            return match (restores, drift) {
+                (true, DriftPolicy::Restore) => None,
+                (true, DriftPolicy::Stop) => Some(Objection::Drifted),
+                (false, _) => Some(Objection::Unseen),
+            };
+        }
+        if self.needs_more_than_specs {
+            return Some(Objection::OnlySpecs);
+        }
+        // What is made or deleted as a whole has no value that stood there before; a restore goes from anything to our
+        // last write.
+        let guarded = !matches!(unit.action, Action::Create | Action::Delete) && !restores;
+        // Any reviewed unit of the place will do: of two merges in a row the second goes from what the first made.
+        let seen_ground = seen
+            .iter()
+            .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
+        let known_ground = seen_ground || self.is_our_last_write(unit);
+        (guarded && !known_ground).then_some(Objection::MovedGround)
+    }
+
+    /// Whether what stands there is what we wrote last: another merge has moved the ground, and nobody else.
+    fn is_our_last_write(&self, unit: &Unit) -> bool {
+        let Some(written) = self.last_writes.get(&unit.resource) else {
+            return false;
+        };
+        let written = Value::Object(Map::clone(written));
+        match (diff::at(&written, &unit.path), &unit.from) {
+            (Some(written), Some(found)) => diff::same(written, found),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A place that was reviewed as *known after apply* admits any value, but nothing graver than that it is set.
+fn admits(reviewed: &Unit, unit: &Unit) -> bool {
+    let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
+    let actions_meet = reviewed.action == unit.action || turned_out;
+    match (&reviewed.to, &unit.to) {
+        (Some(expected), Some(actual)) => {
+            actions_meet && reviewed.stack == unit.stack && fits(expected, actual)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a value is what was reviewed, with anything in the places that were not known then.
+fn fits(expected: &Value, actual: &Value) -> bool {
+    if masked_value::is_unknown(expected) {
+        return true;
+    }
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            expected.len() == actual.len()
+                && expected
+                    .iter()
+                    .all(|(key, value)| actual.get(key).is_some_and(|other| fits(masked_value, other)))
+        }
+        (Value::Array(expected), Value::Array(actual)) => {
+            expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| fits(a, b))
+        }
+        (expected, actual) => expected == actual,
+    }
+}
+
+/// Whether the unit puts back what we wrote last: its change comes from somebody else's edit, not from the Spec.
+fn restores_our_write(unit: &Unit, plan: &ResourcePlan) -> bool {
+    plan.action == Action::Update
+        && plan.changes.iter().any(|change| {
+            change.path == unit.path && matches!(change.origin, Origin::Drift | Origin::Manager(_))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{plan::Change, review::ReviewedStack, spec::RuntimeKind};
+    use serde_json::json;
+
+    fn change(path: &str, from: Value, to: Value, origin: Origin) -> Change {
+        Change {
+            path: path.into(),
+            from: Some(from),
+            to: Some(to),
+            origin,
+        }
+    }
+
+    fn plan(action: Action, changes: Vec<Change>) -> StackPlan {
+        let stack: StackId = "shop/prod".parse().unwrap();
+        let id = "apps/v1:Deployment:shop:web".parse().unwrap();
+        let resource = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, changes);
+        StackPlan::new(
+            "appops/shop/prod".parse_path(),
+            stack,
+            Basis::Live,
+            vec![resource],
+        )
+    }
+
+    trait ParsePath {
+        fn parse_path(&self) -> crate::model::RepoPath;
+    }
+
+    impl ParsePath for str {
+        fn parse_path(&self) -> crate::model::RepoPath {
+            crate::model::RepoPath::normalise(self).unwrap()
+        }
+    }
+
+    fn record(plan: &StackPlan) -> ReviewRecord {
+        ReviewRecord {
+            version: 1,
+            pull_request: 7,
+            head: "a".repeat(40).parse().unwrap(),
+            base: "b".repeat(40).parse().unwrap(),
+            power: None,
+            run: "https://example.com/run".into(),
+            stacks: vec![ReviewedStack {
+                id: plan.id.clone(),
+                basis: plan.basis,
+                digest: plan.digest,
+                spec_digest: None,
+                units: crate::model::review::stack_units(plan),
+            }],
+        }
+    }
+
+    fn objections(reviewed: &[&StackPlan], now: &StackPlan, drift: DriftPolicy) -> Vec<Objection> {
+        let records: Vec<_> = reviewed.iter().map(|plan| record(plan)).collect();
+        let reviewed = Reviewed::of(&now.id, &records);
+        reviewed
+            .objections(now, drift)
+            .into_iter()
+            .map(|o| o.objection)
+            .collect()
+    }
+
+    fn image(from: &str, to: &str) -> StackPlan {
+        plan(
+            Action::Update,
+            vec![change("/image", json!(from), json!(to), Origin::Change)],
+        )
+    }
+
+    #[test]
+    fn what_was_seen_passes_and_what_was_not_stops() {
+        assert!(objections(&[&image("a", "b")], &image("a", "b"), DriftPolicy::Restore).is_empty());
+        assert_eq!(
+            objections(&[&image("a", "b")], &image("a", "c"), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
+        assert_eq!(
+            objections(&[], &image("a", "b"), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
+    }
+
+    #[test]
+    fn the_ground_must_be_what_the_reviewer_saw() {
+        let ground = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
+        assert_eq!(ground, [Objection::MovedGround]);
+    }
+
+    #[test]
+    fn our_last_write_is_known_ground_and_nothing_else_is() {
+        let secret = |hash: &str| json!({"$secret": hash});
+        let item = "/spec/containers/name=web/image";
+        let seen = plan(
+            Action::Update,
+            vec![
+                change(item, json!("a"), json!("c"), Origin::Change),
+                change("/token", secret("old"), secret("new"), Origin::Change),
+            ],
+        );
+        let written = json!({"spec": {"containers": [{"name": "side", "image": "s"}, {"name": "web", "image": "b"}]}, "token": secret("ours")});
+        let reviewed = Reviewed::of(&seen.id, &[record(&seen)]);
+        let id = seen.resources[0].id.clone();
+        let ours = LastWrites::from([(id, Arc::new(written.as_object().unwrap().clone()))]);
+        let on_ours = reviewed.clone().on(ours.clone());
+        let told = |reviewed: &Reviewed, image: &str, token: &str| -> Vec<_> {
+            let now = plan(
+                Action::Update,
+                vec![
+                    change(item, json!(image), json!("c"), Origin::Change),
+                    change("/token", secret(token), secret("new"), Origin::Change),
+                ],
+            );
+            let objections = reviewed.objections(&now, DriftPolicy::Restore);
+            objections
+                .into_iter()
+                .map(|o| (o.unit.path, o.objection))
+                .collect()
+        };
+        let moved = |path: &str| (path.to_owned(), Objection::MovedGround);
+        assert_eq!(told(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
+        assert_eq!(told(&on_ours, "b", "ours"), []);
+        assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
+        assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
+        // It says nothing of what was not reviewed, and nothing of another resource.
+        let unseen = Reviewed::default().on(ours);
+        let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
+        assert_eq!(unseen[0].objection, Objection::Unseen);
+        let other = LastWrites::from([("v1:Secret:shop:web".parse().unwrap(), Arc::default())]);
+        assert_eq!(told(&reviewed.on(other), "b", "old"), [moved(item)]);
+    }
+
+    #[test]
+    fn two_merges_in_a_row_pass_together() {
+        let (first, second) = (image("a", "b"), image("a", "c"));
+        assert!(objections(&[&first, &second], &image("b", "c"), DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn drift_is_put_back_or_stops_by_policy() {
+        let drifted = plan(
+            Action::Update,
+            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+        );
+        assert!(objections(&[], &drifted, DriftPolicy::Restore).is_empty());
+        assert_eq!(objections(&[], &drifted, DriftPolicy::Stop), [Objection::Drifted]);
+    }
+
+    #[test]
+    fn known_after_apply_admits_any_value_but_nothing_else() {
+        let unknown = plan(
+            Action::Create,
+            vec![Change {
+                path: String::new(),
+                from: None,
+                to: Some(json!({"data": {"host": masked_value::unknown(), "port": 1}})),
+                origin: Origin::Change,
+            }],
+        );
+        let known = |port: u32| {
+            plan(
+                Action::Create,
+                vec![Change {
+                    path: String::new(),
+                    from: None,
+                    to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
+                    origin: Origin::Change,
+                }],
+            )
+        };
+        assert!(objections(&[&unknown], &known(1), DriftPolicy::Restore).is_empty());
+        assert_eq!(
+            objections(&[&unknown], &known(2), DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
+    }
+
+    fn at_class(action: Action, to: Value) -> StackPlan {
+        plan(
+            action,
+            vec![change("/spec/class", json!("slow"), to, Origin::Change)],
+        )
+    }
+
+    #[test]
+    fn what_was_not_known_may_turn_out_an_update_and_nothing_graver() {
+        let seen = at_class(Action::Unknown, masked_value::unknown());
+        let now = |action| objections(&[&seen], &at_class(action, json!("fast")), DriftPolicy::Restore);
+        assert!(now(Action::Update).is_empty());
+        assert!(now(Action::Unknown).is_empty());
+        for action in [Action::Replace, Action::Adopt, Action::Create] {
+            assert_eq!(now(action), [Objection::Unseen], "{action:?}");
+        }
+        // Whoever saw it replaced with some value agreed to that.
+        let replaced = at_class(Action::Replace, masked_value::unknown());
+        let now = at_class(Action::Replace, json!("fast"));
+        assert!(objections(&[&replaced], &now, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn the_ground_of_every_path_is_guarded_whatever_happens_to_its_object() {
+        for action in [Action::Update, Action::Adopt, Action::Replace, Action::Unknown] {
+            let change = |from: &str, to: &str| {
+                let change = change("/image", json!(from), json!(to), Origin::Change);
+                plan(action, vec![change])
+            };
+            let now = |from: &str| objections(&[&change("a", "b")], &change(from, "b"), DriftPolicy::Restore);
+            assert!(now("a").is_empty(), "{action:?}");
+            assert_eq!(now("x"), [Objection::MovedGround], "{action:?}");
+        }
+    }
+
+    #[test]
+    fn a_delete_needs_a_review_of_its_own() {
+        let gone = plan(Action::Delete, vec![]);
+        assert_eq!(
+            objections(&[&image("a", "b")], &gone, DriftPolicy::Restore),
+            [Objection::Unseen]
+        );
+        assert!(objections(&[&gone], &gone, DriftPolicy::Restore).is_empty());
+    }
+
+    #[test]
+    fn the_first_apply_of_what_was_only_compared_as_specs_needs_an_agreement() {
+        let now = image("a", "b");
+        let outside = StackPlan {
+            basis: Basis::Spec,
+            ..now.clone()
+        };
+        let (outside, inside) = (record(&outside), record(&now));
+        let first = |records: &[ReviewRecord]| Reviewed::of_new(&now.id, records);
+        let told = |reviewed: Reviewed| -> Vec<_> {
+            let objections = reviewed.objections(&now, DriftPolicy::Restore);
+            objections.into_iter().map(|o| o.objection).collect()
+        };
+        assert_eq!(
+            told(first(std::slice::from_ref(&outside))),
+            [Objection::OnlySpecs]
+        );
+        assert!(told(first(std::slice::from_ref(&outside)).with_agreed(&now)).is_empty());
+        assert!(told(first(&[outside.clone(), inside])).is_empty());
+        assert_eq!(told(first(&[])), [Objection::Unseen]);
+        // Later ones have a state to be held against.
+        assert!(told(Reviewed::of(&now.id, [&outside])).is_empty());
+    }
+
+    #[test]
+    fn whoever_agrees_to_a_plan_agrees_to_what_becomes_known_of_it() {
+        let seen = at_class(Action::Unknown, masked_value::unknown());
+        let agreed = Reviewed::default().with_agreed(&seen);
+        assert!(agreed.objections(&seen, DriftPolicy::Stop).is_empty());
+        let later = |action, from: &str| {
+            let change = change("/spec/class", json!(from), json!("fast"), Origin::Change);
+            let now = plan(action, vec![change]);
+            agreed.resource_objections(&now.id, &now.resources[0], DriftPolicy::Stop)
+        };
+        assert!(later(Action::Update, "slow").is_empty());
+        assert!(!later(Action::Update, "other").is_empty());
+        assert!(!later(Action::Replace, "slow").is_empty());
+        let drifted = plan(
+            Action::Update,
+            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+        );
+        let agreed = Reviewed::default().with_agreed(&drifted);
+        assert!(agreed.objections(&drifted, DriftPolicy::Stop).is_empty());
+    }
+}

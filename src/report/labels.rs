@@ -1,0 +1,230 @@
+//! What things are called in every report: a resource's title, an action's sign and word, counts.
+
+use std::time::Duration;
+
+use crate::model::{
+    ResourceId,
+    apply_result::{ResourceOutcome, ResourceResult, StackOutcome},
+    plan::{Action, ResourcePlan, StackPlan, Summary},
+    spec::RuntimeKind,
+};
+
+/// A resource id taken apart for people. The texts are as in the id: not escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Title {
+    /// `apps/v1`, or the provider.
+    pub group: String,
+    /// `Deployment`, or the Terraform type.
+    pub kind: String,
+    /// `namespace/name`, or the name alone.
+    pub name: String,
+}
+
+impl Title {
+    /// Reads Kusion's form; an id of another form is all name.
+    pub fn of(id: &ResourceId, runtime: RuntimeKind) -> Self {
+        let parts: Vec<_> = id.as_str().split(':').collect();
+        let (group, kind, name) = match (runtime, parts.as_slice()) {
+            (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
+            (RuntimeKind::Kubernetes, [group, kind, namespace, rest @ ..]) => {
+                (*group, *kind, format!("{namespace}/{}", rest.join(":")))
+            }
+            (RuntimeKind::Terraform, [_, provider, kind, rest @ ..]) if !rest.is_empty() => {
+                (*provider, *kind, rest.join(":"))
+            }
+            _ => ("", "", id.as_str().to_owned()),
+        };
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name,
+        }
+    }
+
+    /// `apps/v1 Deployment web/api`.
+    pub fn full(&self) -> String {
+        [&self.group, &self.kind, &self.name]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// `apps/v1 Deployment`: what several stacks' resources have in common.
+    pub fn of_kind(&self) -> String {
+        let words = [&self.group, &self.kind].map(String::as_str).join(" ");
+        if words.trim().is_empty() {
+            self.name.clone()
+        } else {
+            words.trim().to_owned()
+        }
+    }
+
+    /// `Deployment web/api`.
+    pub fn short(&self) -> String {
+        if self.kind.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} {}", self.kind, self.name)
+        }
+    }
+}
+
+/// How a stack with an error stands.
+pub fn failed(stack: &StackPlan) -> &'static str {
+    match stack.fails_in_part() {
+        true => "could not be planned in full",
+        false => "could not be planned",
+    }
+}
+
+/// What an apply would do about a stack that could be planned in part; nothing to say of any other.
+pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
+    stack.fails_in_part().then(|| {
+        format!(
+            "An apply does the rest and leaves out {}: what could not be planned, what waits for it, every deletion.",
+            plural(stack.held_back.len(), "resource")
+        )
+    })
+}
+
+/// Whether a stack's error is the failure of one of its resources, or of those that could not be planned: said at one of
+/// the two places, it is said once.
+pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
+    const NOT_PLANNED: &str = "could not be planned: ";
+    let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
+        return false;
+    };
+    if resource.result != ResourceResult::Failed {
+        return false;
+    }
+    if error.message.starts_with(NOT_PLANNED) {
+        return said.starts_with(NOT_PLANNED);
+    }
+    let hints: String = error.hints.iter().map(|hint| format!("; {hint}")).collect();
+    let unnamed = error.message.strip_prefix(&format!("`{}`: ", resource.id));
+    let messages = [Some(error.message.as_str()), unnamed].into_iter().flatten();
+    messages
+        .into_iter()
+        .any(|message| *said == format!("{message}{hints}"))
+}
+
+/// The sign in front of a resource; always beside the word or in a column that says what it is.
+pub fn sign(action: Action) -> &'static str {
+    match action {
+        Action::Create => "+",
+        Action::Update => "~",
+        Action::Replace => "±",
+        Action::Delete => "-",
+        Action::Adopt => "»",
+        Action::Forget => "∅",
+        Action::Unchanged => "=",
+        Action::Unknown => "?",
+    }
+}
+
+/// The action in a word.
+pub fn word(action: Action) -> &'static str {
+    match action {
+        Action::Create => "create",
+        Action::Update => "update",
+        Action::Replace => "replace",
+        Action::Delete => "delete",
+        Action::Adopt => "adopt",
+        Action::Forget => "forget",
+        Action::Unchanged => "unchanged",
+        Action::Unknown => "not known yet",
+    }
+}
+
+/// `+7 ~31 ±1 -2`, without what is none; `no change` if all are.
+pub fn counts(summary: &Summary) -> String {
+    let parts = [
+        (Action::Create, summary.create),
+        (Action::Update, summary.update),
+        (Action::Replace, summary.replace),
+        (Action::Delete, summary.delete),
+        (Action::Adopt, summary.adopt),
+        (Action::Forget, summary.forget),
+        (Action::Unknown, summary.unknown),
+    ];
+    let text: Vec<_> = parts
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(action, n)| format!("{}{n}", sign(action)))
+        .collect();
+    if text.is_empty() {
+        "no change".to_owned()
+    } else {
+        text.join(" ")
+    }
+}
+
+/// `1 stack`, `2 stacks`.
+pub fn plural(n: usize, one: &str) -> String {
+    if n == 1 {
+        format!("1 {one}")
+    } else if let Some(stem) = one.strip_suffix('y') {
+        format!("{n} {stem}ies")
+    } else {
+        format!("{n} {one}s")
+    }
+}
+
+/// A length of time in its largest unit: `3 d`, `5 h`, `12 min`.
+pub fn age(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    match (minutes / (24 * 60), minutes / 60) {
+        (days @ 1.., _) => format!("{days} d"),
+        (_, hours @ 1..) => format!("{hours} h"),
+        _ if minutes > 0 => format!("{minutes} min"),
+        _ => "less than a minute".to_owned(),
+    }
+}
+
+/// Whether reading this wrongly costs the most: it takes something away.
+pub fn is_grave(resource: &ResourcePlan) -> bool {
+    resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn titles() {
+        let title = |id: &str, runtime| Title::of(&id.parse().unwrap(), runtime).full();
+        let k8s = RuntimeKind::Kubernetes;
+        assert_eq!(
+            title("apps/v1:Deployment:web:api", k8s),
+            "apps/v1 Deployment web/api"
+        );
+        assert_eq!(title("v1:Namespace:web", k8s), "v1 Namespace web");
+        assert_eq!(
+            title("rbac.authorization.k8s.io/v1:ClusterRole:system:node", k8s),
+            "rbac.authorization.k8s.io/v1 ClusterRole system/node"
+        );
+        assert_eq!(
+            title("hashicorp:aws:aws_s3_bucket:logs", RuntimeKind::Terraform),
+            "aws aws_s3_bucket logs"
+        );
+    }
+
+    #[test]
+    fn counts_leave_out_nothing_and_plurals_read_well() {
+        let summary = Summary {
+            create: 1,
+            delete: 2,
+            unchanged: 9,
+            ..Summary::default()
+        };
+        assert_eq!(counts(&summary), "+1 -2");
+        assert_eq!(counts(&Summary::default()), "no change");
+        assert_eq!(
+            (plural(1, "stack"), plural(2, "policy")),
+            ("1 stack".into(), "2 policies".into())
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! What `konverge check` found: for a terminal, as SARIF, as annotations of a GitHub job.
+
+use serde_json::{Value, json};
+
+use super::escape::{log, log_lines};
+use crate::model::{
+    check_run::{Annotation, Level},
+    lint::{Inspection, Remark, Severity},
+};
+
+/// For a terminal: one remark a block, a count at the end.
+pub fn text(inspection: &Inspection) -> String {
+    let mut text = String::new();
+    for remark in &inspection.remarks {
+        let mut place = remark.file.to_string();
+        for number in [remark.line, remark.column].into_iter().flatten() {
+            place.push_str(&format!(":{number}"));
+        }
+        let message = log_lines(&remark.message);
+        text.push_str(&format!(
+            "{}[{}] {}\n    {message}\n",
+            word(remark),
+            remark.rule.name(),
+            log(&place)
+        ));
+        if let Some(hint) = &remark.hint {
+            text.push_str(&format!("    hint: {}\n", log_lines(hint)));
+        }
+    }
+    let errors = inspection
+        .remarks
+        .iter()
+        .filter(|remark| remark.severity == Severity::Error)
+        .count();
+    let warnings = inspection.remarks.len() - errors;
+    text.push_str(&format!(
+        "{} stacks checked: {errors} errors, {warnings} warnings\n",
+        inspection.stacks
+    ));
+    text
+}
+
+/// SARIF 2.1.0, as GitHub's code scanning reads it.
+pub fn sarif(inspection: &Inspection) -> Value {
+    let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
+    let mut rules: Vec<&str> = inspection
+        .remarks
+        .iter()
+        .map(|remark| remark.rule.name())
+        .collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let rules: Vec<Value> = rules.into_iter().map(|id| json!({"id": id})).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "konverge", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
+            "results": results,
+        }],
+    })
+}
+
+fn result(remark: &Remark) -> Value {
+    let mut physical = json!({"artifactLocation": {"uri": uri(remark.file.as_str())}});
+    if let Some(line) = remark.line {
+        physical["region"] = json!({"startLine": line});
+        if let Some(column) = remark.column {
+            physical["region"]["startColumn"] = json!(column);
+        }
+    }
+    json!({
+        "ruleId": remark.rule.name(),
+        "level": word(remark),
+        "message": {"text": remark.message},
+        "locations": [{"physicalLocation": physical}],
+    })
+}
+
+/// What GitHub shows at the lines of the files.
+pub fn annotations(inspection: &Inspection) -> Vec<Annotation> {
+    let note = |remark: &Remark| Annotation {
+        level: match remark.severity {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warning,
+        },
+        file: remark.file.to_string(),
+        line: remark.line,
+        column: remark.column,
+        title: format!("konverge {}", remark.rule.name()),
+        message: remark.message.clone(),
+    };
+    inspection.remarks.iter().map(note).collect()
+}
+
+fn word(remark: &Remark) -> &'static str {
+    match remark.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{RepoPath, lint::Rule};
+
+    fn inspection(message: &str) -> Inspection {
+        Inspection {
+            version: 1,
+            stacks: 2,
+            remarks: vec![Remark {
+                file: RepoPath::normalise("a b/x,y.k").unwrap(),
+                line: Some(3),
+                column: Some(7),
+                rule: Rule::Lint,
+                severity: Severity::Warning,
+                message: message.to_owned(),
+                hint: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn sarif_has_rule_level_and_place() {
+        let sarif = sarif(&inspection("m"));
+        let result = &sarif["runs"][0]["results"][0];
+        assert_eq!(result["ruleId"], "lint");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], "a%20b/x%2Cy.k");
+        assert_eq!(place["region"]["startLine"], 3);
+    }
+
+    #[test]
+    fn text_counts() {
+        let text = text(&inspection("m\u{1b}[2J"));
+        assert_eq!(
+            text,
+            "warning[lint] a b/x,y.k:3:7\n    m\\u{1b}[2J\n2 stacks checked: 0 errors, 1 warnings\n"
+        );
+    }
+}

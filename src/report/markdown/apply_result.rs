@@ -1,0 +1,194 @@
+//! What an apply did, as Markdown for the summary and for the comment on a merged pull request.
+
+use std::collections::BTreeMap;
+
+use super::bounded_writer::Page;
+use crate::{
+    model::{
+        CommitId, StackId,
+        comment_marker::Marker,
+        apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+    },
+    report::{RunInfo, escape, labels},
+};
+
+/// Verdict, what went wrong (never dropped before the rest), table, footer; at most `budget` bytes.
+pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&Marker>, budget: usize) -> String {
+    let mut page = Page::new(budget.max(4096));
+    let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
+    let mut parts = Vec::new();
+    for (result, word) in [
+        (StackResult::Applied, "applied"),
+        (StackResult::Unchanged, "unchanged"),
+        (StackResult::Failed, "failed"),
+        (StackResult::Stopped, "stopped"),
+        (StackResult::HeldBack, "held back"),
+    ] {
+        if count(result) > 0 {
+            parts.push(format!("{} {word}", count(result)));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("nothing to do".to_owned());
+    }
+    let marker = marker.map_or(String::new(), |m| format!("{}\n", m.line()));
+    let head = run
+        .head
+        .as_ref()
+        .map_or(String::new(), |h| format!("head `{}`\n\n", h.short()));
+    page.try_push(&format!(
+        "{marker}### Konverge apply: {}\n\n{head}",
+        parts.join(" · ")
+    ));
+    let footer = footer(run);
+    let _ = page.reserve(footer.len() + 160);
+    let mut omitted = 0;
+    for stack in report
+        .stacks
+        .iter()
+        .filter(|s| !matches!(s.result, StackResult::Applied | StackResult::Unchanged))
+    {
+        omitted += usize::from(!page.try_push(&trouble(stack)));
+    }
+    let mut header = false;
+    for stack in report
+        .stacks
+        .iter()
+        .filter(|s| s.result != StackResult::Unchanged)
+    {
+        let row = row(stack);
+        let block = if header {
+            row
+        } else {
+            format!(
+                "| Stack | Result | Done | State | Plan | Reviewed |\n| --- | --- | --- | --- | --- | --- |\n{row}"
+            )
+        };
+        if page.try_push(&block) {
+            header = true;
+        } else {
+            omitted += 1;
+        }
+    }
+    page.release(footer.len() + 160);
+    if omitted > 0 {
+        page.try_push(&format!(
+            "\n{omitted} more rows had no room here; they are in the job summary and the JSON result.\n"
+        ));
+    }
+    page.try_push(&footer);
+    page.into_text()
+}
+
+/// The stacks that were left as they are because they have a newer commit; nothing if there are none.
+pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
+    const NAMED: usize = 50;
+    if stacks.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nA newer commit is applied already; these stacks were left as they are:\n\n".to_owned();
+    for (stack, commit) in stacks.iter().take(NAMED) {
+        text.push_str(&format!(
+            "- {}: `{}`\n",
+            escape::code(stack.as_str()),
+            commit.short()
+        ));
+    }
+    if stacks.len() > NAMED {
+        text.push_str(&format!("- and {} more\n", stacks.len() - NAMED));
+    }
+    text
+}
+
+fn trouble(stack: &StackOutcome) -> String {
+    let (tone, title) = match stack.result {
+        StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
+        StackResult::Stopped => ("WARNING", "was stopped before anything of it was touched"),
+        _ => ("NOTE", "was held back, since a stack before it did not end well"),
+    };
+    let mut text = format!("> [!{tone}]\n> {} {title}\n", escape::code(stack.id.as_str()));
+    if let Some(error) = &stack.error {
+        let lines: Vec<String> = escape::lines(&error.message)
+            .take(8)
+            .map(|l| l.chars().take(400).collect())
+            .collect();
+        let fence = escape::fence_for(&lines.join("\n"));
+        text.push_str(&format!(">\n> {fence}text\n"));
+        for line in lines {
+            text.push_str(&format!("> {line}\n"));
+        }
+        text.push_str(&format!("> {fence}\n"));
+        for hint in error.hints.iter().take(4) {
+            text.push_str(&format!("> Next: {}\n", escape::code(hint)));
+        }
+    }
+    for resource in stack
+        .resources
+        .iter()
+        .filter(|resource| resource.result == ResourceResult::Failed)
+        // What is said above is not said again.
+        .filter(|resource| !labels::is_of(stack, resource))
+        .take(5)
+    {
+        text.push_str(&format!(
+            "> - {} {}",
+            labels::word(resource.action),
+            escape::code(resource.id.as_str())
+        ));
+        if let Some(message) = &resource.message {
+            let short: String = message.chars().take(300).collect();
+            text.push_str(&format!(": {}", escape::code(&short)));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    text
+}
+
+fn row(stack: &StackOutcome) -> String {
+    let result = match stack.result {
+        StackResult::Applied => "applied",
+        StackResult::Unchanged => "unchanged",
+        StackResult::Failed => "**failed**",
+        StackResult::Stopped => "**stopped**",
+        StackResult::HeldBack => "held back",
+    };
+    let done = stack
+        .resources
+        .iter()
+        .filter(|r| r.result == ResourceResult::Done)
+        .count();
+    let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
+    // A stack that was stopped has no plan that was carried out.
+    let plan = match stack.result {
+        StackResult::Applied | StackResult::Unchanged | StackResult::Failed => {
+            format!("`{}`", stack.digest.short())
+        }
+        StackResult::Stopped | StackResult::HeldBack => String::new(),
+    };
+    let grounds = if stack.grounds.is_empty() {
+        String::new()
+    } else {
+        escape::cell(&stack.grounds.to_string())
+    };
+    format!(
+        "| {} | {result} | {done} of {} | {serial} | {plan} | {grounds} |\n",
+        escape::cell(stack.id.as_str()),
+        labels::plural(stack.resources.len(), "resource")
+    )
+}
+
+pub(super) fn footer(run: &RunInfo) -> String {
+    let mut facts = Vec::new();
+    if let Some(url) = &run.run_url {
+        facts.push(escape::link("run", url));
+    }
+    for (stage, time) in &run.timings {
+        facts.push(format!("{stage} {:.1} s", time.as_secs_f64()));
+    }
+    if facts.is_empty() {
+        String::new()
+    } else {
+        format!("\n<sub>{}</sub>\n", facts.join(" · "))
+    }
+}

@@ -1,0 +1,96 @@
+//! Packing: the most detailed step of the ladder that fits the budget.
+
+use super::{
+    alerts, details,
+    verbosity::{Detail, Folds, LADDER, Table},
+    bounded_writer::{Full, Page},
+    power, table, footer, headline,
+};
+use crate::report::{
+    CommentInput,
+    view_model::{self, View},
+};
+
+pub use super::details::Omitted;
+
+/// A packed text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comment {
+    /// The Markdown; its first line is the marker.
+    pub body: String,
+    /// What had no room and has to be shown elsewhere.
+    pub omitted: Omitted,
+    /// How far the text had to give way: 0 shows everything.
+    pub step: usize,
+}
+
+/// The preview's comment, in at most `input.budget` bytes (budgets below 4 KiB are taken as 4 KiB).
+pub fn comment(input: &CommentInput<'_>) -> Comment {
+    packed(input, input.budget, &format!("{}\n", input.marker.line()))
+}
+
+/// The same for the job summary, which nobody has to find again.
+pub fn summary(input: &CommentInput<'_>, budget: usize) -> Comment {
+    packed(input, budget, "")
+}
+
+fn packed(input: &CommentInput<'_>, budget: usize, marker: &str) -> Comment {
+    let view = view_model::of(input);
+    let head = format!("{marker}{}", headline::render(input, &view));
+    let budget = budget.max(4096);
+    let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
+    let fixed = head + &alerts + &power::render(input, budget / 8);
+    for (step, detail) in LADDER.iter().enumerate() {
+        if let Ok((body, omitted)) = attempt(input, &view, &fixed, budget, detail) {
+            return Comment { body, omitted, step };
+        }
+    }
+    // Only a marker or commands longer than any real ones come here; what can not be left out still stands.
+    let omitted = Omitted {
+        stacks: view.stacks.len(),
+        groups: view.groups.len(),
+    };
+    Comment {
+        body: fixed,
+        omitted,
+        step: LADDER.len(),
+    }
+}
+
+fn attempt(
+    input: &CommentInput<'_>,
+    view: &View<'_>,
+    fixed: &str,
+    budget: usize,
+    detail: &Detail,
+) -> Result<(String, Omitted), Full> {
+    let mut page = Page::new(budget);
+    page.push(fixed)?;
+    let least = detail.table != Table::Stacks;
+    let mut tail = footer::drift(view, least);
+    if !least {
+        tail.push_str(&footer::findings(input));
+    }
+    let longest_footer = footer::footer(
+        input,
+        view,
+        Omitted {
+            stacks: usize::MAX,
+            groups: usize::MAX,
+        },
+    );
+    let reserved = tail.len() + longest_footer.len();
+    page.reserve(reserved)?;
+    table::render(&mut page, input, view, detail.table, detail.unchanged)?;
+    if detail.folds == Folds::All {
+        page.push(&footer::picture(input))?;
+    }
+    let omitted = Omitted {
+        groups: details::groups(&mut page, view, detail)?,
+        stacks: details::stacks(&mut page, input, view, detail)?,
+    };
+    page.release(reserved);
+    page.push(&tail)?;
+    page.push(&footer::footer(input, view, omitted))?;
+    Ok((page.into_text(), omitted))
+}

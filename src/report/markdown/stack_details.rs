@@ -1,0 +1,166 @@
+//! Texts about one stack: its check run, its drift issue, what nobody reviewed.
+
+use std::borrow::Cow;
+
+use super::{
+    details,
+    verbosity::{Detail, LADDER},
+    bounded_writer::Page,
+};
+use crate::{
+    model::{
+        comment_marker::Marker,
+        plan::{ResourcePlan, StackPlan},
+        review::Unit,
+    },
+    report::{RunInfo, diff, escape, labels},
+};
+
+/// What the line about what had no room needs.
+const LAST: usize = 120;
+
+/// One stack's whole diff, for its check run: whole resources in at most `budget` bytes.
+pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
+    let mut page = Page::new(budget.max(1024));
+    if let Some(error) = &plan.error {
+        let lines: Vec<_> = escape::lines(&error.message).collect();
+        let block = escape::fenced("text", &lines.join("\n"));
+        if !page.try_push(&block) {
+            page.try_push("The error has no room here.\n");
+        }
+        if !plan.fails_in_part() {
+            return page.into_text();
+        }
+    }
+    let _ = page.reserve(LAST);
+    let omitted = resources(&mut page, &plan.resources);
+    page.release(LAST);
+    if omitted > 0 {
+        page.try_push(&format!(
+            "{} had no room here.\n",
+            labels::plural(omitted, "resource")
+        ));
+    }
+    page.into_text()
+}
+
+fn resources(page: &mut Page, resources: &[ResourcePlan]) -> usize {
+    let mut omitted = 0;
+    for resource in resources {
+        let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
+            .into_iter()
+            .any(|detail| page.try_push(&whole(resource, detail)));
+        omitted += usize::from(!fitted);
+    }
+    omitted
+}
+
+/// A resource with what was different before: by itself there is nothing else to read of it.
+fn whole(resource: &ResourcePlan, detail: &Detail) -> String {
+    let mut text = details::resource_block(resource, detail);
+    let drift = diff::drift(resource, detail.context);
+    if detail.diffs && !drift.is_empty() {
+        let block = escape::fenced("diff", &drift.join("\n"));
+        text.push_str(&format!("Already different on the cluster:\n\n{block}\n"));
+    }
+    text
+}
+
+/// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget` bytes.
+pub fn drift_issue(plan: &StackPlan, run: &RunInfo, marker: &Marker, since: &str, budget: usize) -> String {
+    let head = format!(
+        "{}\n{} differs from what was applied last. Seen by {}; first seen {}.\n\nDigest of the difference: {}\n\n",
+        marker.line(),
+        escape::code(plan.id.as_str()),
+        place(run, "a run"),
+        escape::code(since),
+        escape::code(marker.digest.get(..12).unwrap_or(&marker.digest))
+    );
+    let footer = format!(
+        "To put it back: `konverge apply {}` (or run the workflow by hand).\nTo keep it: write it into the stack's code and merge. This issue closes by itself when the difference is gone.\n",
+        escape::line(plan.stack.as_str()).replace('`', "'")
+    );
+    issue(&head, plan.resources.iter().map(Cow::Borrowed), &footer, budget)
+}
+
+/// What a merge would do that nobody reviewed: a difference, and how to go on. At most `budget` bytes.
+pub fn unreviewed(
+    stack: &StackPlan,
+    units: &[Unit],
+    run: &RunInfo,
+    marker: &Marker,
+    budget: usize,
+) -> String {
+    let head = format!(
+        "{}\n{} was stopped before anything of it was touched: {} would do {} that no merged pull request showed to a reviewer.\n\n",
+        marker.line(),
+        escape::code(stack.id.as_str()),
+        place(run, "this run"),
+        labels::plural(units.len(), "thing")
+    );
+    let footer = format!(
+        "To agree to exactly this, run the workflow by hand with `approve: {}`; the reviewers of its environment count too. To undo it, revert the change that brought it, or put the live object back.\n",
+        stack.digest
+    );
+    let unseen = stack.resources.iter().filter_map(|resource| {
+        let own: Vec<_> = units.iter().filter(|unit| unit.resource == resource.id).collect();
+        let mut shown = resource.clone();
+        shown
+            .changes
+            .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_empty()));
+        (!own.is_empty()).then_some(Cow::Owned(shown))
+    });
+    issue(&head, unseen, &footer, budget)
+}
+
+fn place(run: &RunInfo, words: &str) -> String {
+    let link = |url: &String| escape::link(words, url);
+    run.run_url.as_ref().map_or(words.to_owned(), link)
+}
+
+/// An issue: its head, as many whole resources as have room, what to do.
+fn issue<'a>(
+    head: &str,
+    resources: impl Iterator<Item = Cow<'a, ResourcePlan>>,
+    footer: &str,
+    budget: usize,
+) -> String {
+    let mut page = Page::new(budget.max(4096));
+    page.try_push(head);
+    let _ = page.reserve(footer.len() + LAST);
+    let mut omitted = 0;
+    for resource in resources {
+        omitted += usize::from(!page.try_push(&difference(&resource)));
+    }
+    page.release(footer.len() + LAST);
+    if omitted > 0 {
+        page.try_push(&format!(
+            "{} not shown here.\n\n",
+            labels::plural(omitted, "resource")
+        ));
+    }
+    page.try_push(footer);
+    page.into_text()
+}
+
+/// A resource with everything that differs, whoever made it differ.
+fn difference(resource: &ResourcePlan) -> String {
+    let title = labels::Title::of(&resource.id, resource.runtime);
+    let mut lines = diff::resource(resource, diff::Context::Tree(3));
+    lines.extend(diff::drift(resource, diff::Context::Tree(3)));
+    let body = if lines.is_empty() {
+        String::new()
+    } else {
+        escape::fenced("diff", &lines.join("\n"))
+    };
+    let notes: String = resource
+        .notes
+        .iter()
+        .map(|note| format!("- {}\n", escape::code(note)))
+        .collect();
+    format!(
+        "#### {} {}\n\n{body}{notes}\n",
+        labels::word(resource.action),
+        escape::code(&title.full())
+    )
+}

@@ -1,0 +1,245 @@
+//! The plan as the comment looks at it: sorted, split into this change's own and what was there before, equal changes
+//! found. Made once; every packing reads it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::{
+    model::{
+        Digest, StackId,
+        affected::{AffectedStack, InputChange},
+        digest::DigestBuilder,
+        plan::{Action, ResourcePlan, StackPlan, Summary},
+    },
+    report::{CommentInput, diff, labels},
+};
+
+/// One stack that the comment speaks of.
+pub(super) struct StackView<'a> {
+    pub plan: &'a StackPlan,
+    pub affected: Option<&'a AffectedStack>,
+    /// Resources with a change of this pull request's own.
+    pub own: Vec<&'a ResourcePlan>,
+    /// Which [`Group`] shows the resource, in the order of `own`.
+    pub grouped: Vec<Option<usize>>,
+    pub wave: usize,
+}
+
+/// The same changes in several stacks.
+pub(super) struct Group<'a> {
+    /// One stack's resources stand for all.
+    pub resources: Vec<&'a ResourcePlan>,
+    /// The stacks, in the order of the comment.
+    pub stacks: Vec<&'a StackId>,
+}
+
+/// The whole plan.
+pub(super) struct View<'a> {
+    /// Failed and changed stacks, in the order of the comment.
+    pub stacks: Vec<StackView<'a>>,
+    pub groups: Vec<Group<'a>>,
+    /// Affected stacks that would stay as they are.
+    pub unchanged: Vec<&'a StackId>,
+    /// Stacks with resources that were different before.
+    pub drifted: Vec<&'a StackPlan>,
+    /// Over all stacks.
+    pub total: Summary,
+    pub failed: usize,
+    /// What a stack of the plan is called: without a change that affects any, it was named.
+    pub word: &'static str,
+    /// How many stacks those that change are counted against.
+    pub all: usize,
+    /// Over all stacks' digests.
+    pub digest: Digest,
+}
+
+impl View<'_> {
+    /// Stacks that would change.
+    pub(super) fn changed(&self) -> usize {
+        self.stacks.len() - self.failed
+    }
+}
+
+pub(super) fn of<'a>(input: &CommentInput<'a>) -> View<'a> {
+    let affected: HashMap<&StackId, &AffectedStack> =
+        input.affected.stacks.iter().map(|s| (&s.id, s)).collect();
+    let mut view = View {
+        stacks: Vec::new(),
+        groups: Vec::new(),
+        unchanged: Vec::new(),
+        drifted: Vec::new(),
+        total: Summary::default(),
+        failed: 0,
+        word: match input.affected.stacks.is_empty() {
+            true => "stack",
+            false => "affected stack",
+        },
+        all: [
+            input.run.stacks_in_repository,
+            input.affected.stacks.len(),
+            input.plan.stacks.len(),
+        ]
+        .into_iter()
+        .fold(0, usize::max),
+        digest: Digest::of_set(input.plan.stacks.iter().map(|s| s.digest)),
+    };
+    for plan in &input.plan.stacks {
+        view.failed += usize::from(plan.error.is_some());
+        let own: Vec<_> = plan.resources.iter().filter(|r| is_own(r)).collect();
+        for resource in &own {
+            view.total.count(resource.action);
+        }
+        if plan
+            .resources
+            .iter()
+            .any(|r| r.changes.iter().any(diff::is_drift))
+        {
+            view.drifted.push(plan);
+        }
+        if own.is_empty() && plan.error.is_none() {
+            view.unchanged.push(&plan.id);
+            continue;
+        }
+        view.stacks.push(StackView {
+            plan,
+            affected: affected.get(&plan.id).copied(),
+            grouped: vec![None; own.len()],
+            own,
+            wave: input.waves.get(&plan.id).copied().unwrap_or(0),
+        });
+    }
+    view.stacks.sort_by(|a, b| {
+        let key = |s: &StackView<'_>| (s.wave, environment(s.plan.id.name()));
+        key(a).cmp(&key(b)).then_with(|| a.plan.id.cmp(&b.plan.id))
+    });
+    group(&mut view);
+    view
+}
+
+/// Whether the change itself touches the resource; the rest is only drift that would be put back.
+fn is_own(resource: &ResourcePlan) -> bool {
+    match resource.action {
+        Action::Unchanged => false,
+        Action::Update => {
+            resource.changes.is_empty()
+                || resource.changes.iter().any(|c| !diff::is_drift(c))
+                || !resource.notes.is_empty()
+        }
+        _ => true,
+    }
+}
+
+/// Environments from the harmless to the serious, by the names people give them.
+fn environment(name: &str) -> usize {
+    const ORDER: [&[&str]; 4] = [
+        &["dev", "local"],
+        &["test", "qa", "sit"],
+        &["stag", "pre", "uat"],
+        &["prod", "live"],
+    ];
+    let name = name.to_ascii_lowercase();
+    // Pre-production is not production, so the later names are asked last.
+    ORDER
+        .iter()
+        .position(|names| names.iter().any(|n| name.contains(n)))
+        .unwrap_or(ORDER.len())
+}
+
+/// Finds resources that change in the same way in several stacks, and joins those whose stacks are the same.
+fn group(view: &mut View<'_>) {
+    let mut places: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
+    for (s, stack) in view.stacks.iter().enumerate() {
+        for (r, resource) in stack.own.iter().enumerate() {
+            if let Some(digest) = shape(resource) {
+                places.entry(digest).or_default().push((s, r));
+            }
+        }
+    }
+    let mut by_stacks: BTreeMap<Vec<usize>, Vec<Vec<(usize, usize)>>> = BTreeMap::new();
+    for same in places.into_values() {
+        let mut stacks: Vec<_> = same.iter().map(|(s, _)| *s).collect();
+        stacks.dedup();
+        if stacks.len() > 1 {
+            by_stacks.entry(stacks).or_default().push(same);
+        }
+    }
+    let mut found: Vec<_> = by_stacks.into_iter().collect();
+    found.sort_by(|(a, x), (b, y)| {
+        b.len()
+            .cmp(&a.len())
+            .then_with(|| a.cmp(b))
+            .then_with(|| x.len().cmp(&y.len()))
+    });
+    for (stacks, mut sames) in found {
+        sames.sort();
+        let index = view.groups.len();
+        let resources = sames
+            .iter()
+            .map(|same| view.stacks[same[0].0].own[same[0].1])
+            .collect();
+        for (s, r) in sames.into_iter().flatten() {
+            view.stacks[s].grouped[r] = Some(index);
+        }
+        let stacks = stacks.into_iter().map(|s| &view.stacks[s].plan.id).collect();
+        view.groups.push(Group { resources, stacks });
+    }
+}
+
+/// The digest of what happens to a resource, without who it is: equal in two stacks if a reader would see the same
+/// lines. `None` for what is always looked at by itself.
+fn shape(resource: &ResourcePlan) -> Option<Digest> {
+    if resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace | Action::Forget) {
+        return None;
+    }
+    let mut builder = DigestBuilder::new("shape");
+    let title = labels::Title::of(&resource.id, resource.runtime);
+    for part in [&title.group, &title.kind, labels::word(resource.action)] {
+        builder.part(part.as_bytes());
+    }
+    for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
+        builder.part(change.path.as_bytes());
+        for side in [&change.from, &change.to] {
+            match side {
+                Some(value) => builder.part(Digest::of_json(&nameless(value, &change.path)).as_bytes()),
+                None => builder.part(b""),
+            };
+        }
+    }
+    for note in &resource.notes {
+        builder.part(note.as_bytes());
+    }
+    Some(builder.finish())
+}
+
+/// A whole resource without its namespace; its name stays, since a new thing's name is part of what is reviewed.
+fn nameless(value: &Value, path: &str) -> Value {
+    let mut value = value.clone();
+    if path.is_empty()
+        && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.shift_remove("namespace");
+    }
+    value
+}
+
+/// What became of the stack's inputs, in a word, where it is not just modified.
+pub(super) fn lifecycle(stack: &StackView<'_>) -> Option<&'static str> {
+    match stack.affected?.change {
+        InputChange::Added => Some("new stack"),
+        InputChange::Removed => Some("removed stack"),
+        InputChange::Modified => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_are_ordered_from_the_harmless() {
+        let mut names = ["prod", "zeta", "pre-prod", "dev", "test"];
+        names.sort_by_key(|n| environment(n));
+        assert_eq!(names, ["dev", "test", "pre-prod", "prod", "zeta"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! A JSON value as lines for people: laid out like YAML, with the marks of secrets and unknown values in words that no
+//! string of the value can imitate. Not meant to be read back.
+
+use serde_json::Value;
+
+use super::escape;
+use crate::model::masked_value;
+
+/// The value's lines, indented by `indent` spaces; `key` stands before the first.
+pub fn of(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
+    let pad = " ".repeat(indent);
+    let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
+    match masked_value {
+        Value::Object(map) if !map.is_empty() && !is_mark(masked_value) => {
+            let inner = if key.is_some() {
+                out.push(format!("{pad}{head}"));
+                indent + 2
+            } else {
+                indent
+            };
+            for (key, value) in map {
+                of(Some(key), masked_value, inner, out);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            if key.is_some() {
+                out.push(format!("{pad}{head}"));
+            }
+            for item in items {
+                push_item(item, indent, out);
+            }
+        }
+        Value::String(text) if text.contains('\n') => {
+            out.push(if head.is_empty() {
+                format!("{pad}|")
+            } else {
+                format!("{pad}{head} |")
+            });
+            for line in escape::lines(text) {
+                out.push(format!("{pad}  {line}"));
+            }
+        }
+        other => {
+            let text = scalar(other);
+            out.push(if head.is_empty() {
+                format!("{pad}{text}")
+            } else {
+                format!("{pad}{head} {text}")
+            });
+        }
+    }
+}
+
+fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
+    let at = out.len();
+    of(None, item, indent + 2, out);
+    let pad = " ".repeat(indent);
+    if let Some(first) = out.get_mut(at) {
+        let rest = first.get(indent + 2..).unwrap_or_default().to_owned();
+        *first = format!("{pad}- {rest}");
+    }
+}
+
+fn is_mark(value: &Value) -> bool {
+    masked_value::is_unknown(masked_value) || masked_value::as_secret(masked_value).is_some()
+}
+
+/// A value in one line; a mark in words, a string in quotes wherever it could be taken for something else.
+pub fn scalar(value: &Value) -> String {
+    if masked_value::is_unknown(masked_value) {
+        return "(known after apply)".to_owned();
+    }
+    if let Some(hash) = masked_value::as_secret(masked_value) {
+        return format!(
+            "(secret {})",
+            escape::line(&hash.chars().take(8).collect::<String>())
+        );
+    }
+    match masked_value {
+        Value::String(text) => string(text),
+        Value::Object(map) if map.is_empty() => "{}".to_owned(),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        other => escape::line(&other.to_string()),
+    }
+}
+
+/// A key as YAML would have it.
+pub fn name(key: &str) -> String {
+    string(key)
+}
+
+fn string(text: &str) -> String {
+    let plain = text
+        .chars()
+        .all(|c| (c.is_alphanumeric() || "_./:@%+=,$-".contains(c) || c == ' ') && !c.is_control())
+        && text
+            .chars()
+            .next()
+            .is_some_and(|c| c.is_alphabetic() || "/_$".contains(c))
+        && !text.ends_with([':', ' '])
+        && !text.contains(": ")
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "true" | "false" | "null" | "yes" | "no" | "on" | "off"
+        );
+    if plain {
+        return text.to_owned();
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in escape::line(text).chars() {
+        if c == '"' {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn text(value: &Value) -> String {
+        let mut out = Vec::new();
+        of(None, masked_value, 0, &mut out);
+        out.join("\n")
+    }
+
+    #[test]
+    fn lays_out_like_yaml() {
+        let value = json!({"spec": {"replicas": 2, "containers": [{"name": "web", "args": ["-v", "2"]}], "empty": {}},
+            "text": "a\nb", "secret": {"$secret": "0123456789abcdef"}, "ip": {"$unknown": true}});
+        assert_eq!(
+            text(&value),
+            "spec:\n  replicas: 2\n  containers:\n  - name: web\n    args:\n    - \"-v\"\n    - \"2\"\n  empty: {}\ntext: |\n  a\n  b\nsecret: (secret 01234567)\nip: (known after apply)"
+        );
+    }
+
+    #[test]
+    fn a_string_never_looks_like_a_mark_or_another_type() {
+        for (given, shown) in [
+            ("(known after apply)", "\"(known after apply)\""),
+            ("true", "\"true\""),
+            ("12", "\"12\""),
+            ("", "\"\""),
+            ("a: b", "\"a: b\""),
+            ("a\"b", "\"a\\\"b\""),
+        ] {
+            assert_eq!(scalar(&json!(given)), shown);
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_long_line_is_left_out() {
+        assert!(text(&json!(format!("{}end", "x".repeat(5000)))).ends_with("xxxend"));
+    }
+}

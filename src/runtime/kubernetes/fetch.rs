@@ -1,0 +1,200 @@
+//! What is there: LIST per kind where several objects are asked for, GET where few are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures::future;
+use serde_json::{Map, Value};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    client::{Api, Request},
+    cluster::Cluster,
+    discovery::ResourceType,
+    error::ApiError,
+    object_ref::Name,
+    json_ref::Node,
+    list_page::{self, Listed},
+};
+use crate::error::Failure;
+
+/// A page of a LIST.
+const PAGE: usize = 500;
+/// Up to so many objects of a kind are asked for one by one.
+const FEW: usize = 3;
+/// Up to so many namespaces are listed one by one; beyond, the whole cluster is.
+const NAMESPACES: usize = 4;
+
+/// An object as the server wrote it: built when somebody looks at it, so that never all of a large stack's objects are
+/// in memory as values.
+#[derive(Debug)]
+pub(super) struct Raw {
+    text: Bytes,
+    of: Arc<ResourceType>,
+}
+
+impl Raw {
+    /// The object as it stands in the text, kind and version perhaps missing; `None` if it can not be read.
+    pub fn look(&self) -> Option<Node<'_>> {
+        serde_json::from_slice(&self.text).ok()
+    }
+
+    /// The object. Items of a list carry neither kind nor version: they are filled in.
+    pub fn read(&self, cluster: &Cluster) -> Result<Value, Failure> {
+        let item: Map<String, Value> = serde_json::from_slice(&self.text).map_err(|error| {
+            let error = ApiError::Protocol(error.to_string());
+            cluster.failure(&error, &format!("reading {}", self.of.plural))
+        })?;
+        let mut object = Map::with_capacity(item.len() + 2);
+        object.insert("apiVersion".to_owned(), Value::String(self.of.api_version()));
+        object.insert("kind".to_owned(), Value::String(self.of.kind.clone()));
+        object.extend(item);
+        Ok(Value::Object(object))
+    }
+}
+
+/// Who is asked for, by namespace and name, and its place among all that are asked for.
+type Wanted<'a> = HashMap<(&'a str, &'a str), usize>;
+
+/// The objects that exist among those asked for, each in its place.
+pub(super) async fn read(
+    cluster: &Cluster,
+    asked: &[(&Name, &Arc<ResourceType>)],
+) -> Result<Vec<Option<Raw>>, Failure> {
+    let mut by_type: BTreeMap<[&str; 3], (&Arc<ResourceType>, Wanted<'_>)> = BTreeMap::new();
+    for (place, (name, of)) in asked.iter().enumerate() {
+        let wanted = by_type
+            .entry([&of.group, &of.version, &of.plural])
+            .or_insert((of, Wanted::new()));
+        wanted.1.entry((&name.namespace, &name.name)).or_insert(place);
+    }
+    // What is in flight is bounded by the cluster's budget.
+    let reads = by_type
+        .into_values()
+        .map(|(of, wanted)| read_type(cluster, of, wanted));
+    let reads: Vec<_> = reads.collect();
+    let mut found: Vec<Option<Raw>> = asked.iter().map(|_| None).collect();
+    for (place, raw) in future::try_join_all(reads).await?.into_iter().flatten() {
+        found[place] = Some(raw);
+    }
+    Ok(found)
+}
+
+async fn read_type(
+    cluster: &Cluster,
+    of: &Arc<ResourceType>,
+    wanted: Wanted<'_>,
+) -> Result<Vec<(usize, Raw)>, Failure> {
+    if wanted.len() <= FEW {
+        return get_each(cluster, of, wanted).await;
+    }
+    let namespaces: BTreeSet<&str> = wanted.keys().map(|(namespace, _)| *namespace).collect();
+    let whole = namespaces.len() > NAMESPACES;
+    let listed = match whole {
+        true => list(cluster, of, "").await,
+        false => list_each(cluster, of, &namespaces).await,
+    };
+    let listed = match listed {
+        // Rights may be given by namespace only.
+        Err(error) if whole && error.is_code(403) => list_each(cluster, of, &namespaces).await,
+        listed => listed,
+    };
+    let listed = listed.map_err(|error| cluster.failure(&error, &format!("listing {}", of.plural)))?;
+    let mine = listed.into_iter().filter_map(|item| {
+        let place = wanted.get(&(item.namespace.as_str(), item.name.as_str()))?;
+        let of = Arc::clone(of);
+        Some((*place, Raw { text: item.text, of }))
+    });
+    Ok(mine.collect())
+}
+
+async fn get_each(
+    cluster: &Cluster,
+    of: &Arc<ResourceType>,
+    wanted: Wanted<'_>,
+) -> Result<Vec<(usize, Raw)>, Failure> {
+    let gets = wanted.into_iter().map(|((namespace, name), place)| async move {
+        let namespace = (!namespace.is_empty()).then_some(namespace);
+        match cluster.api.fetch(&Request::get(of.object(namespace, name))).await {
+            Ok(text) => Ok(Some((
+                place,
+                Raw {
+                    text,
+                    of: Arc::clone(of),
+                },
+            ))),
+            Err(error) if error.is_code(404) => Ok(None),
+            Err(error) => Err(cluster.failure(&error, &format!("reading {} `{name}`", of.kind))),
+        }
+    });
+    let gets: Vec<_> = gets.collect();
+    Ok(future::try_join_all(gets).await?.into_iter().flatten().collect())
+}
+
+/// One object, `None` if it is not there.
+pub(super) async fn get(cluster: &Cluster, of: &ResourceType, name: &Name) -> Result<Option<Value>, Failure> {
+    match cluster
+        .api
+        .call(&Request::get(of.object(name.namespace(), &name.name)))
+        .await
+    {
+        Ok(answer) => Ok(Some(answer.value)),
+        Err(error) if error.is_code(404) => Ok(None),
+        Err(error) => Err(cluster.failure(&error, &format!("reading {} `{}`", of.kind, name.name))),
+    }
+}
+
+async fn list_each(
+    cluster: &Cluster,
+    of: &ResourceType,
+    namespaces: &BTreeSet<&str>,
+) -> Result<Vec<Listed>, ApiError> {
+    let lists: Vec<_> = namespaces
+        .iter()
+        .map(|namespace| list(cluster, of, namespace))
+        .collect();
+    Ok(future::try_join_all(lists).await?.into_iter().flatten().collect())
+}
+
+/// All objects of a kind in a namespace, or in the whole cluster. Each list is taken in by a task of its own: unpacking
+/// and cutting take time while others still wait.
+async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<Listed>, ApiError> {
+    let namespace = (!namespace.is_empty()).then_some(namespace);
+    let pages = pages(cluster.api.clone(), of.collection(namespace));
+    let task = AbortOnDropHandle::new(tokio::spawn(pages));
+    match task.await {
+        Ok(listed) => listed,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => Err(ApiError::Network(error.to_string())),
+        },
+    }
+}
+
+async fn pages(api: Api, path: String) -> Result<Vec<Listed>, ApiError> {
+    let mut listed = Vec::new();
+    let mut next = String::new();
+    loop {
+        let mut request = Request::get(path.as_str()).query("limit", PAGE.to_string());
+        if !next.is_empty() {
+            request = request.query("continue", next);
+        }
+        let page = match api.fetch(&request).await {
+            // The list's version is too old by now: from the start.
+            Err(error) if error.is_code(410) && !listed.is_empty() => {
+                listed.clear();
+                next = String::new();
+                continue;
+            }
+            other => list_page::cut(&other?)?,
+        };
+        listed.extend(page.items);
+        next = page.next;
+        if next.is_empty() {
+            return Ok(listed);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a workload does not get on: its pods' obstacles, probes and ends, and refusals to create them.
+
+use serde_json::Value;
+
+use super::{
+    Related, Verdict, Weight,
+    pods::{self, Ended, Obstacle},
+    object_view::View,
+};
+
+/// What a workload's pods or its controller's events show of a failure, before any deadline has passed.
+pub(super) fn early_failure(workload: &View, related: &Related) -> Option<Verdict> {
+    let mut found = [from_pods(workload, related), refused(workload, related)]
+        .into_iter()
+        .flatten();
+    let first = found.next()?;
+    match found.next() {
+        Some(second) if second.weight == Weight::Blocked && first.weight != Weight::Blocked => Some(second),
+        _ => Some(first),
+    }
+}
+
+/// `pod web-1 (and 2 more): container app: ImagePullBackOff: …`
+pub(super) fn from_pods(workload: &View, related: &Related) -> Option<Verdict> {
+    // A crash of a Job's pod is counted by the Job itself, against its back-off limit.
+    let crashes_count = workload.text("/kind") == "Job";
+    let mut stuck = stuck(&related.pods_of(workload), related);
+    stuck.retain(|(_, obstacle)| !(crashes_count && obstacle.crashes));
+    let more = stuck.len().saturating_sub(1);
+    let (pod, obstacle) = stuck.into_iter().next()?;
+    let words = format!("{}: {}", and_more(&pod, more), obstacle.words);
+    Some(Verdict::failed(words).weighing(obstacle.weight()))
+}
+
+/// The pods that do not start, those first that waiting does not help.
+fn stuck<'a>(pods: &[View<'a>], related: &Related) -> Vec<(View<'a>, Obstacle)> {
+    let obstacle = |pod: &View<'a>| Some((*pod, pods::obstacle(pod, related)?));
+    let mut stuck: Vec<_> = pods.iter().filter_map(obstacle).collect();
+    stuck.sort_by_key(|(_, obstacle)| obstacle.heals);
+    stuck
+}
+
+fn and_more(pod: &View, more: usize) -> String {
+    match more {
+        0 => format!("pod {}", pod.name()),
+        more => format!("pod {} (and {more} more)", pod.name()),
+    }
+}
+
+/// `pod web-1: container app: its readiness probe (GET :8080/healthz) has not succeeded`, of the first pod that runs and
+/// is not ready.
+pub(super) fn unready(workload: &View, related: &Related) -> Option<String> {
+    let mut pods = related.pods_of(workload);
+    pods.sort_by_key(View::name);
+    let mut unready = pods
+        .iter()
+        .filter_map(|pod| Some((pod, pods::unready_container(pod)?)));
+    let (pod, container) = unready.next()?;
+    Some(format!("{}: {}", and_more(pod, unready.count()), container.words))
+}
+
+/// `pod once-x (and 2 more): container app ended with exit code 3: …`: how the pods of a failed Job ended, the last one
+/// first.
+pub(super) fn ends(job: &View, related: &Related) -> Option<String> {
+    let ended = ended(&related.pods_of(job));
+    let (pod, end) = ended.first()?;
+    Some(format!("{}: {}", and_more(pod, ended.len() - 1), end.words))
+}
+
+/// The pods that ended badly, the newest first.
+fn ended<'a>(pods: &[View<'a>]) -> Vec<(View<'a>, Ended)> {
+    let end = |pod: &View<'a>| Some((*pod, pods::bad_end(pod)?));
+    let mut ended: Vec<_> = pods.iter().filter_map(end).collect();
+    ended.sort_by_key(|(pod, _)| std::cmp::Reverse(pod.time("/metadata/creationTimestamp")));
+    ended
+}
+
+/// The pod that keeps an object from getting on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// The container at fault; empty if it is about the whole pod.
+    pub container: String,
+    /// Which log tells more.
+    pub log: Log,
+}
+
+/// The log of a container that is worth reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Log {
+    /// None: it never ran.
+    None,
+    /// Of the run before the current one, which crashed.
+    Previous,
+    /// Of the current run, or of the last one of a pod that ended.
+    Current,
+}
+
+/// The pod to look at when an object, or the pod itself, is not ready: one that does not start, else one that ended
+/// badly, else one that is not ready.
+pub fn culprit(object: &Value, related: &Related) -> Option<Culprit> {
+    let view = View(object);
+    let is_job = view.text("/kind") == "Job";
+    let pods = match view.text("/kind") {
+        "Pod" => vec![view],
+        _ => related.pods_of(&view),
+    };
+    let of = |pod: &View, container: &str, log: Log| Culprit {
+        namespace: pod.text("/metadata/namespace").to_owned(),
+        pod: pod.name().to_owned(),
+        container: container.to_owned(),
+        log: if container.is_empty() { Log::None } else { log },
+    };
+    if let Some((pod, obstacle)) = stuck(&pods, related).first() {
+        let log = if obstacle.crashes {
+            Log::Previous
+        } else {
+            Log::None
+        };
+        return Some(of(pod, &obstacle.container, log));
+    }
+    let failed = |pod: &View| is_job || pod.text("/status/phase") == "Failed";
+    if let Some((pod, end)) = ended(&pods).iter().find(|(pod, _)| failed(pod)) {
+        return Some(of(pod, &end.container, Log::Current));
+    }
+    let waiting = |pod: &&View| {
+        let done = ["Succeeded", "Failed"].contains(&pod.text("/status/phase"));
+        let going = pod.at("/metadata/deletionTimestamp").is_some();
+        !done && !going && !pod.condition_is_true("Ready")
+    };
+    let pod = pods.iter().filter(waiting).min_by_key(|pod| pod.name())?;
+    let unready = pods::unready_container(pod).map(|unready| unready.container);
+    Some(of(pod, unready.as_deref().unwrap_or_default(), Log::Current))
+}
+
+/// Why no pod may be created: the newest `FailedCreate` of the workload or of one of its replica sets, if the server
+/// refused it.
+fn refused(workload: &View, related: &Related) -> Option<Verdict> {
+    let words = refusal(workload, related)?;
+    let weight = refusal_weight(&words);
+    Some(Verdict::failed(words).weighing(weight))
+}
+
+/// How seriously to take a refusal to create pods. A service account may still be created, and a quota has room again
+/// when other pods end, unless nothing of it is used.
+pub(super) fn refusal_weight(message: &str) -> Weight {
+    let used = message
+        .split_once("used: ")
+        .and_then(|(_, rest)| rest.split_once(", limited: "));
+    let is_free = |used: &str| used.split(',').any(|one| one.ends_with("=0"));
+    let heals = if message.contains("exceeded quota") {
+        !used.is_some_and(|(used, _)| is_free(used))
+    } else {
+        message.contains("not found")
+    };
+    if heals { Weight::Transient } else { Weight::Blocked }
+}
+
+fn refusal(workload: &View, related: &Related) -> Option<String> {
+    let sets = match workload.text("/kind") {
+        "Deployment" => related.replica_sets_of(workload),
+        _ => Vec::new(),
+    };
+    let by_condition = std::iter::once(workload)
+        .chain(&sets)
+        .filter_map(|object| object.condition("ReplicaFailure"))
+        .find(|condition| condition.is_true() && is_refusal(condition.message));
+    if let Some(condition) = by_condition {
+        return Some(condition.words());
+    }
+    let wanted = workload.number("/spec/replicas").unwrap_or(1);
+    if workload.count("/status/replicas") >= wanted && workload.text("/kind") != "Job" {
+        return None;
+    }
+    let event = std::iter::once(workload)
+        .chain(&sets)
+        .flat_map(|object| related.events_of(object))
+        .filter(|event| event.text("/reason") == "FailedCreate")
+        .last()?;
+    let message = match event.text("/message") {
+        "" => event.text("/note"),
+        message => message,
+    };
+    is_refusal(message).then(|| format!("FailedCreate: {message}"))
+}
+
+/// Whether the API server refused for a reason that somebody has to change.
+pub(super) fn is_refusal(message: &str) -> bool {
+    [
+        "exceeded quota",
+        "is forbidden",
+        "is invalid",
+        "denied the request",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
+}

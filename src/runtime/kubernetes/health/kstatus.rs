@@ -1,0 +1,74 @@
+//! The conventions that controllers keep, as kstatus reads them: generation, `Reconciling`, `Stalled`, `Ready`.
+
+use super::{Related, Verdict, Weight, object_view::View};
+
+/// How long a new object of a kind that has a status may be without one before that is taken as normal, seconds.
+const STATUS_WINDOW: i64 = 15;
+
+/// An object under deletion, with what holds it up.
+pub(super) fn terminating(view: &View) -> Verdict {
+    let finalizers: Vec<_> = view
+        .list("/metadata/finalizers")
+        .filter_map(|finalizer| finalizer.0.as_str())
+        .collect();
+    if finalizers.is_empty() {
+        Verdict::progressing("being deleted")
+    } else {
+        Verdict::progressing(format!("being deleted, waiting for {}", finalizers.join(", ")))
+    }
+}
+
+/// Whether the controller must still look at the newest generation. `strict`: a controller that never said which
+/// generation it saw has not looked at all.
+pub(super) fn unobserved(view: &View, strict: bool) -> Option<Verdict> {
+    let generation = view.number("/metadata/generation");
+    match (generation, view.number("/status/observedGeneration")) {
+        (Some(wanted), Some(seen)) if seen < wanted => Some(Verdict::progressing(format!(
+            "generation {wanted} is not observed yet (the controller is at {seen})"
+        ))),
+        (_, None) if strict => Some(Verdict::progressing("not observed by its controller yet")),
+        _ => None,
+    }
+}
+
+/// `Reconciling` and `Stalled`.
+pub(super) fn reconciling(view: &View) -> Option<Verdict> {
+    if let Some(condition) = view.condition("Reconciling").filter(|c| c.is_true()) {
+        return Some(Verdict::progressing(condition.words()));
+    }
+    let stalled = view.condition("Stalled").filter(|c| c.is_true())?;
+    Some(Verdict::failed(stalled.words()).weighing(Weight::Blocked))
+}
+
+/// Any object for which there is no other rule.
+pub(super) fn judge(view: &View, related: &Related) -> Verdict {
+    if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
+        return verdict;
+    }
+    if view.at("/status").is_none() {
+        return without_status(view, related);
+    }
+    let Some(ready) = view.condition("Ready") else {
+        return Verdict::ready("");
+    };
+    let stale = match (ready.observed_generation, view.number("/metadata/generation")) {
+        (Some(seen), Some(wanted)) => seen < wanted,
+        _ => false,
+    };
+    match ready.status {
+        _ if stale => Verdict::progressing("its condition Ready is about an older generation"),
+        "True" => Verdict::ready(ready.message),
+        _ => Verdict::progressing(ready.words()),
+    }
+}
+
+/// Most kinds without a status never get one; but right after creation a controller may just not have come round.
+fn without_status(view: &View, related: &Related) -> Verdict {
+    let age = view
+        .time("/metadata/creationTimestamp")
+        .map(|created| related.now().as_second() - created.as_second());
+    if related.reports_status(view) && age.is_none_or(|seconds| seconds < STATUS_WINDOW) {
+        return Verdict::progressing("its controller has not reported a status yet");
+    }
+    Verdict::ready("")
+}

@@ -1,0 +1,327 @@
+//! Proves that applying an object would change nothing, without asking the server. It may only err on one side: what
+//! it can not prove is sent to the server.
+//!
+//! Two proofs, either is enough (`reference/kubernetes.md` 4): the *structural* one holds what is wanted against our
+//! entry in `managedFields` and the live values; the *echo* remembers what the last apply sent and what of it came back,
+//! and so also covers defaults inside atomic lists, where the server's answer is more than what was sent.
+//!
+//! Neither sees what changes on the server's side: webhooks, defaults of another version, another CRD. The guard in the
+//! record does, so both hold only while it is the same.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    FIELD_MANAGER, managed_fields,
+    json_ref::{Members, Node},
+};
+use crate::{
+    model::Digest,
+    secrets::{Secrets, mask_object},
+};
+
+/// What is recorded of an apply to recognise it later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Echo {
+    /// Over what was sent.
+    pub desired: Digest,
+    /// Over the fields of ours in what came back.
+    pub live: Digest,
+    /// Over what the server's own part in the answer depends on.
+    pub guard: String,
+}
+
+impl Echo {
+    /// The echo of an apply: `sent` and the object as the server has it, both masked. `None` if the object
+    /// does not say which fields are ours.
+    pub fn of(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
+        let api_version = sent.get("apiVersion")?.as_str()?;
+        let owned = managed_fields::ours(live, api_version)?;
+        let live = json!([owned, managed_fields::project(live, owned)]);
+        Some(Self {
+            desired: Digest::of_map(sent),
+            live: Digest::of_json(&live),
+            guard: guard.to_owned(),
+        })
+    }
+
+    /// As [`Echo::of`], of an object with its secrets in clear.
+    pub fn masked(secrets: &Secrets, body: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
+        let sent = mask_object(secrets, body);
+        match mask_object(secrets, live.as_object()?) {
+            Cow::Borrowed(_) => Self::of(&sent, live, guard),
+            Cow::Owned(masked) => Self::of(&sent, &Value::Object(masked), guard),
+        }
+    }
+
+    /// As it is recorded.
+    pub fn to_json(&self) -> Value {
+        json!({"desired": self.desired, "live": self.live, "guard": self.guard})
+    }
+
+    /// As it was recorded; `None` if it was not.
+    pub fn read(recorded: &Value) -> Option<Self> {
+        Some(Self {
+            desired: recorded.get("desired")?.as_str()?.parse().ok()?,
+            live: recorded.get("live")?.as_str()?.parse().ok()?,
+            guard: recorded.get("guard")?.as_str()?.to_owned(),
+        })
+    }
+}
+
+/// Whether our entry and the live values alone show that applying `desired` changes nothing.
+pub(super) fn structural(desired: &Map<String, Value>, live: &Node<'_>) -> bool {
+    let (Some(api_version), Some(live)) = (desired.get("apiVersion").and_then(Value::as_str), live.as_map())
+    else {
+        return false;
+    };
+    ours(live, api_version).is_some_and(|owned| object_holds(desired, owned, live, Place::Root))
+}
+
+/// As [`fields::ours`].
+fn ours<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
+    let entries = live.get("metadata")?.get("managedFields")?.as_list();
+    let mut mine = entries
+        .iter()
+        .filter_map(Node::as_map)
+        .filter(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("subresource").is_empty());
+    let entry = mine.next()?;
+    let is_it = entry.text("operation") == "Apply" && entry.text("apiVersion") == api_version;
+    (is_it && mine.next().is_none())
+        .then(|| entry.get("fieldsV1")?.as_map())
+        .flatten()
+}
+
+/// Whether a manager that updated the object owns a field that is ours too: an apply would have to take it over.
+pub(super) fn is_shared(live: &Node<'_>) -> bool {
+    let entries = live
+        .get("metadata")
+        .and_then(|metadata| metadata.get("managedFields"));
+    let entries = entries.map(Node::as_list).unwrap_or_default();
+    let entries = || {
+        entries
+            .iter()
+            .filter_map(Node::as_map)
+            .filter(|entry| entry.text("subresource").is_empty())
+    };
+    let ours =
+        entries().find(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("operation") == "Apply");
+    let Some(ours) = ours.and_then(|entry| entry.get("fieldsV1")?.as_map()) else {
+        return false;
+    };
+    let mut updates = entries().filter(|entry| entry.text("operation") == "Update");
+    updates.any(|entry| {
+        entry
+            .get("fieldsV1")
+            .and_then(Node::as_map)
+            .is_some_and(|theirs| meet(ours, theirs))
+    })
+}
+
+/// Whether two sets of fields have one in common.
+fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
+    ours.iter().any(|(key, below)| {
+        let (Some(mine), Some(other)) = (below.as_map(), theirs.get(key).and_then(Node::as_map)) else {
+            return false;
+        };
+        match (mine.iter().next(), other.iter().next()) {
+            (None, None) => true,
+            (Some(_), Some(_)) => meet(mine, other),
+            _ => false,
+        }
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Metadata,
+    Below,
+}
+
+/// Keys that name the object: they stand in every apply and in no set of fields.
+fn is_identity(place: Place, key: &str) -> bool {
+    match place {
+        Place::Root => matches!(key, "apiVersion" | "kind"),
+        Place::Metadata => matches!(key, "name" | "namespace"),
+        Place::Below => false,
+    }
+}
+
+fn object_holds(desired: &Map<String, Value>, owned: &Members<'_>, live: &Members<'_>, place: Place) -> bool {
+    // What is ours is wanted, and lives as wanted …
+    let mut held = 0;
+    for (key, owned) in owned.iter() {
+        let Some(key) = key.strip_prefix("f:") else {
+            continue;
+        };
+        let below = match (place, key) {
+            (Place::Root, "metadata") => Place::Metadata,
+            _ => Place::Below,
+        };
+        let holds = match (desired.get(key), owned.as_map(), live.get(key)) {
+            (Some(desired), Some(owned), Some(live)) => holds(desired, owned, live, below),
+            _ => false,
+        };
+        if !holds {
+            return false;
+        }
+        held += 1;
+    }
+    // … and nothing else is wanted. Metadata that says no more than the name is owned by nobody.
+    let names_only = |value: &Value| {
+        let map = value.as_object();
+        map.is_some_and(|map| map.keys().all(|key| is_identity(Place::Metadata, key)))
+    };
+    let unowned = desired.iter().filter(|(key, value)| {
+        let is_bare = place == Place::Root && *key == "metadata" && names_only(value);
+        is_bare || is_identity(place, key)
+    });
+    held + unowned.count() == desired.len()
+}
+
+fn holds(desired: &Value, owned: &Members<'_>, live: &Node<'_>, place: Place) -> bool {
+    if owned.iter().all(|(key, _)| key == ".") {
+        return live.is(desired);
+    }
+    match (desired, live) {
+        (Value::Object(desired), Node::Map(live)) => object_holds(desired, owned, live, place),
+        (Value::Array(desired), Node::List(live)) => list_holds(desired, owned, live),
+        _ => false,
+    }
+}
+
+/// Every wanted item is one of ours and lives, in the wanted order; nothing of ours is unwanted.
+fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[Node<'_>]) -> bool {
+    let entries: Vec<_> = owned.iter().filter(|(key, _)| *key != ".").collect();
+    if entries.len() != desired.len() {
+        return false;
+    }
+    let items: Vec<(managed_fields::ItemName, &Members<'_>)> = entries
+        .into_iter()
+        .filter_map(|(name, below)| Some((managed_fields::ItemName::read(name)?, below.as_map()?)))
+        .collect();
+    let fields_of = |candidate: &Node<'_>| {
+        let names = |name: &managed_fields::ItemName| match name {
+            managed_fields::ItemName::Keys(keys) => keys
+                .iter()
+                .all(|(key, value)| candidate.get(key).is_some_and(|found| found.is(value))),
+            managed_fields::ItemName::Literal(literal) => candidate.is(literal),
+        };
+        items
+            .iter()
+            .find(|(name, _)| names(name))
+            .map(|(_, below)| *below)
+    };
+    let mut from = 0;
+    for item in desired {
+        // An item may leave out a key that has a default: it is found in what lives.
+        let found = live[from..].iter().position(|candidate| {
+            fields_of(candidate).is_some_and(|below| match (item, candidate) {
+                (Value::Object(item), Node::Map(candidate)) => {
+                    object_holds(item, below, candidate, Place::Below)
+                }
+                _ => candidate.is(item),
+            })
+        });
+        match found {
+            Some(at) => from += at + 1,
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn live() -> Value {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n", "uid": "u", "labels": {"a": "1", "other": "x"},
+            "managedFields": [{"manager": "konverge", "operation": "Apply", "apiVersion": "v1", "fieldsV1": {
+                "f:metadata": {"f:labels": {"f:a": {}}},
+                "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:name": {}}}, "f:selector": {}}}}]},
+            "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "web", "port": 80, "protocol": "TCP"}], "selector": {"app": "x"}}})
+    }
+
+    fn desired() -> Value {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n", "labels": {"a": "1"}},
+            "spec": {"ports": [{"port": 80, "name": "web"}], "selector": {"app": "x"}}})
+    }
+
+    fn proven(desired: Value, live: Value) -> bool {
+        let text = live.to_string();
+        structural(
+            desired.as_object().unwrap(),
+            &serde_json::from_str(&text).unwrap(),
+        )
+    }
+
+    #[test]
+    fn what_is_as_wanted_is_proven() {
+        assert!(proven(desired(), live()));
+    }
+
+    #[test]
+    fn every_difference_breaks_the_proof() {
+        type Edit = fn(&mut Value, &mut Value);
+        let edits: [(&str, Edit); 9] = [
+            ("value", |d, _| d["metadata"]["labels"]["a"] = json!("2")),
+            ("added", |d, _| d["metadata"]["labels"]["b"] = json!("2")),
+            ("removed", |d, _| d["metadata"]["labels"] = json!({})),
+            ("removed with its parent", |d, _| {
+                d["metadata"].as_object_mut().unwrap().remove("labels");
+            }),
+            ("atomic", |d, _| d["spec"]["selector"]["b"] = json!("c")),
+            ("item", |d, _| d["spec"]["ports"][0]["name"] = json!("w")),
+            ("item added", |d, _| {
+                d["spec"]["ports"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"port": 81}))
+            }),
+            ("drift", |_, l| l["spec"]["selector"]["app"] = json!("y")),
+            ("drift of an item", |_, l| {
+                l["spec"]["ports"][0]["name"] = json!("y")
+            }),
+        ];
+        for (name, edit) in edits {
+            let (mut desired, mut live) = (desired(), live());
+            edit(&mut desired, &mut live);
+            assert!(!proven(desired, live), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_another_manager_updated_is_shared() {
+        let shared = |operation: &str, fields: Value| {
+            let mut live = live();
+            let entries = live["metadata"]["managedFields"].as_array_mut().unwrap();
+            entries.push(json!({"manager": "somebody", "operation": operation, "apiVersion": "v1", "fieldsV1": fields}));
+            is_shared(&serde_json::from_str(&live.to_string()).unwrap())
+        };
+        let label = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}});
+        assert!(shared("Update", label.clone()));
+        assert!(!shared("Apply", label));
+        assert!(!shared(
+            "Update",
+            json!({"f:metadata": {"f:labels": {".": {}, "f:other": {}}}})
+        ));
+    }
+
+    #[test]
+    fn an_echo_is_the_same_until_a_field_of_ours_changes() {
+        let sent = desired();
+        let sent = sent.as_object().unwrap();
+        let echo = Echo::of(sent, &live(), "g").unwrap();
+        assert_eq!(Echo::read(&echo.to_json()), Some(echo.clone()));
+        let mut foreign = live();
+        foreign["spec"]["clusterIP"] = json!("10.0.0.2");
+        assert_eq!(Echo::of(sent, &foreign, "g").unwrap(), echo);
+        let mut drifted = live();
+        drifted["spec"]["selector"]["extra"] = json!("1");
+        assert_ne!(Echo::of(sent, &drifted, "g").unwrap(), echo);
+    }
+}

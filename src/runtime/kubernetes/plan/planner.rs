@@ -1,0 +1,496 @@
+//! Decides one item by the three-way table of contracts.
+
+mod create;
+mod planned_kinds;
+mod server_generated;
+mod replace;
+mod update;
+
+pub(super) use update::unchanged;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{Subject, Task};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        ClusterName, ResourceId,
+        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::Recorded,
+    },
+    runtime::{
+        Foreign, Item, Needs, Planned, Scope,
+        kubernetes::{
+            KEEP, OWNER, PROTECT, diff, crd_validation::Definition, error::ApiError, noop_guard::Guard, object_ref, completed_jobs,
+            noop_detection::Echo, runtime::Kubernetes, precondition::Seen, error_classify, readiness,
+        },
+    },
+    secrets::{mask_object, secret_texts},
+};
+
+/// What all items of a call share.
+pub(super) struct Planner<'a> {
+    pub runtime: &'a Kubernetes,
+    pub scope: &'a Scope,
+    /// The CustomResourceDefinitions of the plan.
+    pub definitions: Vec<Definition>,
+    /// The names of the Namespaces among the wanted.
+    pub namespaces: Vec<String>,
+    /// Namespaces that are not there yet, by cluster: those of this plan, and what the server said on the way.
+    pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
+    /// What the wanted objects are called, those of earlier segments included.
+    pub names: HashMap<ResourceId, Named>,
+}
+
+/// An object that others may need.
+pub(super) struct Named {
+    pub kind: String,
+    pub name: String,
+}
+
+/// What the server refuses, unless something before it in the plan changes that.
+pub(super) struct Refusal {
+    pub failure: Failure,
+    /// What the refusal is about: if the plan creates or changes one of these, the refusal is not final.
+    pub lifted_by: Vec<ResourceId>,
+}
+
+/// A plan on its way.
+pub(super) struct Draft {
+    action: Action,
+    changes: Vec<Change>,
+    validated: Validation,
+    replace: Vec<String>,
+    ownership: Vec<String>,
+    data_loss: bool,
+    notes: Vec<String>,
+    recorded: Option<Recorded>,
+    foreign: Option<Foreign>,
+    protected: Option<Failure>,
+    /// Planned again when what comes before it is done.
+    provisional: bool,
+    refusal: Option<Refusal>,
+    pub(super) expected: Option<Value>,
+    private: Value,
+}
+
+impl Draft {
+    fn new(action: Action) -> Self {
+        Self {
+            action,
+            changes: Vec::new(),
+            validated: Validation::None,
+            replace: Vec::new(),
+            ownership: Vec::new(),
+            data_loss: false,
+            notes: Vec::new(),
+            recorded: None,
+            foreign: None,
+            protected: None,
+            provisional: false,
+            refusal: None,
+            expected: None,
+            private: Value::Null,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// One item, given what is there; with why the server refuses it for now, if what comes before may lift that.
+    pub(super) async fn decide(&self, task: Task) -> Result<(Planned, Option<Refusal>), Failure> {
+        let Task {
+            mut item,
+            subject,
+            raw,
+            ..
+        } = task;
+        let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
+        let never_ours = live.as_ref().is_some_and(|live| was_never_ours(&item, live));
+        if never_ours && item.desired.is_some() {
+            item.prior = None;
+        }
+        let moved = item.prior.as_ref().and_then(|prior| prior.cluster.as_ref());
+        if item.desired.is_some()
+            && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
+        {
+            return Err(Failure::new(
+                ErrorKind::Spec,
+                format!(
+                    "`{}` would move from cluster `{from}` to `{}`",
+                    item.id, subject.cluster.api.name
+                ),
+            )
+            .hint(
+                "take it out of the stack in one change, and put it back for the other cluster in the next",
+            ));
+        }
+        if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
+            return Err(unseen(&subject, silent));
+        }
+        let mut draft = match (&item.desired, live) {
+            (None, None) => Draft::new(Action::Forget),
+            (None, Some(live)) => self.delete(&item, &subject, &live),
+            (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
+            (Some(_), None) => self.create(&item, &subject).await?,
+            (Some(_), Some(live)) if is_ending(&live) => {
+                let mut draft = self.create_later(&item, &subject);
+                draft.notes.push(ending_note(&live));
+                draft.private["ending"] = live["metadata"]["uid"].clone();
+                draft
+            }
+            (Some(_), Some(live)) => {
+                let foreign = self.foreign(&subject, &live);
+                let mut draft =
+                    self.update(&item, &subject, &live)
+                        .await
+                        .map_err(|failure| match &foreign {
+                            Some(Foreign { owner, .. }) => {
+                                failure.hint(format!("it belongs to stack `{}`", owner.escape_debug()))
+                            }
+                            None => failure,
+                        })?;
+                draft.foreign = foreign;
+                if draft.action == Action::Unchanged {
+                    draft.expected = Some(live);
+                }
+                draft
+            }
+        };
+        let refusal = draft.refusal.take();
+        Ok((self.finish(item, &subject, draft), refusal))
+    }
+
+    /// Takes what a plan holds that the server refuses until something before it is done.
+    fn not_validated_yet(
+        &self,
+        subject: &Subject,
+        draft: &mut Draft,
+        error: &ApiError,
+        lifted_by: Vec<ResourceId>,
+    ) {
+        let before: Vec<_> = lifted_by.iter().map(|id| format!("`{id}`")).collect();
+        let before = before.join(", ");
+        draft.notes.push(format!(
+            "not validated yet: the server refuses it until {before} is applied ({error})"
+        ));
+        draft.refusal = Some(Refusal {
+            failure: subject.refusal(error),
+            lifted_by,
+        });
+    }
+
+    /// What of all that comes before an item a refusal is about.
+    fn lifted_by(&self, item: &Item, error: &ApiError) -> Vec<ResourceId> {
+        let Needs::Planned(needs) = &item.needs else {
+            return Vec::new();
+        };
+        let is_about = |id: &&ResourceId| {
+            let named = self.names.get(*id);
+            named.is_some_and(|named| error_classify::is_about(error, &named.kind, &named.name))
+        };
+        needs.iter().filter(is_about).cloned().collect()
+    }
+
+    pub(super) fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
+        let stack = &self.scope.stack;
+        let mut public = ResourcePlan::new(
+            stack,
+            item.id.clone(),
+            RuntimeKind::Kubernetes,
+            draft.action,
+            draft.changes,
+        )
+        .with_ownership(stack, draft.ownership);
+        public.cluster = Some(subject.cluster.api.name.clone());
+        public.validated = draft.validated;
+        public.replace = draft.replace;
+        public.data_loss = draft.data_loss;
+        if item
+            .desired
+            .as_ref()
+            .is_some_and(|d| d.extensions.contains_key("healthPolicy"))
+        {
+            draft.notes.push(
+                "its `healthPolicy` (assertions in KCL) is not asked: write it as a rule (`health.k` takes it as it is), see `apply.health_rules`"
+                    .to_owned(),
+            );
+        }
+        draft.notes.dedup();
+        public.notes = draft
+            .notes
+            .iter()
+            .map(|note| self.runtime.secrets.mask(note))
+            .collect();
+        Planned {
+            public,
+            recorded: draft.recorded,
+            foreign: draft.foreign,
+            protected: draft.protected,
+            unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(readiness::is_unready),
+            provisional: draft.provisional,
+            sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
+            expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
+            private: draft.private,
+            item,
+        }
+    }
+
+    /// Whether it is known that the subject's namespace is still to be made.
+    fn lacks_namespace(&self, subject: &Subject) -> bool {
+        let absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
+    }
+
+    fn note_absent_namespace(&self, subject: &Subject) {
+        let mut absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
+    }
+
+    /// Whether a definition is of a stack of the same project: it is of each of them.
+    fn is_shared(&self, live: &Value) -> bool {
+        let is_beside = |owner| self.scope.stack.is_beside(owner);
+        live["kind"] == "CustomResourceDefinition" && object_ref::annotation(live, OWNER).is_some_and(is_beside)
+    }
+
+    /// An object of another stack stops the plan, unless that stack has let go of it.
+    fn foreign(&self, subject: &Subject, live: &Value) -> Option<Foreign> {
+        let stack = self.scope.stack.as_str();
+        let owner = object_ref::annotation(live, OWNER)
+            .filter(|owner| *owner != stack && !self.scope.was(owner) && !self.is_shared(live))?;
+        let name = owner.escape_debug();
+        let refusal = Failure::new(
+            ErrorKind::Policy,
+            format!("{} belongs to stack `{name}`", subject.title()),
+        )
+        .hint(format!(
+            "take it out of one of the two stacks; to move it here, take it out of `{name}` in the same change, or apply \
+             that change to `{name}` first"
+        ))
+        .hint(format!(
+            "a stack of another repository hands it over by removing it there with the annotation `{KEEP}: \"true\"`; then \
+             set `{OWNER}` to `{stack}`"
+        ));
+        Some(Foreign {
+            owner: owner.to_owned(),
+            refusal,
+        })
+    }
+
+    fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Draft {
+        if let Some(why) = self.not_ours_any_more(item, live) {
+            let mut draft = Draft::new(Action::Forget);
+            draft.notes.push(format!("{} stays: {why}", subject.title()));
+            return draft;
+        }
+        let mut draft = Draft::new(Action::Delete);
+        draft.protected = check_protected(subject, live, "deleted").err();
+        draft.changes = vec![Change {
+            path: String::new(),
+            from: Some(diff::shown(live, &self.runtime.secrets)),
+            to: None,
+            origin: Origin::Change,
+        }];
+        draft.validated = Validation::Server;
+        if let Some(loss) = error_classify::loses_data(live) {
+            draft.data_loss = true;
+            draft.notes.push(loss.to_owned());
+        }
+        Seen::keep(live, &mut draft.private);
+        draft
+    }
+
+    fn not_ours_any_more(&self, item: &Item, live: &Value) -> Option<String> {
+        let is_true = |name: &str| object_ref::annotation(live, name) == Some("true");
+        if is_true(KEEP) {
+            return Some(format!("its annotation `{KEEP}` says so"));
+        }
+        let owner = object_ref::annotation(live, OWNER);
+        let is_own = |owner: &str| owner == self.scope.stack.as_str() || self.scope.was(owner);
+        if owner.is_some_and(is_own) || self.is_shared(live) {
+            return None;
+        }
+        if let Some(owner) = owner {
+            return Some(format!("it belongs to stack `{}` now", owner.escape_debug()));
+        }
+        if was_never_ours(item, live) {
+            return Some("somebody else made it: this stack only meant to".to_owned());
+        }
+        let recorded = item.prior.as_ref().and_then(recorded_uid);
+        match (recorded, live["metadata"]["uid"].as_str()) {
+            (Some(recorded), Some(uid)) if recorded != uid => Some(
+                "somebody else made it anew since, and it does not name this stack as its owner".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// What is sent: as wanted, with its owner, without what only the server writes.
+    fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
+        let desired = item.desired.as_ref().map(|d| d.attributes.clone());
+        sent(desired.unwrap_or_default(), owner)
+    }
+
+    /// What is sent of an object that is wanted and is this stack's alone.
+    pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
+        sent(body, self.scope.stack.as_str())
+    }
+
+    /// Whose the object is to be: of the stack that made it, if that is of the same project and may share it.
+    fn owner<'v>(&'v self, live: &'v Value) -> &'v str {
+        let stack = self.scope.stack.as_str();
+        match self.is_shared(live) {
+            true => object_ref::annotation(live, OWNER).unwrap_or(stack),
+            false => stack,
+        }
+    }
+
+    /// A Job that completed and went by itself is wanted as it was: nothing is left to do. Where references read it, it
+    /// must be there.
+    fn is_over(&self, item: &Item, subject: &Subject) -> bool {
+        let Some(prior) = item.prior.as_ref().filter(|prior| completed_jobs::went_by_itself(prior)) else {
+            return false;
+        };
+        let body = self.body(item, self.scope.stack.as_str());
+        let now = self.record(item, subject, &body, None, None);
+        now.is_some_and(|now| now.attributes == prior.attributes) && !self.scope.read.contains(&item.id)
+    }
+
+    /// As it is recorded, given the object as the server has it, if it is there.
+    pub(super) fn record(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: Option<&Value>,
+        guard: Option<&Guard>,
+    ) -> Option<Recorded> {
+        let desired = item.desired.as_ref()?;
+        Some(record(self.runtime, item, subject, desired, body, live, guard))
+    }
+}
+
+fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    if object_ref::text(&body, "kind") == "Secret" && object_ref::text(&body, "apiVersion") == "v1" {
+        object_ref::string_data_to_data(&mut body);
+    }
+    diff::strip_server_side(&mut body);
+    with_owner(body, owner)
+}
+
+fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if annotations.is_null() {
+            *annotations = json!({});
+        }
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(OWNER.to_owned(), Value::String(owner.to_owned()));
+        }
+    }
+    object
+}
+
+/// The record of an object: what was wanted, masked, and what proves later that it is still so.
+pub(in crate::runtime::kubernetes) fn record(
+    runtime: &Kubernetes,
+    item: &Item,
+    subject: &Subject,
+    desired: &crate::model::spec::Resource,
+    body: &Map<String, Value>,
+    live: Option<&Value>,
+    guard: Option<&Guard>,
+) -> Recorded {
+    let secrets = &runtime.secrets;
+    let mut private = Map::new();
+    if let Some(live) = live {
+        private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
+        // What nothing can be proven by is not kept: it would be another one in each run.
+        let guard = guard.filter(|guard| !guard.is_void());
+        let echo = guard.and_then(|guard| Echo::masked(secrets, body, live, &guard.of(live)));
+        if let Some(echo) = echo {
+            private.insert("echo".to_owned(), echo.to_json());
+        }
+    }
+    let mut attributes = body.clone();
+    object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));
+    let mut recorded = Recorded {
+        id: item.id.clone(),
+        runtime: RuntimeKind::Kubernetes,
+        cluster: Some(subject.cluster.api.name.clone()),
+        attributes: Arc::new(mask_object(secrets, &attributes).into_owned()),
+        depends_on: Vec::new(),
+        extensions: desired.extensions.clone(),
+        private: Value::Object(private),
+    };
+    if let Some(live) = live {
+        completed_jobs::note(&mut recorded, live);
+    }
+    recorded
+}
+
+/// What was made once is neither gone nor there for all that can be seen.
+fn unseen(subject: &Subject, silent: &str) -> Failure {
+    Failure::new(
+        ErrorKind::Kubernetes,
+        format!(
+            "whether {} is still there can not be seen: `{silent}` does not answer on cluster `{}`",
+            subject.title(),
+            subject.cluster.api.name
+        ),
+    )
+    .hint("`kubectl get apiservices` shows why; run it again when it answers")
+    .hint("if that API is gone for good, delete its APIService: then what was recorded of it is forgotten")
+}
+
+fn recorded_uid(prior: &Recorded) -> Option<&str> {
+    prior.private.get("uid").and_then(Value::as_str)
+}
+
+/// Whether the record is one of an intent only, whose write may never have arrived, and the object that stands there
+/// names no owner: then another one made it. A record that was taken over from Kusion holds nothing private at all; its
+/// object is ours.
+fn was_never_ours(item: &Item, live: &Value) -> bool {
+    let only_meant = |prior: &Recorded| !prior.private.is_null() && recorded_uid(prior).is_none();
+    item.prior.as_ref().is_some_and(only_meant) && object_ref::annotation(live, OWNER).is_none()
+}
+
+fn is_ending(live: &Value) -> bool {
+    !live["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn ending_note(live: &Value) -> String {
+    let finalizers: Vec<_> = live["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let held = if finalizers.is_empty() {
+        String::new()
+    } else {
+        format!(" (held by: {})", finalizers.join(", "))
+    };
+    format!("the one that is there is being deleted{held}; it is made anew when that is gone")
+}
+
+fn check_protected(subject: &Subject, live: &Value, what: &str) -> Result<(), Failure> {
+    if object_ref::annotation(live, PROTECT) != Some("true") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would be {what}, but its annotation `{PROTECT}` forbids that",
+            subject.title()
+        ),
+    )
+    .hint(format!(
+        "if it is wanted, set `{PROTECT}: \"false\"` in a change of its own first"
+    )))
+}

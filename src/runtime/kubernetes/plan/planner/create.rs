@@ -1,0 +1,142 @@
+//! What is not there yet: the server checks it where it can, a schema we know where it can not, and else nobody.
+
+use serde_json::{Value, json};
+
+use super::{Draft, Planner, Subject, planned_kinds::is_of_schema, server_generated::after_create};
+use crate::{
+    error::Failure,
+    model::{
+        Digest,
+        plan::{Action, Change, Origin, Validation},
+        masked_value,
+    },
+    runtime::{
+        Item,
+        kubernetes::{
+            crd_validation::Definition,
+            dry_run, object_ref,
+            error_classify::{self, Cause},
+        },
+    },
+    secrets::mask_object,
+};
+
+impl Planner<'_> {
+    pub(super) async fn create(&self, item: &Item, subject: &Subject) -> Result<Draft, Failure> {
+        let mut draft = self.create_later(item, subject);
+        let body = self.body(item, self.scope.stack.as_str());
+        let definition = self.defined(subject, &body, None)?;
+        if body.values().any(masked_value::holds_unknown) {
+            draft
+                .notes
+                .push("some values are known only after apply; it is checked then".to_owned());
+            return Ok(draft);
+        }
+        let Some(of) = &subject.of else {
+            return self.unknown_kind(subject, draft, &body);
+        };
+        let body = Value::Object(body);
+        // The server would only say that the namespace is missing.
+        if self.lacks_namespace(subject) {
+            self.elsewhere(subject, &mut draft, body, definition).await?;
+            if let Some(definition) = definition {
+                self.judged_by(definition, &mut draft);
+            }
+            return Ok(draft);
+        }
+        let request = dry_run::request(of, &subject.name, &body, false, true);
+        match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.extend(answer.warnings);
+                draft.expected = Some(after_create(answer.value, &body));
+            }
+            Err(error) => match error_classify::cause(&error) {
+                Cause::NoNamespace => {
+                    self.note_absent_namespace(subject);
+                    self.elsewhere(subject, &mut draft, body, definition).await?;
+                }
+                Cause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
+                _ if definition.is_some() && is_of_schema(&error) => {}
+                _ => match self.lifted_by(item, &error) {
+                    none if none.is_empty() => return Err(subject.refusal(&error)),
+                    lifted_by => self.not_validated_yet(subject, &mut draft, &error, lifted_by),
+                },
+            },
+        }
+        if let Some(definition) = definition {
+            self.judged_by(definition, &mut draft);
+        }
+        Ok(draft)
+    }
+
+    /// The plan of a creation that nobody has checked.
+    pub(super) fn create_later(&self, item: &Item, subject: &Subject) -> Draft {
+        let body = self.body(item, self.scope.stack.as_str());
+        let mut shown = body.clone();
+        let written = item.desired.as_ref().map(|d| &d.attributes);
+        object_ref::remove_owner(&mut shown, written.is_some_and(object_ref::has_annotations));
+        let mut draft = Draft::new(Action::Create);
+        draft.changes = vec![Change {
+            path: String::new(),
+            from: None,
+            to: Some(Value::Object(
+                mask_object(&self.runtime.secrets, &shown).into_owned(),
+            )),
+            origin: Origin::Change,
+        }];
+        draft.recorded = self.record(item, subject, &body, None, None);
+        let body = Value::Object(body);
+        draft.expected = Some(after_create(body.clone(), &body));
+        draft.private = json!({"body": body, "force": false});
+        draft
+    }
+
+    /// The namespace is only about to be made: the server checks the same object in `default`, by another name.
+    async fn elsewhere(
+        &self,
+        subject: &Subject,
+        draft: &mut Draft,
+        mut body: Value,
+        definition: Option<&Definition>,
+    ) -> Result<(), Failure> {
+        let Some(of) = &subject.of else { return Ok(()) };
+        let namespace = subject.name.namespace.clone();
+        let whose = if self.namespaces.contains(&namespace) {
+            "this plan makes it"
+        } else {
+            "this stack does not make it: another one must, before"
+        };
+        let mut name = subject.name.clone();
+        name.namespace = "default".to_owned();
+        name.name = scratch_name(&body);
+        body["metadata"]["namespace"] = json!(name.namespace);
+        body["metadata"]["name"] = json!(name.name);
+        match subject
+            .cluster
+            .api
+            .call(&dry_run::request(of, &name, &body, false, true))
+            .await
+        {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.push(format!(
+                    "namespace `{namespace}` does not exist yet ({whose}); checked by the server as if in `default`"
+                ));
+                draft.notes.extend(answer.warnings);
+            }
+            Err(error) if error_classify::cause(&error) == Cause::Invalid && definition.is_none() => {
+                return Err(subject.refusal(&error));
+            }
+            Err(_) => draft.notes.push(format!(
+                "namespace `{namespace}` does not exist yet ({whose}); not checked by the server"
+            )),
+        }
+        Ok(())
+    }
+}
+
+/// A name that nothing else has, the same for the same object.
+pub(super) fn scratch_name(body: &Value) -> String {
+    format!("konverge-preview-{}", Digest::of_json(body).short())
+}

@@ -1,0 +1,150 @@
+//! Objects of kinds that the plan itself defines: the cluster does not know the kind yet, or judges it by a schema that
+//! the plan changes.
+
+use serde_json::{Map, Value};
+
+use super::{Draft, Planner, Subject};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{ClusterName, plan::Validation},
+    runtime::{
+        Item,
+        kubernetes::{
+            crd_validation::{self, Check, Definition},
+            error::ApiError,
+            built_in_groups, object_ref,
+            error_classify::{self, Cause},
+        },
+    },
+};
+
+impl Planner<'_> {
+    /// Adds a CustomResourceDefinition of the plan; other objects are passed over.
+    pub(in crate::runtime::kubernetes::plan) fn define(
+        &mut self,
+        cluster: &ClusterName,
+        object: &Map<String, Value>,
+        changes: bool,
+    ) {
+        if crd_validation::names(object).is_some() {
+            self.definitions.push(Definition::new(cluster, object, changes));
+        }
+    }
+
+    /// The plan's definition of an object's kind, where the cluster does not serve the same.
+    pub(in crate::runtime::kubernetes::plan) fn definition(&self, subject: &Subject) -> Option<&Definition> {
+        let name = &subject.name;
+        let mut definitions = self.definitions.iter();
+        definitions.find(|definition| {
+            definition.cluster == subject.cluster.api.name
+                && definition.defines(&name.group, &name.kind)
+                && (definition.changes || subject.of.is_none())
+        })
+    }
+
+    /// As [`Planner::definition`], if it lets the object in.
+    ///
+    /// # Errors
+    /// It does not; or the cluster serves the kind in other versions only, and the plan does not change that.
+    pub(super) fn defined(
+        &self,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: Option<&Value>,
+    ) -> Result<Option<&Definition>, Failure> {
+        let Some(definition) = self.definition(subject) else {
+            return match subject.other {
+                Some(_) => Err(subject.not_served(object_ref::text(body, "apiVersion"))),
+                None => Ok(None),
+            };
+        };
+        let name = definition.name().escape_debug();
+        let (title, version) = (subject.title(), object_ref::text(body, "apiVersion"));
+        match definition.check(body, live) {
+            Check::Fits | Check::NoSchema => Ok(Some(definition)),
+            Check::Wrong(wrong) => {
+                let failure = Failure::new(ErrorKind::Spec, format!("{title}: {}", wrong.join("; ")));
+                Err(failure.hint(format!(
+                    "the schema is that of the CustomResourceDefinition `{name}` in the same stack"
+                )))
+            }
+            Check::NotServed(served) => {
+                let message = format!(
+                    "{title}: the CustomResourceDefinition `{name}` in the same stack does not serve `{}`; it serves: {}",
+                    version.escape_debug(),
+                    served.join(", ").escape_debug()
+                );
+                Err(Failure::new(ErrorKind::Spec, message))
+            }
+        }
+    }
+
+    /// Says of a plan that only the plan's own definition has judged it.
+    pub(super) fn judged_by(&self, definition: &Definition, draft: &mut Draft) {
+        draft.validated = Validation::Schema;
+        draft.notes.push(format!(
+            "its kind is defined by `{}`, which this plan changes: checked against the new schema",
+            definition.name().escape_debug()
+        ));
+    }
+
+    /// A change of an object that the server can judge only when its definition is applied.
+    pub(super) fn update_later(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        definition: &Definition,
+        body: &Map<String, Value>,
+        live: &Value,
+    ) -> Draft {
+        let mut live = live.clone();
+        if subject.of.is_none() {
+            // It is there in another version of its kind.
+            live["apiVersion"] = Value::String(object_ref::text(body, "apiVersion").to_owned());
+        }
+        let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {
+            definition.set_defaults(becomes);
+        });
+        self.judged_by(definition, &mut draft);
+        draft.provisional = true;
+        draft
+    }
+
+    /// The cluster does not know the kind: the plan's own CustomResourceDefinition may.
+    pub(super) fn unknown_kind(
+        &self,
+        subject: &Subject,
+        mut draft: Draft,
+        body: &Map<String, Value>,
+    ) -> Result<Draft, Failure> {
+        let (api_version, kind) = (object_ref::text(body, "apiVersion"), object_ref::text(body, "kind"));
+        let cluster = &subject.cluster.api.name;
+        match self.definition(subject).map(|definition| definition.check(body, None)) {
+            Some(Check::NoSchema) => {
+                draft.notes.push("its kind is defined by this plan, without a schema: not checked".to_owned());
+            }
+            Some(_) => {
+                draft.validated = Validation::Schema;
+                draft.notes.push("its kind is defined by this plan: checked against that schema".to_owned());
+            }
+            None if built_in_groups::is_built_in(&subject.name.group) => {
+                let message = format!("cluster `{cluster}` knows no kind `{kind}` in `{api_version}`");
+                return Err(Failure::new(ErrorKind::Spec, message)
+                    .hint("`kubectl api-resources` lists the kinds it knows"));
+            }
+            None => draft.notes.push(format!(
+                "cluster `{cluster}` does not know `{kind}` in `{api_version}`, and this stack does not define it: \
+                 not checked; another stack must define it before"
+            )),
+        }
+        Ok(draft)
+    }
+}
+
+/// Whether a refusal may come of the schema that the cluster has now.
+pub(super) fn is_of_schema(error: &ApiError) -> bool {
+    matches!(
+        error_classify::cause(error),
+        Cause::Invalid | Cause::Immutable(_) | Cause::NoKind
+    )
+}

@@ -1,0 +1,161 @@
+//! A change of what can not be changed in place: the object is deleted and recreated.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Draft, Planner, Subject, check_protected,
+    create::scratch_name,
+    server_generated::{self, after_create},
+};
+use crate::{
+    error::Failure,
+    model::{
+        plan::{Action, Change, Origin, Validation},
+        masked_value,
+    },
+    runtime::{
+        Item,
+        kubernetes::{
+            diff::Sides,
+            dry_run,
+            volume_expansion::Expansion,
+            error_classify::{self, Cause},
+        },
+    },
+};
+
+/// What may change in a StatefulSet.
+const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+];
+
+impl Planner<'_> {
+    /// The server tries the new object under a name of its own.
+    pub(super) async fn replace(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+        paths: Vec<String>,
+    ) -> Result<Draft, Failure> {
+        check_protected(subject, live, "replaced")?;
+        let mut draft = self.undecided(item, subject, body, live);
+        draft.action = Action::Replace;
+        let mut around_pods = false;
+        let asked = Value::Object(body.clone());
+        draft.expected = Some(after_create(asked.clone(), &asked));
+        draft.private["force"] = json!(false);
+        if let Some(of) = &subject.of {
+            let mut name = subject.name.clone();
+            name.name = scratch_name(&asked);
+            let mut trial = asked.clone();
+            trial["metadata"]["name"] = json!(name.name);
+            server_generated::give_up_held(&mut trial, live);
+            let request = dry_run::request(of, &name, &trial, false, true);
+            match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
+                Ok(answer) => {
+                    draft.validated = Validation::Server;
+                    draft.notes.extend(answer.warnings);
+                    let mut becomes = answer.value;
+                    becomes["metadata"]["name"] = asked["metadata"]["name"].clone();
+                    server_generated::put_back_held(&mut becomes, &asked);
+                    server_generated::mark(&mut becomes, &asked, None);
+                    let prior = self.prior(item, self.owner(live));
+                    draft.changes = self.changes(&Sides {
+                        prior: prior.as_ref(),
+                        desired: body,
+                        live,
+                        becomes: &becomes,
+                        admission: self.may_mutate(subject, of).await?,
+                    });
+                    // What the server and others have added to the old object goes with it.
+                    draft.changes.retain(|change| !is_left_behind(subject, change));
+                    around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;
+                }
+                Err(error) if error_classify::cause(&error) == Cause::Invalid => {
+                    return Err(subject.refusal(&error));
+                }
+                Err(error) => draft
+                    .notes
+                    .push(format!("the new one was not checked by the server: {error}")),
+            }
+        }
+        draft.replace = forced_by(subject, paths, &draft.changes);
+        if !around_pods {
+            let notes = std::mem::take(&mut draft.notes);
+            draft
+                .notes
+                .push("it is deleted, and made anew when it is gone".to_owned());
+            if let Some(loss) = error_classify::loses_data(live) {
+                draft.data_loss = true;
+                draft.notes.push(loss.to_owned());
+            }
+            draft.notes.extend(notes);
+        }
+        Ok(draft)
+    }
+
+    /// Whether the set is only recreated around its pods, since nothing but its volumes grows and the server lets them.
+    async fn expand(&self, subject: &Subject, draft: &mut Draft, (live, becomes): (&Value, &Value)) -> bool {
+        let is_set = subject.name.kind == "StatefulSet" && subject.name.group == "apps";
+        let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
+        if !is_set || forcing != ["/spec/volumeClaimTemplates"] {
+            return false;
+        }
+        let Some(expansion) = Expansion::between(live, becomes) else {
+            return false;
+        };
+        match expansion.carry_out(&subject.cluster, true).await {
+            Ok(claims) => {
+                let first = match claims.is_empty() {
+                    true => "its volume claims are large enough".to_owned(),
+                    false => format!("its volume claims are expanded first ({})", claims.join(", ")),
+                };
+                draft.notes.push(format!(
+                    "{first}; then it is recreated around its pods, which keep running, as do the volumes"
+                ));
+                expansion.keep(&mut draft.private);
+                true
+            }
+            Err(error) => {
+                draft
+                    .notes
+                    .push(format!("its volumes cannot be expanded in place: {error}"));
+                false
+            }
+        }
+    }
+}
+
+fn is_left_behind(subject: &Subject, change: &Change) -> bool {
+    let is_ours = !matches!(change.origin, Origin::Default | Origin::Admission);
+    // Every Job has a UID of its own in its selector and in the labels of its pods.
+    let is_uid = subject.name.kind == "Job" && change.to.as_ref().is_some_and(masked_value::is_unknown);
+    !is_ours && (change.to.is_none() || is_uid)
+}
+
+/// The server names all of a StatefulSet's `spec` if one field of it can not be changed: which, the changes say.
+fn forced_by(subject: &Subject, paths: Vec<String>, changes: &[Change]) -> Vec<String> {
+    if subject.name.kind != "StatefulSet" || paths != ["/spec"] {
+        return paths;
+    }
+    let is_forcing = |path: &&str| {
+        let field = path
+            .strip_prefix("/spec/")
+            .and_then(|rest| rest.split('/').next());
+        field.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field))
+    };
+    let changed = changes.iter().map(|change| change.path.as_str());
+    let forcing: Vec<_> = changed.filter(is_forcing).map(str::to_owned).collect();
+    match forcing.is_empty() {
+        true => paths,
+        false => forcing,
+    }
+}

@@ -1,0 +1,367 @@
+//! What is there already: unchanged if that can be proven, else what the server says.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Draft, Planner, Subject,
+    planned_kinds::is_of_schema,
+    server_generated::{self, after_update},
+    with_owner,
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{
+        diff,
+        plan::{Action, Change, Validation},
+        state::Recorded,
+        masked_value,
+    },
+    runtime::{
+        Item,
+        kubernetes::{
+            FIELD_MANAGER,
+            diff::{self, Sides},
+            client::Request,
+            discovery::ResourceType,
+            dry_run::{self, Answered, Ownership, Refused},
+            field_ownership::{self, Leftover, Transfer},
+            noop_guard::Guard,
+            field_owner, rollout_impact,
+            precondition::Seen,
+            error_classify::{self, Cause},
+        },
+    },
+    secrets::mask_object,
+};
+
+impl Planner<'_> {
+    pub(super) async fn update(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        live: &Value,
+    ) -> Result<Draft, Failure> {
+        let owner = self.owner(live);
+        let body = self.left_alone(self.body(item, owner), live);
+        let definition = self.defined(subject, &body, Some(live))?;
+        if body.values().any(masked_value::holds_unknown) {
+            return Ok(self.undecided(item, subject, &body, live));
+        }
+        let (Some(of), definition) = (&subject.of, definition) else {
+            return match definition {
+                Some(definition) => Ok(self.update_later(item, subject, definition, &body, live)),
+                None => Err(Failure::new(
+                    ErrorKind::Internal,
+                    "an object was found of a kind that is not known",
+                )),
+            };
+        };
+        let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+        let prior = self.prior(item, owner);
+        // What the project has made already is not taken over.
+        let adopting = item.prior.is_none() && !self.is_shared(live);
+        let ownership = Ownership {
+            prior: prior.as_ref(),
+            adopting,
+            policy: self.runtime.options.conflicts,
+        };
+        let sent = self.without_scaled(&body, live);
+        let asked = dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership, &item.needs);
+        match asked.await {
+            Ok(mut answered) => {
+                let answer = &mut answered.answer.value;
+                let left = self
+                    .leave_nothing_over(subject, of, prior.as_ref(), &body, (live, answer))
+                    .await?;
+                let ignored = |path: &str| self.is_ignored(path);
+                let transfer = Transfer::between(live, answer, ignored).with_leftovers(&left);
+                let mut becomes = answer.clone();
+                server_generated::mark(&mut becomes, &answered.body, Some(live));
+                let sides = Sides {
+                    prior: prior.as_ref(),
+                    desired: &body,
+                    live,
+                    becomes: &becomes,
+                    admission: self.may_mutate(subject, of).await?,
+                };
+                let changes = self.changes(&sides);
+                let blame = field_owner::blame_notes(live, &changes);
+                let unchanged = changes.is_empty() && !adopting && transfer.is_settled();
+                let Some(definition) = definition.filter(|_| !unchanged) else {
+                    let found = Found {
+                        changes,
+                        adopting,
+                        transfer,
+                    };
+                    let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
+                    draft.notes.extend(blame);
+                    return Ok(draft);
+                };
+                let mut defaulted = becomes.clone();
+                definition.set_defaults(&mut defaulted);
+                let sides = Sides {
+                    becomes: &defaulted,
+                    ..sides
+                };
+                let found = Found {
+                    changes: self.changes(&sides),
+                    adopting,
+                    transfer,
+                };
+                let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
+                draft.notes.extend(blame);
+                self.judged_by(definition, &mut draft);
+                draft.provisional = true;
+                Ok(draft)
+            }
+            Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
+            Err(Refused::Api(error)) => match (error_classify::cause(&error), definition) {
+                (_, Some(definition)) if is_of_schema(&error) => {
+                    Ok(self.update_later(item, subject, definition, &body, live))
+                }
+                (Cause::Immutable(paths), _) => self.replace(item, subject, &body, live, paths).await,
+                (Cause::NoDryRun, _) => {
+                    let mut draft = self.undecided(item, subject, &body, live);
+                    draft.notes.push(format!("not checked by the server: {error}"));
+                    Ok(draft)
+                }
+                _ => match self.lifted_by(item, &error) {
+                    none if none.is_empty() => Err(subject.refusal(&error)),
+                    lifted_by => {
+                        let mut draft = self.undecided(item, subject, &body, live);
+                        self.not_validated_yet(subject, &mut draft, &error, lifted_by);
+                        draft.provisional = true;
+                        Ok(draft)
+                    }
+                },
+            },
+        }
+    }
+
+    /// What is sent, without the number of replicas where the autoscaler set it last: a Spec that happens to name the same
+    /// number does not take it over.
+    fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
+        let mut sent = Value::Object(body.clone());
+        if field_owner::is_autoscaled(live) {
+            let live = diff::at(live, "/spec/replicas");
+            if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
+                dry_run::remove(&mut sent, "/spec/replicas");
+            }
+        }
+        sent
+    }
+
+    /// Fields that the last apply wrote and the Spec no longer sets go, also those that only managers own which update:
+    /// an apply alone would leave them. The server says what becomes of the object without them.
+    async fn leave_nothing_over(
+        &self,
+        subject: &Subject,
+        of: &ResourceType,
+        prior: Option<&Map<String, Value>>,
+        body: &Map<String, Value>,
+        (live, becomes): (&Value, &mut Value),
+    ) -> Result<Vec<Leftover>, Failure> {
+        let Some(prior) = prior else {
+            return Ok(Vec::new());
+        };
+        let secrets = &self.runtime.secrets;
+        let desired = Value::Object(mask_object(secrets, body).into_owned());
+        let prior = Value::Object(prior.clone());
+        let mut left = field_ownership::leftovers(&prior, &desired, &diff::shown(live, secrets), becomes);
+        left.retain(|leftover| !self.is_ignored(&leftover.path));
+        let paths = || left.iter().map(|leftover| leftover.path.as_str());
+        let Some(patch) = field_ownership::removal(live, paths()).filter(|_| !left.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = Request::get(path)
+            .query("dryRun", "All")
+            .query("fieldManager", FIELD_MANAGER)
+            .body("application/json-patch+json", &patch);
+        request.method = Method::PATCH;
+        match subject.cluster.api.call(&request).await {
+            Ok(answer) => {
+                for leftover in &left {
+                    let Some((map, key)) = diff::member(becomes, &leftover.path) else {
+                        continue;
+                    };
+                    match diff::at(&answer.value, &leftover.path) {
+                        Some(value) => map.insert(key, masked_value.clone()),
+                        None => map.shift_remove(&key),
+                    };
+                }
+                Ok(left)
+            }
+            // It cannot be without them: they stay.
+            Err(error) if matches!(error_classify::cause(&error), Cause::Invalid | Cause::Immutable(_)) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(subject.refusal(&error)),
+        }
+    }
+
+    /// As last applied, with its owner; secrets masked.
+    pub(super) fn prior(&self, item: &Item, owner: &str) -> Option<Map<String, Value>> {
+        let prior = item.prior.as_ref();
+        prior.map(|prior| with_owner(prior.attributes.as_ref().clone(), owner))
+    }
+
+    pub(super) async fn may_mutate(&self, subject: &Subject, of: &ResourceType) -> Result<bool, Failure> {
+        let environment = subject.cluster.environment().await?;
+        Ok(environment.may_mutate(&of.group, &of.plural))
+    }
+
+    /// The changes, without those at paths that are not compared.
+    pub(super) fn changes(&self, sides: &Sides<'_>) -> Vec<Change> {
+        let mut changes = diff::changes(sides, &self.runtime.secrets);
+        changes.retain(|change| !self.is_ignored(&change.path));
+        changes
+    }
+
+    /// At paths that are not compared what is sent is what is there, so that nothing comes of it, whoever owns it.
+    pub(in crate::runtime::kubernetes::plan) fn left_alone(
+        &self,
+        body: Map<String, Value>,
+        live: &Value,
+    ) -> Map<String, Value> {
+        let mut body = Value::Object(body);
+        for path in &self.scope.ignore {
+            if diff::at(&body, path).is_none() {
+                continue;
+            }
+            match (diff::at(live, path), diff::member(&mut body, path)) {
+                (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
+                (None, Some((map, key))) => drop(map.shift_remove(&key)),
+                (_, None) => {}
+            }
+        }
+        match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        }
+    }
+
+    fn is_ignored(&self, path: &str) -> bool {
+        let within = |ignored: &String| {
+            path.strip_prefix(ignored.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.scope.ignore.iter().any(within)
+    }
+
+    fn answered(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        sides: &Sides<'_>,
+        found: Found,
+        answered: &Answered,
+        guard: &Guard,
+    ) -> Draft {
+        let Found {
+            changes,
+            adopting,
+            transfer,
+        } = found;
+        if changes.is_empty() && !adopting && transfer.is_settled() {
+            let mut draft =
+                unchanged(self.record(item, subject, sides.desired, Some(sides.live), Some(guard)));
+            draft.notes.clone_from(&answered.notes);
+            return draft;
+        }
+        let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
+        let mut draft = Draft::new(if adopting { Action::Adopt } else { Action::Update });
+        draft.changes = changes;
+        if !adopting {
+            draft.ownership = transfer.paths();
+        }
+        draft.validated = Validation::Server;
+        draft.notes.clone_from(&answered.notes);
+        if !adopting {
+            draft.notes.extend(transfer.notes());
+        }
+        draft.notes.extend(rollout_impact::impact(sides.live, sides.becomes));
+        draft.notes.extend(answered.answer.warnings.iter().cloned());
+        draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
+        draft.expected = Some(after_update(sides.becomes.clone()));
+        draft.private = json!({"body": answered.body, "force": answered.force});
+        Seen::keep(sides.live, &mut draft.private);
+        draft.private["claim"] = Value::Object(transfer.claim);
+        draft
+    }
+
+    /// What can be said without the server: what is wanted takes the place of what is there.
+    pub(super) fn undecided(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+    ) -> Draft {
+        self.undecided_by(item, subject, body, live, &|_| {})
+    }
+
+    /// As [`Planner::undecided`]; `fill_in` adds what the server will add.
+    pub(super) fn undecided_by(
+        &self,
+        item: &Item,
+        subject: &Subject,
+        body: &Map<String, Value>,
+        live: &Value,
+        fill_in: &dyn Fn(&mut Value),
+    ) -> Draft {
+        let prior = self.prior(item, self.owner(live)).map(Value::Object);
+        let mut becomes = diff::merged(live, prior.as_ref(), &Value::Object(body.clone()), "");
+        fill_in(&mut becomes);
+        let changes = self.changes(&Sides {
+            prior: prior.as_ref().and_then(Value::as_object),
+            desired: body,
+            live,
+            becomes: &becomes,
+            admission: false,
+        });
+        let is_known = |change: &Change| change.to.as_ref().is_none_or(|to| !masked_value::holds_unknown(to));
+        let action = match item.prior {
+            None => Action::Adopt,
+            Some(_) if changes.iter().any(is_known) => Action::Update,
+            Some(_) => Action::Unknown,
+        };
+        let mut draft = Draft::new(action);
+        draft.changes = changes;
+        draft.recorded = self.record(item, subject, body, Some(live), None);
+        draft.expected = Some(after_update(becomes));
+        draft.private = json!({"body": body, "force": item.prior.is_none()});
+        Seen::keep(live, &mut draft.private);
+        draft
+    }
+}
+
+/// What came of a dry-run.
+struct Found {
+    changes: Vec<Change>,
+    adopting: bool,
+    transfer: Transfer,
+}
+
+/// Nothing would come of it.
+pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> Draft {
+    let mut draft = Draft::new(Action::Unchanged);
+    draft.validated = Validation::Server;
+    draft.recorded = recorded;
+    draft
+}
+
+fn conflict(subject: &Subject, conflicts: &[(String, String)]) -> Failure {
+    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
+    let fields: Vec<_> = conflicts.iter().map(owned).collect();
+    Failure::new(
+        ErrorKind::Policy,
+        format!(
+            "{}: other field managers own what the Spec wants to set: {}",
+            subject.title(),
+            fields.join(", ")
+        ),
+    )
+    .hint("take the field out of the Spec, or say `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
+}

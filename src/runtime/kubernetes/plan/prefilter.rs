@@ -1,0 +1,226 @@
+//! What is unchanged is said without asking: the proofs of [`proof`] held against what is there, on all cores, since in
+//! a large stack that is most of the work.
+
+use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
+
+use serde_json::Value;
+
+use super::{
+    Proof, Subject, Task,
+    planner::{Planner, unchanged},
+};
+use crate::{
+    error::Failure,
+    model::{Digest, state::Recorded},
+    runtime::kubernetes::{
+        OWNER,
+        cluster::Cluster,
+        crd_validation::Check,
+        discovery::ResourceType,
+        noop_guard::Guard,
+        object_ref,
+        json_ref::Node,
+        noop_detection::{self, Echo},
+    },
+    secrets::mask_object,
+};
+
+/// Fewer tasks than this a thread are not worth it.
+const WORTH_A_THREAD: usize = 100;
+
+/// What the proofs of each type hold under. There are few types, and each is shared by its objects.
+#[derive(Default)]
+struct Guards(Vec<OfType>);
+
+struct OfType {
+    cluster: Arc<Cluster>,
+    of: Arc<ResourceType>,
+    /// By namespace where that matters, else under the empty name.
+    guards: HashMap<String, Guard>,
+    by_namespace: bool,
+}
+
+impl Guards {
+    /// Asks for what is missing for a subject.
+    async fn prepare(&mut self, subject: &Subject) -> Result<(), Failure> {
+        let Some(of) = &subject.of else { return Ok(()) };
+        let place = match self.place(subject, of) {
+            Some(place) => place,
+            None => {
+                self.0.push(OfType {
+                    cluster: Arc::clone(&subject.cluster),
+                    of: Arc::clone(of),
+                    guards: HashMap::new(),
+                    by_namespace: subject.cluster.is_by_namespace(of).await?,
+                });
+                self.0.len() - 1
+            }
+        };
+        let known = &mut self.0[place];
+        let namespace = known.namespace(subject);
+        if !known.guards.contains_key(namespace) {
+            let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+            known.guards.insert(namespace.to_owned(), guard);
+        }
+        Ok(())
+    }
+
+    fn place(&self, subject: &Subject, of: &Arc<ResourceType>) -> Option<usize> {
+        let mut types = self.0.iter();
+        types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
+    }
+
+    fn of(&self, subject: &Subject) -> Option<&Guard> {
+        let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
+        one.guards.get(one.namespace(subject))
+    }
+}
+
+impl OfType {
+    fn namespace<'s>(&self, subject: &'s Subject) -> &'s str {
+        match self.by_namespace {
+            true => &subject.name.namespace,
+            false => "",
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Settles what can be settled; the others stay open. In the order of the tasks.
+    pub(super) async fn prove_all(&self, tasks: Vec<Task>) -> Result<Vec<Proof>, Failure> {
+        let mut guards = Guards::default();
+        for Task {
+            subject, item, raw, ..
+        } in &tasks
+        {
+            if raw.is_some() && item.prior.is_some() {
+                guards.prepare(subject).await?;
+            }
+        }
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = tasks.len().div_ceil(cores).max(WORTH_A_THREAD);
+        if tasks.len() <= share {
+            return tasks.into_iter().map(|task| self.prove(task, &guards)).collect();
+        }
+        let mut tasks = tasks.into_iter();
+        let shares = std::iter::from_fn(|| {
+            let share: Vec<Task> = tasks.by_ref().take(share).collect();
+            (!share.is_empty()).then_some(share)
+        });
+        let guards = &guards;
+        let prove = |share: Vec<Task>| -> Result<Vec<Proof>, Failure> {
+            share.into_iter().map(|task| self.prove(task, guards)).collect()
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = shares.map(|share| scope.spawn(move || prove(share))).collect();
+            let mut proofs = Vec::new();
+            for thread in threads {
+                proofs.extend(
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+                );
+            }
+            Ok(proofs)
+        })
+    }
+
+    fn prove(&self, mut task: Task, guards: &Guards) -> Result<Proof, Failure> {
+        if self.may_be_refused(&task)? {
+            return Ok(Proof::Open(Box::new(task)));
+        }
+        let Some(recorded) = self.proven(&mut task, guards)? else {
+            return Ok(Proof::Open(Box::new(task)));
+        };
+        let mut draft = unchanged(Some(recorded));
+        let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.kind == "Secret";
+        if let Some(raw) = task.raw.filter(|_| is_read) {
+            draft.expected = Some(raw.read(&task.subject.cluster)?);
+        }
+        let planned = self.finish(task.item, &task.subject, draft);
+        Ok(Proof::Unchanged(task.place, Box::new(planned)))
+    }
+
+    /// Whether the plan changes the definition of an object's kind, and the new one does not let the object in.
+    fn may_be_refused(&self, task: &Task) -> Result<bool, Failure> {
+        let (Some(definition), Some(raw), Some(desired)) =
+            (self.definition(&task.subject), &task.raw, &task.item.desired)
+        else {
+            return Ok(false);
+        };
+        let live = raw.read(&task.subject.cluster)?;
+        let check = definition.check(&desired.attributes, Some(&live));
+        Ok(!matches!(check, Check::Fits | Check::NoSchema))
+    }
+
+    /// The record of an object of which it can be proven that applying it would change nothing. What was wanted is
+    /// dropped then: it is not sent.
+    fn proven(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, Failure> {
+        let Task {
+            item, subject, raw, ..
+        } = task;
+        let (Some(raw), Some(guard)) = (raw, guards.of(subject).filter(|guard| !guard.is_void())) else {
+            return Ok(None);
+        };
+        let cluster = &subject.cluster.api.name;
+        let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
+        let prior = item.prior.as_ref().filter(is_here);
+        let echo = prior.and_then(|prior| Echo::read(prior.private.get("echo")?));
+        let Some(live) = raw
+            .look()
+            .filter(|live| self.is_ours(live) && !noop_detection::is_shared(live))
+        else {
+            return Ok(None);
+        };
+        let same = guard.of_node(&live);
+        let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == same)) else {
+            return Ok(None);
+        };
+        let Some(mut desired) = item.desired.take() else {
+            return Ok(None);
+        };
+        let had_annotations = object_ref::has_annotations(&desired.attributes);
+        let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
+        let mut body = self.sent(std::mem::take(&mut desired.attributes));
+        let sent = match self.scope.ignore.is_empty() {
+            true => Cow::Borrowed(&body),
+            false => Cow::Owned(self.left_alone(body.clone(), &raw.read(&subject.cluster)?)),
+        };
+        let secrets = &self.runtime.secrets;
+        let holds = noop_detection::structural(&sent, &live) || {
+            let live = raw.read(&subject.cluster)?;
+            Echo::masked(secrets, &sent, &live, &same).as_ref() == Some(&echo)
+        };
+        let recorded_uid = prior.private.get("uid").and_then(Value::as_str);
+        let is_same_object = recorded_uid == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
+        // What would be sent is what was sent: the record stands.
+        let stands = holds
+            && is_same_object
+            && (as_recorded || Digest::of_map(&mask_object(secrets, &sent)) == echo.desired);
+        if stands {
+            return Ok(Some(Recorded {
+                id: item.id.clone(),
+                cluster: Some(cluster.clone()),
+                extensions: desired.extensions,
+                ..prior.clone()
+            }));
+        }
+        let sent = sent.into_owned();
+        object_ref::remove_owner(&mut body, had_annotations);
+        desired.attributes = body;
+        item.desired = Some(desired);
+        if !holds {
+            return Ok(None);
+        }
+        let live = raw.read(&subject.cluster)?;
+        Ok(self.record(item, subject, &sent, Some(&live), Some(guard)))
+    }
+
+    /// Whether the object is there to stay, and no other stack's.
+    fn is_ours(&self, live: &Node<'_>) -> bool {
+        let metadata = |key: &str| live.get("metadata")?.get(key);
+        let owner = metadata("annotations").and_then(|a| a.get(OWNER));
+        metadata("deletionTimestamp").is_none()
+            && owner.is_none_or(|owner| owner.text() == self.scope.stack.as_str())
+    }
+}

@@ -1,0 +1,419 @@
+//! Waits for readiness: one watch per kind and namespace, shared by all that wait; never one per object.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    client::{Api, Request},
+    discovery::ResourceType,
+    error::ApiError,
+    health::{self, Health, Related, Weight},
+    completed_jobs, fetch,
+    plan::Subject,
+    runtime::Kubernetes,
+    related_fetch,
+};
+use crate::{
+    error::{ErrorKind, Failure},
+    model::{ResourceId, state::Recorded},
+    runtime::ApplySink,
+};
+
+/// How long a write waits for the watch that is to see what comes of it; it is no reason not to write.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// Without any event for so long the object is read, in case the watch is not allowed or lost something.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often the surroundings of an object that does not get on are looked at.
+const LOOK_AROUND: Duration = Duration::from_secs(3);
+
+/// The watches of one cluster, ended with it.
+pub(super) struct Watches {
+    api: Api,
+    running: Mutex<HashMap<String, Arc<Feed>>>,
+}
+
+/// What one watch has seen.
+struct Feed {
+    latest: Mutex<HashMap<String, Sighting>>,
+    seen: watch::Sender<u64>,
+    /// Whether it was tried to open it, with whatever result.
+    tried: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// An object as a watch told of it last.
+#[derive(Clone)]
+struct Sighting {
+    object: Value,
+    /// It was deleted, and this is how it was by then.
+    gone: bool,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().expect("no panic while the lock is held");
+        running.values().for_each(|feed| feed.task.abort());
+    }
+}
+
+impl Watches {
+    pub fn new(api: Api) -> Self {
+        Self {
+            api,
+            running: Mutex::default(),
+        }
+    }
+
+    /// Lets the watch of a collection stand before something is written there; one that can not be opened goes on
+    /// trying.
+    pub async fn stand(&self, path: String) {
+        let mut tried = self.of(path, None).tried.subscribe();
+        let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
+    }
+
+    fn stands(&self, path: &str) -> bool {
+        let running = self.running.lock().expect("no panic while the lock is held");
+        running.get(path).is_some_and(|feed| *feed.tried.borrow())
+    }
+
+    /// The watch of a collection, started if it is not running yet: at a resource version, or from now on.
+    fn of(&self, path: String, from: Option<&str>) -> Arc<Feed> {
+        let mut running = self.running.lock().expect("no panic while the lock is held");
+        let feed = running.entry(path.clone()).or_insert_with(|| {
+            let (api, from) = (self.api.clone(), from.map(str::to_owned));
+            Arc::new_cyclic(|feed: &std::sync::Weak<Feed>| {
+                let feed = feed.clone();
+                Feed {
+                    latest: Mutex::default(),
+                    seen: watch::Sender::new(0),
+                    tried: watch::Sender::new(false),
+                    task: tokio::spawn(async move { follow(&api, &path, from, &feed).await }),
+                }
+            })
+        });
+        Arc::clone(feed)
+    }
+}
+
+/// Follows a collection until the feed is dropped. A watch that ends is opened again where it stopped; one that is too
+/// old starts from now, and who waits reads its object.
+async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<Feed>) {
+    let mut from = match from {
+        Some(version) => version,
+        None => now(api, path).await,
+    };
+    loop {
+        let mut request = Request::get(path)
+            .query("watch", "true")
+            .query("allowWatchBookmarks", "true");
+        if !from.is_empty() {
+            request = request.query("resourceVersion", from.clone());
+        }
+        let opened = api.open(&request).await;
+        let Some(waiting) = feed.upgrade() else { return };
+        waiting.tried.send_replace(true);
+        drop(waiting);
+        match opened {
+            Ok(mut body) => {
+                let mut buffer = Vec::new();
+                while let Some(Ok(frame)) = body.frame().await {
+                    let Ok(data) = frame.into_data() else { continue };
+                    buffer.extend_from_slice(&data);
+                    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = buffer.drain(..=end).collect();
+                        let Some(feed) = feed.upgrade() else { return };
+                        take(&line, &mut from, &feed);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, path, "the watch could not be opened");
+                if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
+                    return;
+                }
+                if error.is_code(410) {
+                    from.clear();
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        if feed.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+/// The version of a collection, at the price of one of its objects. Without it a watch would tell of all that are there;
+/// so does one of a collection that can not be listed.
+async fn now(api: &Api, path: &str) -> String {
+    match api.call(&Request::get(path).query("limit", "1")).await {
+        Ok(listed) => listed.value["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        Err(error) => {
+            tracing::debug!(%error, path, "the watch starts with all that is there");
+            String::new()
+        }
+    }
+}
+
+fn take(line: &[u8], from: &mut String, feed: &Feed) {
+    let Ok(mut event) = serde_json::from_slice::<Value>(line) else {
+        return;
+    };
+    if event["type"] == "ERROR" {
+        from.clear();
+        return;
+    }
+    let object = event["object"].take();
+    if let Some(version) = object["metadata"]["resourceVersion"].as_str() {
+        version.clone_into(from);
+    }
+    if event["type"] == "BOOKMARK" {
+        return;
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let gone = event["type"] == "DELETED";
+    feed.latest
+        .lock()
+        .expect("no panic while the lock is held")
+        .insert(name, Sighting { object, gone });
+    feed.seen.send_modify(|count| *count += 1);
+}
+
+/// Whether one sight of an object is older than another: the watch stood before the write, and what it saw until then
+/// says nothing of what was written. Versions are numbers that grow (KEP-5504; in effect with every etcd before).
+fn is_older(seen: &Value, than: &Value) -> bool {
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()?
+            .parse::<u64>()
+            .ok()
+    };
+    let generation = |object: &Value| object["metadata"]["generation"].as_u64();
+    match (version(seen), version(than)) {
+        (Some(seen), Some(than)) => seen < than,
+        _ => generation(seen) < generation(than),
+    }
+}
+
+/// Where a record says that its object was written, and not seen to be ready.
+const UNREADY: &str = "unready";
+
+/// Whether whoever wrote it did not see it become ready.
+pub(super) fn is_unready(recorded: &Recorded) -> bool {
+    recorded.private[UNREADY] == true
+}
+
+/// The record of an object that is still to become ready, or of one that need not be waited for any more.
+pub(super) fn marked(mut recorded: Recorded, unready: bool) -> Recorded {
+    if let Some(private) = recorded.private.as_object_mut() {
+        match unready {
+            true => drop(private.insert(UNREADY.to_owned(), Value::Bool(true))),
+            false => drop(private.shift_remove(UNREADY)),
+        }
+    }
+    recorded
+}
+
+/// Whether nothing has to be waited for.
+pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
+    let verdict = health::assess(object, &related_fetch::known(of), &runtime.options.rules).await;
+    verdict.health == Health::Ready || verdict.weight == Weight::Advisory
+}
+
+/// Lets the watch stand of what is about to be written, if by its manifest it may have to be waited for.
+pub(super) async fn prepare(runtime: &Kubernetes, subject: &Subject, of: &ResourceType, body: &Value) {
+    let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
+    if runtime.options.wait && !watches.stands(&path) && !is_settled(runtime, of, body).await {
+        watches.stand(path).await;
+    }
+}
+
+/// Waits until an object that was just written is ready, and returns it as it is then.
+///
+/// # Errors
+/// It failed for good, vanished, or took too long.
+pub(super) async fn until_ready(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    written: Value,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<Value, Failure> {
+    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let version = written["metadata"]["resourceVersion"].as_str();
+    let feed = subject
+        .cluster
+        .watches
+        .of(of.collection(subject.name.namespace()), version);
+    let mut events = feed.seen.subscribe();
+    let uid = written["metadata"]["uid"].clone();
+    let mut object = written;
+    let mut told = String::new();
+    let mut look = false;
+    let mut looked = Instant::now();
+    let mut related = related_fetch::known(of);
+    let mut looked_around = Instant::now();
+    let mut blocked_since = None;
+    loop {
+        if looked_around.elapsed() >= LOOK_AROUND {
+            related = related_fetch::look(&subject.cluster, of, &object).await;
+            looked_around = Instant::now();
+        }
+        let verdict = health::assess(&object, &related, &runtime.options.rules).await;
+        match verdict.health {
+            Health::Ready | Health::Suspended => return Ok(object),
+            _ if verdict.weight == Weight::Advisory => return Ok(object),
+            Health::Failed => {
+                let counts = match verdict.weight {
+                    Weight::Final => true,
+                    Weight::Blocked => {
+                        let since = *blocked_since.get_or_insert_with(Instant::now);
+                        since.elapsed() >= runtime.options.fail_early_after
+                    }
+                    // A back-off between two tries does not set the clock back.
+                    Weight::Transient | Weight::Advisory => false,
+                };
+                if counts {
+                    let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
+                    let failure = Failure::new(
+                        ErrorKind::Kubernetes,
+                        format!("{} failed: {why}", subject.title()),
+                    );
+                    return Err(match verdict.weight {
+                        Weight::Final => failure,
+                        _ => failure.hint(
+                            "waiting does not remove this; `apply.fail_early_after` in `konverge.yaml` says how long it may last",
+                        ),
+                    });
+                }
+            }
+            Health::Progressing | Health::Unknown => blocked_since = None,
+        }
+        if verdict.message != told {
+            sink.progress(id, &verdict.message);
+            told = verdict.message;
+        }
+        if Instant::now() >= deadline {
+            let why = last_words(runtime, subject, of, &object, &related, told).await;
+            let seconds = runtime.options.ready_timeout.as_secs();
+            let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
+            return Err(Failure::new(ErrorKind::Kubernetes, what).hint(
+                "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
+            ));
+        }
+        if sink.cancelled() {
+            return Err(Failure::new(
+                ErrorKind::Interrupted,
+                format!(
+                    "{} was applied, but its readiness was not waited for: {told}",
+                    subject.title()
+                ),
+            ));
+        }
+        let latest = feed
+            .latest
+            .lock()
+            .expect("no panic while the lock is held")
+            .get(&subject.name.name)
+            .cloned();
+        if let Some(Sighting { object: latest, gone }) = latest {
+            look |= gone;
+            if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
+                object = with_type(latest, of);
+                if !gone {
+                    continue;
+                }
+            }
+        }
+        if look {
+            (look, looked) = (false, Instant::now());
+            match fetch::get(&subject.cluster, of, &subject.name).await? {
+                Some(found) => {
+                    object = found;
+                    feed.latest
+                        .lock()
+                        .expect("no panic while the lock is held")
+                        .remove(&subject.name.name);
+                    continue;
+                }
+                None if completed_jobs::has_completed(&object) => return Ok(object),
+                None => return Err(deleted(subject, &object)),
+            }
+        }
+        let around = LOOK_AROUND.saturating_sub(looked_around.elapsed());
+        let pause = LOOK_AGAIN
+            .saturating_sub(looked.elapsed())
+            .min(around)
+            .min(deadline.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            _ = events.changed() => looked = Instant::now(),
+            () = subject.cluster.api.interrupt.pause(pause) => {}
+        }
+        look |= looked.elapsed() >= LOOK_AGAIN;
+    }
+}
+
+/// Why an object is given up on: what is known by now, and what a person would look for next.
+async fn last_words(
+    runtime: &Kubernetes,
+    subject: &Subject,
+    of: &ResourceType,
+    object: &Value,
+    earlier: &Related,
+    known: String,
+) -> String {
+    let mut around = related_fetch::look(&subject.cluster, of, object).await;
+    around.remember(earlier);
+    let verdict = health::assess(object, &around, &runtime.options.rules).await;
+    let words = match verdict.health {
+        Health::Ready | Health::Suspended => known,
+        _ => verdict.message,
+    };
+    words + &related_fetch::evidence(&subject.cluster, object, &around).await
+}
+
+fn deleted(subject: &Subject, object: &Value) -> Failure {
+    let what = format!("{} was deleted while it was waited for", subject.title());
+    let failure = Failure::new(ErrorKind::Kubernetes, what);
+    match object["spec"]["ttlSecondsAfterFinished"].is_null() {
+        true => failure,
+        false => failure.hint("with a longer `ttlSecondsAfterFinished` it is seen how it ended"),
+    }
+}
+
+/// Objects of a watch carry their type; one that does not gets it.
+fn with_type(mut object: Value, of: &ResourceType) -> Value {
+    if object["kind"].is_null() {
+        object["kind"] = Value::String(of.kind.clone());
+        object["apiVersion"] = Value::String(of.api_version());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_before_the_write_is_older() {
+        let sight = |version: &str, generation: u64| serde_json::json!({"metadata": {"resourceVersion": version, "generation": generation}});
+        assert!(is_older(&sight("99", 1), &sight("100", 2)));
+        assert!(!is_older(&sight("101", 2), &sight("100", 2)));
+        // Of a server that counts in another way the generation decides.
+        assert!(is_older(&sight("b", 1), &sight("a", 2)));
+        assert!(!is_older(&sight("b", 2), &sight("a", 2)));
+    }
+}

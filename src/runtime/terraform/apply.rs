@@ -1,0 +1,279 @@
+//! Applies a saved plan, and keeps the book while Terraform works.
+
+mod state_cache;
+mod results;
+mod state_sync;
+
+pub(super) use state_cache::Books;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::OsString,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Terraform,
+    binary::Make,
+    state_document::{Book, InFlight},
+    error::TerraformError,
+    resource_state::Holding,
+    log_messages::Message,
+    plan_convert::{self, Prepared, Ready},
+    progress::Progress,
+};
+use crate::{
+    error::Failure,
+    model::{ResourceId, plan::Action},
+    runtime::{Applied, ApplySink, Planned, Scope},
+};
+
+/// How often the log's silence is broken to look at the state and at the wish to stop.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Applies what was planned.
+pub(super) async fn apply(
+    runtime: &Terraform,
+    scope: &Scope,
+    planned: Vec<Planned>,
+    sink: &dyn ApplySink,
+) -> Result<(), Failure> {
+    runtime.books.enter(runtime, scope).await?;
+    let result = apply_all(runtime, scope, planned, sink).await;
+    runtime.books.leave(&scope.stack).await;
+    result
+}
+
+async fn apply_all(
+    runtime: &Terraform,
+    scope: &Scope,
+    planned: Vec<Planned>,
+    sink: &dyn ApplySink,
+) -> Result<(), Failure> {
+    let mut groups: BTreeMap<String, Vec<ResourceId>> = BTreeMap::new();
+    for planned in planned {
+        let token = plan_convert::token_of(&planned);
+        if token.is_empty() {
+            forget(runtime, scope, sink, &planned.item.id).await?;
+        } else {
+            groups.entry(token).or_default().push(planned.item.id);
+        }
+    }
+    for (token, ids) in groups {
+        let prepared = runtime.take(&token).filter(|p| p.is_applicable(&ids));
+        let Some(prepared) = prepared else {
+            for id in ids {
+                sink.ended(&id, Err(TerraformError::PlanGone.into())).await?;
+            }
+            continue;
+        };
+        let application = Application::new(runtime, scope, sink, prepared, &ids);
+        application.run().await?;
+    }
+    Ok(())
+}
+
+async fn forget(
+    runtime: &Terraform,
+    scope: &Scope,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<(), Failure> {
+    runtime.books.change(&scope.stack, |book| book.forget(id)).await;
+    runtime.books.store(runtime, &scope.stack, sink).await?;
+    let applied = Applied {
+        id: id.clone(),
+        recorded: None,
+        live: None,
+        sensitive: Vec::new(),
+    };
+    sink.ended(id, Ok(applied)).await
+}
+
+/// One saved plan being applied.
+struct Application<'a> {
+    runtime: &'a Terraform,
+    scope: &'a Scope,
+    sink: &'a dyn ApplySink,
+    prepared: Prepared,
+    progress: Progress,
+    /// Whom the sink waits for.
+    asked: HashSet<ResourceId>,
+    ended: HashSet<usize>,
+    kept: state_sync::Kept,
+    /// What an earlier run left in flight of what this one makes.
+    earlier: BTreeMap<ResourceId, InFlight>,
+    /// Whether its state is written after each resource (Terraform), or now and then (OpenTofu).
+    writes_each_time: bool,
+    /// When Terraform was asked to stop.
+    interrupted: Option<Instant>,
+    /// Why nothing can be remembered any more.
+    lost: Option<Failure>,
+    /// Why the store lacks what Terraform did last.
+    unstored: Option<Failure>,
+}
+
+impl<'a> Application<'a> {
+    fn new(
+        runtime: &'a Terraform,
+        scope: &'a Scope,
+        sink: &'a dyn ApplySink,
+        prepared: Prepared,
+        ids: &[ResourceId],
+    ) -> Self {
+        Self {
+            progress: Progress::new(&prepared.ready),
+            asked: ids.iter().cloned().collect(),
+            runtime,
+            scope,
+            sink,
+            prepared,
+            ended: HashSet::new(),
+            kept: state_sync::Kept::new(),
+            earlier: BTreeMap::new(),
+            writes_each_time: false,
+            interrupted: None,
+            lost: None,
+            unstored: None,
+        }
+    }
+
+    async fn run(mut self) -> Result<(), Failure> {
+        self.sink.fence().await?;
+        self.begin().await?;
+        if self.prepared.ready.iter().any(|r| r.touched) {
+            let result = self.carry_out().await;
+            // Terraform may have made something, however it ended.
+            if let Err(failure) = self.write_last().await {
+                self.unstored = Some(failure.clone());
+                self.lost = Some(failure);
+            }
+            match result {
+                Ok((code, stderr)) => self.finish(code, &stderr).await,
+                Err(error) => {
+                    for index in 0..self.prepared.ready.len() {
+                        self.end(index, Err(error.clone().into())).await;
+                    }
+                }
+            }
+        }
+        match self.lost.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// What needs no Terraform: states that move, objects that are gone, resources that stay. What Terraform is going to
+    /// make is in flight from here on: if this run is killed before Terraform has said anything, it may exist.
+    async fn begin(&mut self) -> Result<(), Failure> {
+        let prepared = &self.prepared;
+        let earlier = &mut self.earlier;
+        let change = |book: &mut Book| {
+            for (provider, hashes) in &prepared.hashes {
+                book.remember_hashes(provider, hashes);
+            }
+            for ready in &prepared.ready {
+                let subject = &ready.subject;
+                if let (Some(old), Some(holding)) = (&subject.moved_from, &subject.holding) {
+                    book.resources.remove(old);
+                    let address = subject.address.clone();
+                    let holding = Holding {
+                        address,
+                        ..holding.clone()
+                    };
+                    book.resources.insert(subject.id().clone(), holding);
+                }
+                if let Some(replacement) = &ready.replacement {
+                    book.begun.insert(subject.id().clone(), replacement.clone());
+                }
+                if ready.action == Action::Forget {
+                    book.forget(subject.id());
+                }
+                if ready.makes() {
+                    match book.in_flight.get(subject.id()) {
+                        Some(flight) => {
+                            earlier.insert(subject.id().clone(), flight.clone());
+                        }
+                        None => {
+                            book.in_flight
+                                .insert(subject.id().clone(), InFlight::planned(&subject.address));
+                        }
+                    }
+                }
+            }
+        };
+        let stack = &self.scope.stack;
+        self.runtime.books.change(stack, change).await;
+        self.runtime.books.store(self.runtime, stack, self.sink).await?;
+        for index in 0..self.prepared.ready.len() {
+            if !self.prepared.ready[index].touched {
+                let applied = self.applied(index, None);
+                self.end(index, Ok(applied)).await;
+            }
+        }
+        match self.lost.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `terraform apply` to its end; gives its exit code and the start of its standard error.
+    async fn carry_out(&mut self) -> Result<(Option<i32>, String), TerraformError> {
+        let toolbox = self.runtime.toolbox().await?;
+        self.writes_each_time = toolbox.binary.make == Make::Terraform;
+        let _turn = toolbox.processes.acquire().await;
+        let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color", "-backup=-"]
+            .map(OsString::from)
+            .to_vec();
+        args.push(format!("-parallelism={}", self.runtime.options.parallelism).into());
+        args.push(self.prepared.workspace.plan.path().into_os_string());
+        let mut terraform = self.prepared.workspace.start("apply", args)?;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                line = terraform.line() => {
+                    let Some(line) = line else { break };
+                    if let Some(message) = Message::read(&line)
+                        && let Some((index, words)) = self.progress.hear(message)
+                    {
+                        self.sink.progress(self.prepared.ready[index].subject.id(), &words);
+                    }
+                }
+                _ = tick.tick() => {
+                    self.look().await;
+                    match self.interrupted {
+                        None if self.sink.cancelled() || self.lost.is_some() => {
+                            terraform.interrupt();
+                            self.interrupted = Some(Instant::now());
+                        }
+                        Some(since) if since.elapsed() > self.runtime.options.grace => terraform.kill(),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let output = terraform.end().await?;
+        if output.code.is_some() {
+            self.progress.over();
+        }
+        Ok((output.code, output.stderr))
+    }
+}
+
+impl Prepared {
+    /// Whether these are the resources it was made for, and all values are known.
+    fn is_applicable(&self, ids: &[ResourceId]) -> bool {
+        self.ready
+            .iter()
+            .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
+    }
+
+    /// Whether another plan is for the same resources of the same stack.
+    pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
+        let ids = |p: &Self| -> Vec<ResourceId> {
+            p.ready.iter().map(|r: &Ready| r.subject.id().clone()).collect()
+        };
+        self.stack == other.stack && ids(self) == ids(other)
+    }
+}

@@ -1,0 +1,195 @@
+//! How each resource ended, and what is told of it.
+
+use serde_json::{Map, Value};
+
+use super::Application;
+use crate::{
+    error::Failure,
+    model::{plan::Action, masked_value},
+    runtime::{
+        Applied,
+        terraform::{
+            error::TerraformError,
+            resource_state::Holding,
+            masking,
+            log_messages::{Diagnostic, plain},
+            module_resource::Subject,
+        },
+    },
+};
+
+impl Application<'_> {
+    /// After Terraform ended: an end for everybody.
+    pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) {
+        for index in 0..self.prepared.ready.len() {
+            if self.ended.contains(&index) {
+                continue;
+            }
+            let state = self.held(index).await;
+            let unstored = self.unstored(index);
+            let ready = &self.prepared.ready[index];
+            let well = unstored.is_none()
+                && (self.progress.complete(index).is_some()
+                    || (code == Some(0) && self.progress.doing(index).is_none()));
+            if well {
+                let applied = self.applied(index, state.as_ref());
+                self.end(index, Ok(applied)).await;
+                continue;
+            }
+            // Whatever may be there is remembered, half made or not.
+            let may_exist = state.is_some() || self.progress.doing(index).is_some();
+            if may_exist
+                && self.progress.begun(index)
+                && let Some(recorded) = &ready.recorded
+            {
+                let recorded = recorded.clone();
+                let id = ready.subject.id().clone();
+                if let Err(failure) = self.sink.written(&id, recorded).await {
+                    self.lost.get_or_insert(failure);
+                }
+            }
+            let error = unstored.unwrap_or_else(|| self.error_of(index, stderr));
+            self.end(index, Err(error.into())).await;
+        }
+    }
+
+    /// What was made and is not in the store: whoever reads this can still find it.
+    fn unstored(&self, index: usize) -> Option<TerraformError> {
+        let why = self.unstored.clone()?;
+        let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
+        Some(TerraformError::NotStored {
+            id: ready.subject.id().clone(),
+            made: plain(&self.runtime.options.secrets, self.progress.id(index)?),
+            why: Box::new(why),
+        })
+    }
+
+    fn error_of(&self, index: usize, stderr: &str) -> TerraformError {
+        let secrets = &self.runtime.options.secrets;
+        let subject = &self.prepared.ready[index].subject;
+        let id = subject.id().clone();
+        let address = subject.address.to_string();
+        let users = &self.prepared.users;
+        let of_provider = |about: &str| users.of(about).contains(&id);
+        if let Some(diagnostic) = self
+            .progress
+            .error_about(|about| about == address || of_provider(about))
+        {
+            return diagnostic.of(&id, secrets);
+        }
+        if self.progress.gave_up(index)
+            && let Some(error) = self.progress.error_of_nobody(&id, secrets)
+        {
+            return error;
+        }
+        if let Some(action) = self.progress.doing(index) {
+            let action = match action {
+                "create" => "created",
+                "delete" => "deleted",
+                _ => "changed",
+            };
+            return TerraformError::InFlight { id, address, action };
+        }
+        if self.interrupted.is_some() {
+            return TerraformError::Interrupted { id };
+        }
+        let failed = |diagnostic: &Diagnostic| {
+            let ready = self.prepared.ready.iter().map(|ready| &ready.subject);
+            let about = |subject: &&Subject| diagnostic.about() == Some(subject.address.to_string().as_str());
+            ready.into_iter().find(about).map(Subject::id)
+        };
+        let why = match self.progress.first_error() {
+            // Said there.
+            Some(diagnostic) => match failed(diagnostic) {
+                Some(failed) => format!("`{failed}` failed"),
+                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+            },
+            None => match plain(secrets, stderr) {
+                text if text.is_empty() => "Terraform ended before its turn".to_owned(),
+                text => format!("Terraform ended before its turn: {text}"),
+            },
+        };
+        TerraformError::NotTried { id, why }
+    }
+
+    pub(super) fn applied(&self, index: usize, state: Option<&Holding>) -> Applied {
+        let ready = &self.prepared.ready[index];
+        let live = ready
+            .expected
+            .as_ref()
+            .map(|expected| fill(expected, state.and_then(Holding::attributes)));
+        let mut sensitive = state.map(Holding::secret_texts).unwrap_or_default();
+        if let Some(live) = &live {
+            sensitive.extend(masking::secret_texts(live, &ready.sensitive));
+        }
+        Applied {
+            id: ready.subject.id().clone(),
+            recorded: ready.recorded.clone().filter(|_| ready.action != Action::Forget),
+            live,
+            sensitive,
+        }
+    }
+
+    /// Tells the sink, once. If it can not be remembered, nothing more is begun.
+    pub(super) async fn end(&mut self, index: usize, result: Result<Applied, Failure>) {
+        let id = self.prepared.ready[index].subject.id();
+        if !self.ended.insert(index) || !self.asked.contains(id) {
+            return;
+        }
+        if let Err(failure) = self.sink.ended(id, result).await {
+            self.lost.get_or_insert(failure);
+        }
+    }
+}
+
+/// The planned object with what was not known then, from the state.
+fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
+    let (Value::Object(expected), Some(attributes)) = (expected, attributes) else {
+        return expected.clone();
+    };
+    let known = |key: &String, planned: Option<&Value>, actual: &Value| match planned {
+        Some(planned) if !masked_value::holds_unknown(planned) => (key.clone(), planned.clone()),
+        _ => (key.clone(), untyped(actual)),
+    };
+    attributes
+        .iter()
+        .map(|(key, actual)| known(key, expected.get(key), actual))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// A state writes an attribute whose schema leaves its type open as `{"type": …, "value": …}`.
+fn untyped(attribute: &Value) -> Value {
+    let is_type = |kind: &Value| match kind {
+        Value::String(name) => ["string", "number", "bool", "dynamic"].contains(&name.as_str()),
+        Value::Array(parts) => {
+            let first = parts.first().and_then(Value::as_str);
+            matches!(first, Some("list" | "set" | "map" | "object" | "tuple")) && parts.len() >= 2
+        }
+        _ => false,
+    };
+    match attribute {
+        Value::Object(map) if map.len() == 2 && map.get("type").is_some_and(is_type) => {
+            map.get("value").unwrap_or(attribute).clone()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_not_known_comes_from_the_state() {
+        let expected = json!({"input": {"a": 1}, "output": {"$unknown": true}, "id": {"$unknown": true}, "odd": {"$unknown": true}});
+        let state = json!({"input": {"type": ["object", {"a": "number"}], "value": {"a": 1}},
+            "output": {"type": ["object", {"a": "number"}], "value": {"a": 1}}, "id": "x", "odd": {"type": "t3.micro", "value": 2}});
+        assert_eq!(
+            fill(&expected, state.as_object()),
+            json!({"input": {"a": 1}, "output": {"a": 1}, "id": "x", "odd": {"type": "t3.micro", "value": 2}})
+        );
+        assert_eq!(fill(&expected, None), expected);
+    }
+}

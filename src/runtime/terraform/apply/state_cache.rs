@@ -1,0 +1,89 @@
+//! The books of stacks under way: opened once, changed by whichever segment has news, and stored through the sink.
+
+use std::collections::HashMap;
+
+use crate::{
+    error::Failure,
+    model::{ResourceId, StackId},
+    runtime::{
+        ApplySink, Scope,
+        terraform::{
+            Terraform,
+            state_document::{self, Book},
+            error::TerraformError,
+            resource_state::Holding,
+        },
+    },
+};
+
+/// The open books by stack: several segments of a stack may be applied at once, and write the same one.
+#[derive(Default)]
+pub(in crate::runtime::terraform) struct Books(tokio::sync::Mutex<HashMap<StackId, Open>>);
+
+struct Open {
+    /// Segments under way.
+    users: usize,
+    book: Book,
+    /// Whether the store has it as it is.
+    stored: bool,
+}
+
+impl Books {
+    pub(super) async fn enter(&self, runtime: &Terraform, scope: &Scope) -> Result<(), TerraformError> {
+        let mut all = self.0.lock().await;
+        if let Some(open) = all.get_mut(&scope.stack) {
+            open.users += 1;
+            return Ok(());
+        }
+        let open = Open {
+            users: 1,
+            book: Book::open(&scope.data, runtime.options.key.as_deref())?,
+            stored: true,
+        };
+        all.insert(scope.stack.clone(), open);
+        Ok(())
+    }
+
+    pub(super) async fn leave(&self, stack: &StackId) {
+        let mut all = self.0.lock().await;
+        if let Some(open) = all.get_mut(stack) {
+            open.users -= 1;
+            if open.users == 0 {
+                all.remove(stack);
+            }
+        }
+    }
+
+    /// Changes a stack's book. It is not stored yet.
+    pub(super) async fn change(&self, stack: &StackId, change: impl FnOnce(&mut Book)) {
+        let mut all = self.0.lock().await;
+        if let Some(open) = all.get_mut(stack) {
+            let before = open.book.clone();
+            change(&mut open.book);
+            open.stored &= open.book == before;
+        }
+    }
+
+    /// Stores a stack's book, unless it is stored as it is. After an error it can be tried again.
+    pub(super) async fn store(
+        &self,
+        runtime: &Terraform,
+        stack: &StackId,
+        sink: &dyn ApplySink,
+    ) -> Result<(), Failure> {
+        let mut all = self.0.lock().await;
+        let Some(open) = all.get_mut(stack).filter(|open| !open.stored) else {
+            return Ok(());
+        };
+        let sealed = open.book.sealed(runtime.options.key.as_deref())?;
+        sink.runtime_data(state_document::STATE, sealed).await?;
+        open.stored = true;
+        Ok(())
+    }
+
+    /// What a stack's book holds of a resource.
+    pub(super) async fn held(&self, stack: &StackId, id: &ResourceId) -> Option<Holding> {
+        let books = self.0.lock().await;
+        books.get(stack)?.book.resources.get(id).cloned()
+    }
+}

@@ -1,0 +1,168 @@
+//! Keeps the book while Terraform works.
+//!
+//! Terraform writes its state (a file in memory) after each resource. It is read several times a second and written
+//! through to the stack's state, so that whatever ends this run, what was reported complete is remembered. OpenTofu
+//! writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` can not be less), and after each
+//! resource once it is interrupted: until then the ids that it reports are remembered, and the next run imports them.
+//! When Terraform has ended, the book is brought up to its last state, whatever went wrong with the store before.
+
+use std::time::{Duration, Instant};
+
+use super::Application;
+use crate::{
+    error::{ErrorKind, Failure},
+    model::plan::Action,
+    retry::{Policy, Verdict},
+    runtime::terraform::{
+        state_document::Book,
+        error::TerraformError,
+        resource_state::{self, Holding},
+        memfd::Stamp,
+    },
+};
+
+/// The least time between two writes of the book. With the tick and the write itself it must stay below two seconds.
+const BETWEEN_WRITES: Duration = Duration::from_millis(500);
+/// Terraform writes its state right after it reported a resource complete; after this long it has.
+const WRITTEN_AFTER: Duration = Duration::from_millis(400);
+
+/// How long the last write is tried, over the tries that each write has by itself.
+const LAST_WRITE: Policy = Policy {
+    attempts: 20,
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(5),
+    total: Duration::from_secs(60),
+};
+
+/// What was written last.
+pub(super) struct Kept {
+    written: Instant,
+    /// Of the state that the book was brought up to.
+    stamp: Option<Stamp>,
+}
+
+impl Kept {
+    pub(super) fn new() -> Self {
+        Self {
+            written: Instant::now(),
+            stamp: None,
+        }
+    }
+}
+
+impl Application<'_> {
+    /// Stores the book if it is time, and ends what is complete.
+    pub(super) async fn look(&mut self) {
+        if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
+            return;
+        }
+        let (before, written) = (Instant::now(), self.kept.stamp);
+        if let Err(failure) = self.write().await {
+            self.lost = Some(failure);
+            return;
+        }
+        self.kept.written = Instant::now();
+        // OpenTofu writes when it likes: only a write that came after the report has it in.
+        let each_time = self.writes_each_time || self.kept.stamp != written;
+        let complete = |index: usize| {
+            let complete = self.progress.complete(index);
+            each_time && complete.is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
+        };
+        let complete: Vec<_> = (0..self.prepared.ready.len()).filter(|&i| complete(i)).collect();
+        for index in complete {
+            let state = self.held(index).await;
+            let ready = &self.prepared.ready[index];
+            let visible = (ready.action == Action::Delete) == state.is_none();
+            if visible && !self.ended.contains(&index) {
+                let applied = self.applied(index, state.as_ref());
+                self.end(index, Ok(applied)).await;
+            }
+        }
+    }
+
+    /// Brings the book up to what Terraform's state says now, and stores it.
+    async fn write(&mut self) -> Result<(), Failure> {
+        self.bring_up().await?;
+        let stack = &self.scope.stack;
+        self.runtime.books.store(self.runtime, stack, self.sink).await
+    }
+
+    /// After Terraform ended: brings the book up to its last state, and stores it. A store that is away is tried again
+    /// for as long as the lease may hold.
+    pub(super) async fn write_last(&mut self) -> Result<(), Failure> {
+        self.bring_up().await?;
+        let (runtime, stack) = (self.runtime, &self.scope.stack);
+        let earlier = std::mem::take(&mut self.earlier);
+        // What this run did not make may still be there since an earlier one.
+        let not_made = |book: &mut Book| {
+            for (index, ready) in self.prepared.ready.iter().enumerate() {
+                let id = ready.subject.id();
+                let is_known = book.resources.contains_key(id) || book.in_flight.contains_key(id);
+                let failed = self.progress.complete(index).is_none() && !is_known;
+                if ready.makes() && (failed || !self.progress.begun(index)) {
+                    match earlier.get(id) {
+                        Some(flight) => book.in_flight.insert(id.clone(), flight.clone()),
+                        None => book.in_flight.remove(id),
+                    };
+                }
+            }
+        };
+        runtime.books.change(stack, not_made).await;
+        let again = |failure: &Failure| match failure.kind {
+            ErrorKind::Store => Verdict::Retry,
+            _ => Verdict::GiveUp,
+        };
+        let store = || runtime.books.store(runtime, stack, self.sink);
+        LAST_WRITE.run(again, store).await
+    }
+
+    /// Brings the book up to what Terraform's state says now.
+    async fn bring_up(&mut self) -> Result<(), TerraformError> {
+        let files = |error: std::io::Error| TerraformError::Files(error.to_string());
+        let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
+        let mut entries = None;
+        if self.kept.stamp != Some(stamp) {
+            let text = self.prepared.workspace.state.read().map_err(files)?;
+            entries = resource_state::read_document(&text);
+            if entries.is_some() {
+                self.kept.stamp = Some(stamp);
+            }
+        }
+        let ready = &self.prepared.ready;
+        let progress = &self.progress;
+        let change = |book: &mut Book| {
+            for (index, ready) in ready.iter().enumerate() {
+                let (subject, id) = (&ready.subject, ready.subject.id());
+                match entries.as_ref().map(|entries| entries.get(&subject.address)) {
+                    Some(Some(entry)) => {
+                        book.resources.insert(id.clone(), subject.holding_of(entry));
+                    }
+                    Some(None) => {
+                        book.resources.remove(id);
+                    }
+                    None => {}
+                }
+                // What was in flight before stays so until something is known of it.
+                let known = book.resources.contains_key(id) && !ready.makes();
+                if progress.begun(index) || known {
+                    book.in_flight.remove(id);
+                }
+            }
+            let in_flight = progress.in_flight(ready, |id| book.resources.get(id));
+            book.in_flight.extend(in_flight);
+            for (index, ready) in ready.iter().enumerate() {
+                let id = ready.subject.id();
+                if progress.complete(index).is_some() && !book.in_flight.contains_key(id) {
+                    book.begun.remove(id);
+                }
+            }
+        };
+        self.runtime.books.change(&self.scope.stack, change).await;
+        Ok(())
+    }
+
+    pub(super) async fn held(&self, index: usize) -> Option<Holding> {
+        let id = self.prepared.ready[index].subject.id();
+        self.runtime.books.held(&self.scope.stack, id).await
+    }
+}

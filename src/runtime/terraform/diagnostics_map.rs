@@ -1,0 +1,146 @@
+//! What becomes of a segment when Terraform refuses it: whose fault it was, and who is taken out.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{
+    Terraform,
+    plan_command::Refusal,
+    error::TerraformError,
+    log_messages::{Diagnostic, plain},
+    module::ProviderUsers,
+    plan::Answer,
+    module_resource::Subject,
+};
+use crate::model::{ResourceId, reference::Targets};
+
+/// Finds whose fault it was. What is nobody's is everybody's.
+pub(super) fn blame(
+    runtime: &Terraform,
+    subjects: &[Subject],
+    users: &ProviderUsers,
+    refusal: &Refusal,
+) -> Result<Vec<(ResourceId, TerraformError)>, TerraformError> {
+    let secrets = &runtime.options.secrets;
+    let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
+    for diagnostic in &refusal.errors {
+        for subject in culprits(diagnostic, subjects, users, refusal) {
+            if !refused.iter().any(|(id, _)| id == subject.id()) {
+                refused.push((subject.id().clone(), diagnostic.of(subject.id(), secrets)));
+            }
+        }
+    }
+    match refusal.errors.first() {
+        None => Err(TerraformError::Failed(plain(secrets, &refusal.stderr))),
+        Some(_) if !refused.is_empty() => Ok(refused),
+        // Said once for each of the items.
+        Some(diagnostic) => Ok(subjects
+            .iter()
+            .map(|s| (s.id().clone(), diagnostic.of(s.id(), secrets)))
+            .collect()),
+    }
+}
+
+/// The subjects that an error is about: a provider's is about those that it serves. That of an import names its address in its words, or nobody: then it is of those
+/// that were to be imported and had not been looked at.
+fn culprits<'s>(
+    diagnostic: &Diagnostic,
+    subjects: &'s [Subject],
+    users: &ProviderUsers,
+    refusal: &Refusal,
+) -> Vec<&'s Subject> {
+    let which = |is_one: &dyn Fn(&Subject, &str) -> bool| -> Vec<&'s Subject> {
+        let mut found = Vec::new();
+        found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
+        found
+    };
+    let served = diagnostic.subjects().flat_map(|about| users.of(about));
+    let served: HashSet<&ResourceId> = served.collect();
+    if !served.is_empty() {
+        return subjects.iter().filter(|s| served.contains(s.id())).collect();
+    }
+    if let Some(about) = diagnostic.about() {
+        return which(&|_, address| address == about);
+    }
+    let named = which(&|_, address| diagnostic.detail.contains(&format!("\"{address}\"")));
+    if !named.is_empty() {
+        return named;
+    }
+    let unseen =
+        which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
+    // What waits for one of them was not looked at for that reason alone.
+    let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
+    let needs = needs(subjects, &subjects.iter().map(Subject::id).collect());
+    let waits = |subject: &Subject| {
+        let (mut seen, mut next) = (HashSet::new(), vec![subject.id()]);
+        while let Some(at) = next.pop() {
+            let needed = needs.get(at).into_iter().flatten();
+            next.extend(needed.filter(|id| seen.insert(*id)));
+        }
+        seen.iter().any(|id| ids.contains(id))
+    };
+    unseen.into_iter().filter(|s| !waits(s)).collect()
+}
+
+/// What each subject needs, by its dependencies and references to others of those that are named.
+fn needs(subjects: &[Subject], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
+    let of = |subject: &Subject| {
+        let desired = subject.item.desired.as_ref()?;
+        // A text that can not be read is a failure of its own, told when the module is made.
+        let mut needs = named.referenced(&desired.attributes).unwrap_or_default();
+        needs.extend(desired.depends_on.iter().cloned());
+        Some((subject.id().clone(), needs))
+    };
+    subjects.iter().filter_map(of).collect()
+}
+
+/// Those whose provider's package could not be had: the others do without it.
+pub(super) fn without_package(
+    subjects: &[Subject],
+    error: &TerraformError,
+) -> Vec<(ResourceId, TerraformError)> {
+    let (TerraformError::ProviderNotFound { source_address, .. }
+    | TerraformError::ProviderHash { source_address, .. }) = error
+    else {
+        return Vec::new();
+    };
+    let lacking = subjects.iter().filter(|s| s.provider.source == *source_address);
+    lacking.map(|s| (s.id().clone(), error.clone())).collect()
+}
+
+/// A refusal may come from an object that an interrupted run made and that can not be imported, because its provider
+/// can not or because it is gone: then the resource is planned as if there were none. Whether there was one.
+pub(super) fn give_imports_up(subjects: &mut [Subject], refused: &[(ResourceId, TerraformError)]) -> bool {
+    let mut any = false;
+    for subject in subjects {
+        let is_refused = refused.iter().any(|(id, _)| id == subject.id());
+        any |= is_refused && subject.made.take().is_some();
+    }
+    any
+}
+
+/// Takes failed subjects out, and those that need them.
+pub(super) fn take_out(
+    subjects: &mut Vec<Subject>,
+    failed: Vec<(ResourceId, TerraformError)>,
+    answers: &mut HashMap<ResourceId, Answer>,
+) {
+    let mut gone: Vec<ResourceId> = failed.iter().map(|(id, _)| id.clone()).collect();
+    answers.extend(failed.into_iter().map(|(id, error)| (id, Err(error))));
+    let named: Targets = subjects.iter().map(Subject::id).chain(&gone).collect();
+    let needs = needs(subjects, &named);
+    subjects.retain(|s| !gone.contains(s.id()));
+    loop {
+        let needy = subjects.iter().find_map(|subject| {
+            let needed = needs.get(subject.id())?.iter().find(|id| gone.contains(id))?;
+            Some((subject.id().clone(), needed.clone()))
+        });
+        let Some((id, needed)) = needy else { return };
+        subjects.retain(|s| *s.id() != id);
+        gone.push(id.clone());
+        let error = TerraformError::Needs {
+            id: id.clone(),
+            needs: needed,
+        };
+        answers.insert(id, Err(error));
+    }
+}

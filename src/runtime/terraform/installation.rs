@@ -1,0 +1,252 @@
+//! The executable with its providers in place: initialised once for each set of providers, used by all modules that
+//! need them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tempfile::TempDir;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::{
+    binary::Binary,
+    environment,
+    error::TerraformError,
+    command::{Invocation, Output},
+    memfd::MemoryFile,
+    log_messages::plain,
+    module::{self, Module},
+    options::TerraformOptions,
+    provider_cache::{self, Origin, Packages},
+    providers::{self, ProviderRef},
+};
+
+/// Terraform, ready to run.
+pub(super) struct Toolbox {
+    pub(super) binary: Binary,
+    /// Home and folder for temporary files of every process; holds nothing of the modules but links into memory.
+    home: TempDir,
+    env: Vec<(OsString, OsString)>,
+    sets: Mutex<HashMap<ProviderSet, Arc<Installed>>>,
+    pub(super) processes: Semaphore,
+}
+
+/// Providers with the hashes that their packages may have.
+type ProviderSet = BTreeMap<ProviderRef, Vec<String>>;
+
+/// A set of providers in place.
+pub(super) struct Installed {
+    dir: PathBuf,
+    /// The hashes of each package, by source, as the lock file has them.
+    pub(super) hashes: BTreeMap<String, Vec<String>>,
+    lock: String,
+}
+
+/// A module in place: a folder with links to files in memory. Gone when dropped.
+pub(super) struct Workspace {
+    dir: TempDir,
+    env: Vec<(OsString, OsString)>,
+    binary: PathBuf,
+    _configuration: MemoryFile,
+    /// `terraform.tfstate`.
+    pub(super) state: MemoryFile,
+    /// The saved plan.
+    pub(super) plan: MemoryFile,
+}
+
+fn files(error: &io::Error) -> TerraformError {
+    TerraformError::Files(error.to_string())
+}
+
+impl Toolbox {
+    /// Finds the executable and makes an empty home for it.
+    pub(super) async fn open(options: &TerraformOptions) -> Result<Self, TerraformError> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("konverge-tf-");
+        let home = match &options.scratch {
+            Some(scratch) => builder.tempdir_in(scratch),
+            None => builder.tempdir(),
+        }
+        .map_err(|e| files(&e))?;
+        std::fs::write(home.path().join("terraform.rc"), provider_cache::BASE_CONFIGURATION)
+            .map_err(|e| files(&e))?;
+        let env = environment::compose(
+            std::env::vars_os(),
+            &options.environment,
+            options.checkout.search_path(),
+            home.path(),
+        );
+        let binary = Binary::find(options.binary.as_deref(), &env, &options.checkout).await?;
+        Ok(Self {
+            binary,
+            home,
+            env,
+            sets: Mutex::default(),
+            processes: Semaphore::new(options.processes.max(1)),
+        })
+    }
+
+    /// Puts providers in place: those given with hashes only if their package has one of them.
+    pub(super) async fn install(
+        &self,
+        wanted: &ProviderSet,
+        options: &TerraformOptions,
+    ) -> Result<Arc<Installed>, TerraformError> {
+        let mut sets = self.sets.lock().await;
+        if let Some(installed) = sets.get(wanted) {
+            return Ok(installed.clone());
+        }
+        // Gone again if a package of the set can not be had.
+        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(|e| files(&e))?;
+        if !wanted.is_empty() {
+            self.init(place.path(), wanted, options).await?;
+        }
+        let dir = place.keep();
+        let lock = match std::fs::read_to_string(dir.join(LOCK_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            other => other.map_err(|e| files(&e))?,
+        };
+        let installed = Arc::new(Installed {
+            hashes: providers::read_lock_file(&lock),
+            lock,
+            dir,
+        });
+        sets.insert(wanted.clone(), installed.clone());
+        Ok(installed)
+    }
+
+    async fn init(
+        &self,
+        dir: &Path,
+        wanted: &ProviderSet,
+        options: &TerraformOptions,
+    ) -> Result<(), TerraformError> {
+        let named = wanted
+            .keys()
+            .enumerate()
+            .map(|(n, provider)| (provider, format!("p{n}")));
+        let configuration = serde_json::json!({"terraform": module::requirements(named, &self.binary)});
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| files(&e));
+        write("main.tf.json", &configuration.to_string())?;
+        write(LOCK_FILE, &providers::lock_file(wanted, &self.binary))?;
+        let mut args = vec!["-input=false", "-no-color", "-backend=false"];
+        if wanted.values().all(|hashes| !hashes.is_empty()) {
+            args.push("-lockfile=readonly");
+        }
+        let packages = options.plugin_cache.as_deref().map(Packages::new);
+        let sources = match &packages {
+            Some(packages) => packages.sources(wanted.keys(), &self.binary),
+            None => Vec::new(),
+        };
+        let kept = packages.as_ref().map(|p| (p.folder(), sources.as_slice()));
+        let run = async |kept| {
+            let mirror = options.mirror.as_deref();
+            write("terraform.rc", &Origin { mirror, kept }.configuration())?;
+            let mut env = self.env.clone();
+            environment::set(&mut env, "TF_CLI_CONFIG_FILE", dir.join("terraform.rc"));
+            Invocation::start(&self.binary.path, "init", &args, dir, &env)?
+                .finish(options.deadline)
+                .await
+        };
+        let mut output = run(kept).await?;
+        if output.code != Some(0) && !sources.is_empty() {
+            // What is kept may be damaged, or known by the hash of its archive alone.
+            output = run(None).await?;
+        }
+        if output.code != Some(0) {
+            return Err(refused(&output, wanted, options));
+        }
+        if let Some(packages) = &packages
+            && let Err(error) = packages.keep(&dir.join(".terraform"), wanted.keys(), &self.binary)
+        {
+            tracing::warn!(%error, folder = %packages.folder().display(), "providers could not be kept for the next run");
+        }
+        Ok(())
+    }
+
+    /// Puts a module in place.
+    pub(super) fn workspace(
+        &self,
+        installed: &Installed,
+        module: &Module,
+    ) -> Result<Workspace, TerraformError> {
+        let make = || -> io::Result<Workspace> {
+            let dir = TempDir::new_in(self.home.path())?;
+            let configuration = MemoryFile::new("module", module.configuration.to_string().as_bytes())?;
+            let state = MemoryFile::new("state", module.state.to_string().as_bytes())?;
+            let plan = MemoryFile::new("plan", b"")?;
+            std::os::unix::fs::symlink(configuration.path(), dir.path().join("main.tf.json"))?;
+            std::os::unix::fs::symlink(state.path(), dir.path().join("terraform.tfstate"))?;
+            std::fs::write(dir.path().join(LOCK_FILE), &installed.lock)?;
+            let mut env = self.env.clone();
+            env.push((
+                "TF_DATA_DIR".into(),
+                installed.dir.join(".terraform").into_os_string(),
+            ));
+            Ok(Workspace {
+                dir,
+                env,
+                binary: self.binary.path.clone(),
+                _configuration: configuration,
+                state,
+                plan,
+            })
+        };
+        make().map_err(|e| files(&e))
+    }
+}
+
+impl Workspace {
+    /// Starts `terraform step args…` in it.
+    pub(super) fn start(
+        &self,
+        step: &'static str,
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Invocation, TerraformError> {
+        Invocation::start(&self.binary, step, args, self.dir.path(), &self.env)
+    }
+}
+
+const LOCK_FILE: &str = ".terraform.lock.hcl";
+
+/// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
+fn refused(output: &Output, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
+    let text = plain(
+        &options.secrets,
+        &format!("{} {}", output.stderr, output.lines.join(" ")),
+    );
+    let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
+    // The others are named later, by what init says of its progress.
+    let named = wanted.keys().filter_map(|provider| {
+        let (_, short) = provider.source.split_once('/')?;
+        Some((why.find(short)?, provider))
+    });
+    let Some((_, provider)) = named.min_by_key(|(at, _)| *at) else {
+        return TerraformError::Init(why.to_owned());
+    };
+    let (source_address, version, words) = (
+        provider.source.clone(),
+        provider.version.clone(),
+        why.to_lowercase(),
+    );
+    if ["checksum", "hashes", "lock file"]
+        .iter()
+        .any(|w| words.contains(w))
+    {
+        TerraformError::ProviderHash {
+            source_address,
+            version,
+            why: why.to_owned(),
+        }
+    } else {
+        TerraformError::ProviderNotFound {
+            source_address,
+            version,
+            why: why.to_owned(),
+        }
+    }
+}

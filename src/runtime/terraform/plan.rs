@@ -1,0 +1,176 @@
+//! Plans a segment: one module, one `terraform plan`. An item that Terraform refuses is taken out, with what depends on
+//! it, and the rest is planned again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Terraform,
+    state_document::Book,
+    resolve_items::{self, Drafts},
+    plan_command::{self, DryRun, Saved},
+    error::TerraformError,
+    module,
+    plan_convert::{self, Prepared},
+    providers::ProviderRef,
+    diagnostics_map::{blame, give_imports_up, take_out, without_package},
+    saved_plan::SavedPlan,
+    module_resource::Subject,
+};
+use crate::{
+    model::{ResourceId, spec::RuntimeKind, masked_value},
+    runtime::{Item, Planned, Scope},
+    secrets::mask_resource,
+};
+
+/// What comes of an item.
+pub(super) type Answer = Result<Planned, TerraformError>;
+
+/// Plans items, each with its own answer.
+pub(super) async fn plan(runtime: &Terraform, scope: &Scope, items: Vec<Item>) -> Vec<Answer> {
+    let order: Vec<ResourceId> = items.iter().map(|item| item.id.clone()).collect();
+    let mut answers: HashMap<ResourceId, Answer> = HashMap::new();
+    if let Err(error) = plan_all(runtime, scope, items, &mut answers).await {
+        for id in &order {
+            answers.entry(id.clone()).or_insert_with(|| Err(error.clone()));
+        }
+    }
+    order
+        .iter()
+        .map(|id| {
+            answers
+                .remove(id)
+                .unwrap_or_else(|| Err(TerraformError::Failed(format!("no answer came for `{id}`"))))
+        })
+        .collect()
+}
+
+/// An error here is that of all items which have no answer yet.
+async fn plan_all(
+    runtime: &Terraform,
+    scope: &Scope,
+    items: Vec<Item>,
+    answers: &mut HashMap<ResourceId, Answer>,
+) -> Result<(), TerraformError> {
+    let options = &runtime.options;
+    let book = Book::open(&scope.data, options.key.as_deref())?;
+    let moved = runtime.moved(&scope.stack);
+    let drafts = resolve_items::draft(items, &book, &moved, options);
+    let Drafts {
+        mut subjects,
+        forgotten,
+        failed,
+        providers,
+    } = drafts;
+    for (item, reason) in forgotten {
+        let planned = Planned::forgotten(&scope.stack, item, RuntimeKind::Terraform, reason);
+        answers.insert(planned.item.id.clone(), Ok(planned));
+    }
+    take_out(&mut subjects, failed, answers);
+    while !subjects.is_empty() {
+        let toolbox = runtime.toolbox().await?;
+        let used: BTreeMap<ProviderRef, Vec<String>> = providers
+            .iter()
+            .filter(|(provider, _)| subjects.iter().any(|s| s.provider == **provider))
+            .map(|(provider, hashes)| (provider.clone(), hashes.clone()))
+            .collect();
+        let installed = match toolbox.install(&used, options).await {
+            Ok(installed) => installed,
+            Err(error) => {
+                let lacking = without_package(&subjects, &error);
+                if lacking.is_empty() {
+                    return Err(error);
+                }
+                take_out(&mut subjects, lacking, answers);
+                continue;
+            }
+        };
+        let module = match module::build(&subjects, &toolbox.binary) {
+            Ok(module) => module,
+            Err(failed) => {
+                take_out(&mut subjects, failed, answers);
+                continue;
+            }
+        };
+        match plan_command::plan(runtime, &installed, &module, None).await? {
+            DryRun::Refused(refusal) => {
+                let refused = blame(runtime, &subjects, &module.users, &refusal)?;
+                if !give_imports_up(&mut subjects, &refused) {
+                    take_out(&mut subjects, refused, answers);
+                }
+            }
+            DryRun::Saved(saved) => {
+                let Saved { plan, workspace, log } = *saved;
+                require_key(runtime, &plan, &subjects)?;
+                for subject in &subjects {
+                    if let Some(old) = &subject.moved_from {
+                        runtime.remember_move(&scope.stack, old, subject.id());
+                    }
+                }
+                let hashes = used
+                    .keys()
+                    .filter_map(|p| {
+                        Some((
+                            p.clone(),
+                            installed
+                                .hashes
+                                .get(&toolbox.binary.source_of(&p.source))?
+                                .clone(),
+                        ))
+                    })
+                    .collect();
+                let segment = plan_convert::Segment {
+                    stack: &scope.stack,
+                    saved: &plan,
+                    log: &log,
+                    book: &book,
+                    secrets: &options.secrets,
+                };
+                let (planned, ready) = segment.present(subjects, runtime.next_token());
+                runtime.keep(Prepared {
+                    stack: scope.stack.clone(),
+                    workspace,
+                    ready,
+                    users: module.users,
+                    hashes,
+                    token: planned.first().map(plan_convert::token_of).unwrap_or_default(),
+                });
+                answers.extend(planned.into_iter().map(|p| (p.item.id.clone(), Ok(p))));
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Without a key nothing sensitive may come into a state.
+fn require_key(runtime: &Terraform, saved: &SavedPlan, subjects: &[Subject]) -> Result<(), TerraformError> {
+    if runtime.options.key.is_some() {
+        return Ok(());
+    }
+    let secrets = &runtime.options.secrets;
+    let holds_secret = |subject: &Subject| {
+        let desired = subject.item.desired.as_ref();
+        desired.is_some_and(|d| {
+            let attributes = serde_json::Value::Object(d.attributes.clone());
+            mask_resource(secrets, d).attributes != d.attributes
+                || secrets.mask_value(&attributes) != attributes
+                || secrets.mask_value(&subject.meta) != subject.meta
+        })
+    };
+    let sensitive = subjects
+        .iter()
+        .find(|s| holds_secret(s) || s.holding.as_ref().is_some_and(|h| h.is_sensitive()));
+    if sensitive.is_some() || saved.is_sensitive() {
+        return Err(TerraformError::Unencrypted {
+            id: sensitive.map(|s| s.id().clone()),
+        });
+    }
+    Ok(())
+}
+
+/// Whether an item still waits for values of others: its plan is only a picture.
+pub(super) fn is_provisional(item: &Item) -> bool {
+    item.desired
+        .as_ref()
+        .is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown))
+}

@@ -1,0 +1,372 @@
+//! From a saved plan to what is shown, recorded and carried out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    state_document::Book,
+    diff::{self, Origins},
+    error::TerraformError,
+    masking,
+    log_messages::Message,
+    module::ProviderUsers,
+    plan::is_provisional,
+    providers::ProviderRef,
+    saved_plan::{ResourceChange, SavedPlan},
+    module_resource::{self, Subject},
+    installation::Workspace,
+};
+use crate::{
+    model::{
+        StackId,
+        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::{Recorded, Replacement},
+    },
+    runtime::Planned,
+    secrets::{Secrets, mask_provider},
+};
+
+/// A saved plan that waits to be applied.
+pub(super) struct Prepared {
+    pub(super) stack: StackId,
+    pub(super) workspace: Workspace,
+    pub(super) ready: Vec<Ready>,
+    pub(super) users: ProviderUsers,
+    pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
+    pub(super) token: String,
+}
+
+/// One subject of a saved plan.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) subject: Subject,
+    pub(super) action: Action,
+    /// Whether `terraform apply` has anything to do for it.
+    pub(super) touched: bool,
+    pub(super) recorded: Option<Recorded>,
+    /// The planned object, with `$unknown` marks.
+    pub(super) expected: Option<Value>,
+    /// Where the planned object is sensitive.
+    pub(super) sensitive: Value,
+    /// Whether it still waited for values of others.
+    pub(super) provisional: bool,
+    /// The replacement that it is, or that it brings to its end.
+    pub(super) replacement: Option<Replacement>,
+}
+
+/// What a presentation needs to know.
+pub(super) struct Segment<'a> {
+    pub(super) stack: &'a StackId,
+    pub(super) saved: &'a SavedPlan,
+    pub(super) log: &'a [Message],
+    pub(super) book: &'a Book,
+    pub(super) secrets: &'a Secrets,
+}
+
+/// The saved plan that a planned resource belongs to.
+pub(super) fn token_of(planned: &Planned) -> String {
+    planned.private["plan"].as_str().unwrap_or_default().to_owned()
+}
+
+impl Ready {
+    /// Whether `terraform apply` is going to make an object for it.
+    pub(super) fn makes(&self) -> bool {
+        self.touched && matches!(self.action, Action::Create | Action::Replace)
+    }
+}
+
+impl Segment<'_> {
+    /// All subjects, in order.
+    pub(super) fn present(&self, subjects: Vec<Subject>, token: String) -> (Vec<Planned>, Vec<Ready>) {
+        let changes = self.saved.changes();
+        let drift = self.saved.drift();
+        // What is sensitive anywhere is learned first, so that it is masked everywhere.
+        for change in changes.values().chain(drift.values()) {
+            let change = &change.change;
+            let nothing = Value::Null;
+            masking::shown(&change.before, &nothing, &change.before_sensitive, self.secrets);
+            masking::shown(&change.after, &nothing, &change.after_sensitive, self.secrets);
+        }
+        let mut planned = Vec::with_capacity(subjects.len());
+        let mut ready = Vec::with_capacity(subjects.len());
+        for subject in subjects {
+            let address = subject.address.to_string();
+            let change = changes.get(address.as_str()).copied();
+            let (plan, prepared) =
+                self.resource(subject, change, drift.get(address.as_str()).copied(), &token);
+            planned.push(plan);
+            ready.push(prepared);
+        }
+        (planned, ready)
+    }
+
+    fn resource(
+        &self,
+        subject: Subject,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        token: &str,
+    ) -> (Planned, Ready) {
+        let item = &subject.item;
+        let mut action = match change {
+            Some(change) => diff::action(change, subject.moved_from.is_some()),
+            // In the state, not wanted, and not there any more.
+            None => Action::Forget,
+        };
+        let left_over = self.saved.deposed().any(|a| a == subject.address.to_string());
+        if left_over && action == Action::Unchanged {
+            action = Action::Update;
+        }
+        // To a reviewer it is what they agreed to, brought to its end.
+        let begun = self
+            .begun(&subject)
+            .filter(|_| matches!(action, Action::Create | Action::Adopt));
+        let shown = match (begun, &subject.made) {
+            (Some(_), _) => Action::Replace,
+            (None, Some(_)) if action == Action::Adopt => Action::Create,
+            _ => action,
+        };
+        let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
+        let prior = item.prior.as_ref().map(|prior| &*prior.attributes);
+        let changes = match (begun, change) {
+            (Some(begun), _) => begun.changes.clone(),
+            (None, Some(change)) => self.changes(shown, change, drift, recorded.as_ref(), prior),
+            (None, None) => Vec::new(),
+        };
+        let mut public = ResourcePlan::new(
+            self.stack,
+            item.id.clone(),
+            RuntimeKind::Terraform,
+            shown,
+            changes,
+        );
+        public.validated = Validation::Server;
+        public.data_loss = matches!(action, Action::Delete | Action::Replace);
+        if action == Action::Replace
+            && let Some(change) = change
+        {
+            public.replace = diff::paths(&change.change.replace_paths);
+        }
+        if let Some(begun) = begun {
+            public.replace.clone_from(&begun.paths);
+        }
+        let wanted = (shown == Action::Replace).then(|| subject.wanted()).flatten();
+        let replacement = wanted.map(|wanted| Replacement {
+            wanted,
+            changes: public.changes.clone(),
+            paths: public.replace.clone(),
+        });
+        public.notes = self.notes(&subject, change, drift, left_over);
+        if begun.is_some() {
+            public.notes.push(Replacement::REST.to_owned());
+        }
+        let expected = change
+            .filter(|_| item.desired.is_some())
+            .map(|c| masking::expected(&c.change.after, &c.change.after_unknown));
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let texts = expected
+            .as_ref()
+            .map(|expected| masking::secret_texts(expected, sensitive));
+        let ready = Ready {
+            action,
+            touched: left_over || change.is_some_and(is_touched),
+            recorded: recorded.clone(),
+            expected: expected.clone(),
+            sensitive: sensitive.clone(),
+            provisional: is_provisional(item),
+            replacement,
+            subject: subject.clone(),
+        };
+        let protected = (action == Action::Delete && module_resource::is_protected(&subject.item)).then(|| {
+            TerraformError::Protected {
+                id: subject.id().clone(),
+                stack: self.stack.clone(),
+            }
+            .into()
+        });
+        let planned = Planned {
+            item: subject.item,
+            public,
+            recorded,
+            foreign: None,
+            protected,
+            unready: false,
+            provisional: false,
+            expected,
+            sensitive: texts.unwrap_or_default(),
+            private: json!({"plan": token}),
+        };
+        (planned, ready)
+    }
+
+    /// The replacement that an earlier run began, if the same is wanted now.
+    fn begun(&self, subject: &Subject) -> Option<&Replacement> {
+        let begun = self.book.begun.get(subject.id())?;
+        (subject.wanted().as_ref() == Some(&begun.wanted)).then_some(begun)
+    }
+
+    fn changes(
+        &self,
+        action: Action,
+        planned: &ResourceChange,
+        drift: Option<&ResourceChange>,
+        recorded: Option<&Recorded>,
+        prior: Option<&Map<String, Value>>,
+    ) -> Vec<Change> {
+        let change = &planned.change;
+        let nothing = Value::Null;
+        // What stands in clear elsewhere is masked where it is shown, and is no part of what was reviewed.
+        let show = |object: &Value, unknown: &Value, sensitive: &Value| {
+            masking::shown(object, unknown, sensitive, self.secrets)
+        };
+        let whole = |from: Option<Value>, to: Option<Value>| {
+            vec![Change {
+                path: String::new(),
+                from,
+                to,
+                origin: Origin::Change,
+            }]
+        };
+        let mut before = show(&change.before, &nothing, &change.before_sensitive);
+        let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
+        // Sensitive on one side is sensitive on both.
+        masking::hide_alike(&mut before, &mut after, change, self.secrets);
+        match action {
+            Action::Create => whole(None, Some(after)),
+            Action::Delete => whole(Some(before), None),
+            Action::Unchanged | Action::Forget => Vec::new(),
+            _ => {
+                let drifted = drift.map_or_else(Vec::new, |d| {
+                    diff::changed_paths(&d.change.before, &d.change.after)
+                });
+                let none = Map::new();
+                let origins = Origins {
+                    desired: recorded.map_or(&none, |r| &r.attributes),
+                    prior,
+                    drifted,
+                };
+                diff::changes(&before, &after, &origins)
+            }
+        }
+    }
+
+    fn recorded(&self, subject: &Subject, change: Option<&ResourceChange>) -> Recorded {
+        let none = (Map::new(), Map::new());
+        let (attributes, extensions) = match &subject.item.desired {
+            Some(desired) => (&desired.attributes, &desired.extensions),
+            None => (&none.0, &none.1),
+        };
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let masked = |map: Map<String, Value>| match self.secrets.mask_value(&Value::Object(map)) {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        let mut extensions = extensions.clone();
+        if let Some(meta) = extensions.get_mut("providerMeta") {
+            *meta = mask_provider(self.secrets, meta);
+        }
+        Recorded {
+            id: subject.id().clone(),
+            runtime: RuntimeKind::Terraform,
+            cluster: None,
+            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
+            depends_on: Vec::new(),
+            extensions: masked(extensions),
+            private: json!({"address": subject.address.to_string()}),
+        }
+    }
+
+    fn notes(
+        &self,
+        subject: &Subject,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        left_over: bool,
+    ) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(old) = &subject.moved_from {
+            notes.push(format!("its state moves here from `{old}`"));
+        }
+        notes.extend(self.left_in_flight(subject));
+        if let Some(old) = subject.replaced() {
+            notes.push(format!(
+                "the object that it replaces has the id `{}` and may still be there: look, and delete it by hand",
+                super::log_messages::plain(self.secrets, old)
+            ));
+        }
+        if drift.is_some_and(|d| d.change.after.is_null()) && self.begun(subject).is_none() {
+            notes.push("it was deleted outside".to_owned());
+        }
+        if left_over {
+            notes.push("an old object of it, left over from a replacement, is deleted".to_owned());
+        }
+        let reason = change.and_then(|c| c.action_reason.as_deref());
+        if reason == Some("replace_because_tainted") {
+            notes.push("an earlier run left it half made, so it is made again".to_owned());
+        }
+        let address = subject.address.to_string();
+        let warnings = self.log.iter().filter_map(|m| m.diagnostic.as_ref());
+        let warnings = warnings.filter(|d| !d.is_error() && d.about() == Some(address.as_str()));
+        notes.extend(warnings.map(|d| d.text(self.secrets)));
+        notes
+    }
+}
+
+impl Segment<'_> {
+    /// What an earlier run left of a resource when it was stopped.
+    fn left_in_flight(&self, subject: &Subject) -> Option<String> {
+        let flight = self.book.in_flight.get(subject.id())?;
+        let plain = |text: &str| super::log_messages::plain(self.secrets, text);
+        let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
+        if let (Some(_), Some(id)) = (&subject.made, &id) {
+            return Some(format!(
+                "an earlier run made it with the id `{id}` and was stopped: it is taken over, not made again"
+            ));
+        }
+        if action != "create" {
+            return Some(format!(
+                "an earlier run was stopped during its {action}: what is there now was read from the provider"
+            ));
+        }
+        let named = id
+            .as_deref()
+            .map_or(String::new(), |id| format!(" with the id `{id}`"));
+        if subject.held().is_some() {
+            return Some(format!(
+                "an earlier run was stopped while it replaced it: another object of it{named} may exist at the provider; \
+                 look, and delete that one by hand"
+            ));
+        }
+        let known = match &id {
+            Some(_) => format!("it was made{named}"),
+            None => "it may exist".to_owned(),
+        };
+        Some(format!(
+            "an earlier run was stopped before it recorded the end of its create: {known}; to take it over, set \
+             `kusionstack.io/import-id` in its extensions to its id at the provider (`terraform import {} {}`)",
+            subject.address,
+            id.as_deref().unwrap_or("ID")
+        ))
+    }
+}
+
+fn is_touched(change: &ResourceChange) -> bool {
+    use super::saved_plan::Verb;
+    change.change.importing.is_some()
+        || change
+            .change
+            .actions
+            .iter()
+            .any(|verb| !matches!(verb, Verb::NoOp))
+}
+
+/// The subjects by address.
+pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
+    ready
+        .iter()
+        .enumerate()
+        .map(|(index, r)| (r.subject.address.to_string(), index))
+        .collect()
+}

@@ -1,0 +1,139 @@
+//! Looks at what stands outside: a refresh-only plan of what the state holds. Nothing is written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Terraform,
+    address::Addresses,
+    state_document::Book,
+    plan_command::{self, DryRun},
+    error::TerraformError,
+    module,
+    diagnostics_map::blame,
+    saved_plan::SavedPlan,
+    module_resource::Subject,
+};
+use crate::{
+    model::{ResourceId, health::Health},
+    runtime::{Item, Observed, Scope},
+};
+
+/// The objects as a refresh finds them; none for what is not held or is gone. Terraform knows of no other health.
+pub(super) async fn observe(
+    runtime: &Terraform,
+    scope: &Scope,
+    items: &[Item],
+) -> Result<Vec<Observed>, TerraformError> {
+    let options = &runtime.options;
+    let book = Book::open(&scope.data, options.key.as_deref())?;
+    let mut addresses = Addresses::default();
+    let mut providers = BTreeMap::new();
+    let mut subjects = Vec::new();
+    for item in items {
+        let Some(holding) = book.resources.get(&item.id) else {
+            continue;
+        };
+        let provider = holding.provider();
+        if !provider.is_builtin() {
+            let listed = super::providers::check_allowed(&options.providers, &item.id, &provider)?;
+            let hashes = if listed.is_empty() {
+                book.hashes_of(&provider)
+            } else {
+                listed
+            };
+            providers.insert(provider.clone(), hashes.to_vec());
+        }
+        subjects.push(Subject {
+            item: Item {
+                desired: None,
+                ..item.clone()
+            },
+            address: addresses.take(holding.address.clone(), &item.id),
+            provider,
+            meta: holding.meta.clone(),
+            holding: Some(holding.clone()),
+            moved_from: None,
+            made: None,
+        });
+    }
+    let mut live = HashMap::new();
+    let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
+    while !subjects.is_empty() {
+        match refresh(runtime, &subjects, &providers).await? {
+            Refreshed::Found(saved) => {
+                let refreshed = saved.refreshed();
+                for subject in subjects.drain(..) {
+                    if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
+                        super::masking::shown(
+                            found.values,
+                            &serde_json::Value::Null,
+                            found.sensitive,
+                            &options.secrets,
+                        );
+                        live.insert(subject.id().clone(), found.values.clone());
+                    }
+                }
+            }
+            // What one provider refuses is not seen; the others' resources are.
+            Refreshed::Refused(mut errors) => {
+                subjects.retain(|subject| errors.iter().all(|(id, _)| id != subject.id()));
+                if subjects.is_empty() && refused.is_empty() {
+                    return Err(errors.remove(0).1);
+                }
+                refused.extend(errors);
+            }
+        }
+    }
+    Ok(items
+        .iter()
+        .map(|item| {
+            let live = live.remove(&item.id);
+            if let Some(error) = refused.get(&item.id) {
+                return Observed {
+                    id: item.id.clone(),
+                    live: None,
+                    health: (Health::Unknown, error.to_string()),
+                };
+            }
+            let health = match (&live, book.in_flight.get(&item.id)) {
+                (Some(_), _) => (Health::Ready, String::new()),
+                (None, Some(flight)) => (
+                    Health::Unknown,
+                    format!("an earlier run was stopped during its {}", flight.action),
+                ),
+                (None, None) => (Health::Failed, "it is not there".to_owned()),
+            };
+            Observed {
+                id: item.id.clone(),
+                live,
+                health,
+            }
+        })
+        .collect())
+}
+
+/// What came of a refresh.
+enum Refreshed {
+    Found(Box<SavedPlan>),
+    /// At least one resource, and why.
+    Refused(Vec<(ResourceId, TerraformError)>),
+}
+
+async fn refresh(
+    runtime: &Terraform,
+    subjects: &[Subject],
+    providers: &BTreeMap<super::providers::ProviderRef, Vec<String>>,
+) -> Result<Refreshed, TerraformError> {
+    let options = &runtime.options;
+    let toolbox = runtime.toolbox().await?;
+    let installed = toolbox.install(providers, options).await?;
+    let module = module::build(subjects, &toolbox.binary).map_err(|mut failed| failed.remove(0).1)?;
+    Ok(
+        match plan_command::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
+            DryRun::Saved(saved) => Refreshed::Found(Box::new(saved.plan)),
+            DryRun::Refused(refusal) => {
+                Refreshed::Refused(blame(runtime, subjects, &module.users, &refusal)?)
+            }
+        },
+    )
+}

@@ -1,0 +1,203 @@
+//! The book of a stack: what is held of all its Terraform resources, in one encrypted document of the stack's state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    address::Address,
+    state_encryption::{self, Seal},
+    error::TerraformError,
+    resource_state::Holding,
+    providers::ProviderRef,
+};
+use crate::{
+    error::Failure,
+    model::{ResourceId, state::Replacement},
+};
+
+/// The key of the document in the stack's runtime data.
+pub const STATE: &str = "terraform/state";
+
+/// What is held of a stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Book {
+    version: u32,
+    /// Per resource its part of Terraform's state.
+    pub(super) resources: BTreeMap<ResourceId, Holding>,
+    /// What was being worked on when this was written: after a kill it may exist, half made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
+    /// Replacements that were begun and not brought to their end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) begun: BTreeMap<ResourceId, Replacement>,
+    /// Per provider (`source version`) the hashes its package had at first use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    hashes: BTreeMap<String, Vec<String>>,
+}
+
+/// An operation under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct InFlight {
+    /// Terraform's word: `create`, `update`, `delete`.
+    pub(super) action: String,
+    /// Where.
+    pub(super) address: String,
+    /// It was reported complete with this id, but its state had not been written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    /// Terraform had not been seen to begin it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) planned: bool,
+}
+
+impl InFlight {
+    /// Of what is going to be made: nothing is known of it before Terraform says something.
+    pub(super) fn planned(address: &Address) -> Self {
+        Self {
+            action: "create".to_owned(),
+            address: address.to_string(),
+            id: None,
+            planned: true,
+        }
+    }
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            version: 1,
+            resources: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+        }
+    }
+}
+
+impl Book {
+    /// Reads it from a stack's runtime data; empty if there is none yet.
+    pub(super) fn open(
+        data: &BTreeMap<String, Value>,
+        key: Option<&dyn Seal>,
+    ) -> Result<Self, TerraformError> {
+        let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
+            return Ok(Self::default());
+        };
+        // The parser's own words could quote what was encrypted.
+        let book: Self = serde_json::from_value(state_encryption::open(key, stored)?)
+            .map_err(|_| TerraformError::Damaged("has not the form that is expected".to_owned()))?;
+        if book.version != 1 {
+            return Err(TerraformError::Damaged(format!(
+                "has version {}, and this Konverge reads 1",
+                book.version
+            )));
+        }
+        Ok(book)
+    }
+
+    /// Gives a resource up.
+    pub(super) fn forget(&mut self, id: &ResourceId) {
+        self.resources.remove(id);
+        self.in_flight.remove(id);
+        self.begun.remove(id);
+    }
+
+    /// The form in which it may be stored.
+    pub(super) fn sealed(&self, key: Option<&dyn Seal>) -> Result<Value, TerraformError> {
+        let document = serde_json::to_value(self)
+            .map_err(|_| TerraformError::Damaged("can not be written".to_owned()))?;
+        state_encryption::seal(key, &document)
+    }
+
+    /// The hashes that a provider's package had at first use.
+    pub(super) fn hashes_of(&self, provider: &ProviderRef) -> &[String] {
+        self.hashes
+            .get(&format!("{} {}", provider.source, provider.version))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Remembers the hashes of a provider's package.
+    pub(super) fn remember_hashes(&mut self, provider: &ProviderRef, hashes: &[String]) {
+        if !hashes.is_empty() {
+            self.hashes
+                .entry(format!("{} {}", provider.source, provider.version))
+                .or_insert_with(|| hashes.to_vec());
+        }
+    }
+}
+
+/// Gives resources up: they are no longer held, and nothing outside is touched. Which of them were held.
+///
+/// # Errors
+/// The document cannot be opened or sealed again.
+pub fn forget(
+    data: &mut BTreeMap<String, Value>,
+    key: Option<&dyn Seal>,
+    ids: &[ResourceId],
+) -> Result<Vec<ResourceId>, Failure> {
+    if ids.is_empty() || !data.contains_key(STATE) {
+        return Ok(Vec::new());
+    }
+    let mut book = Book::open(data, key)?;
+    let held = |id: &&ResourceId| book.resources.contains_key(*id) || book.in_flight.contains_key(*id);
+    let held: Vec<ResourceId> = ids.iter().filter(held).cloned().collect();
+    for id in &held {
+        book.forget(id);
+    }
+    if !held.is_empty() {
+        data.insert(STATE.to_owned(), book.sealed(key)?);
+    }
+    Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    /// Turns the text round: enough to tell sealed from clear.
+    struct Reversed;
+
+    impl Seal for Reversed {
+        fn seal(&self, document: &Value) -> Result<Value, Failure> {
+            Ok(json!({"reversed": document.to_string().chars().rev().collect::<String>()}))
+        }
+
+        fn open(&self, sealed: &Value) -> Result<Value, Failure> {
+            let text: String = sealed["reversed"].as_str().unwrap().chars().rev().collect();
+            Ok(serde_json::from_str(&text).unwrap())
+        }
+    }
+
+    #[test]
+    fn it_is_kept_whole_and_closed() {
+        let key = Reversed;
+        let mut book = Book::default();
+        book.resources.insert(
+            "n:t:t_x:a".parse().unwrap(),
+            Holding {
+                address: Address {
+                    kind: "t_x".to_owned(),
+                    name: "a".to_owned(),
+                },
+                provider: ("h/n/t".to_owned(), "1.0.0".to_owned()),
+                meta: json!({"secret_key": "hunter2222"}),
+                entry: json!({"instances": [{"private": "cHJpdmF0ZQ==", "schema_version": 3, "identity": null}]}),
+            },
+        );
+        let stored = book.sealed(Some(&key)).unwrap();
+        assert!(!stored.to_string().contains("hunter2222"));
+        let data = BTreeMap::from([(STATE.to_owned(), stored)]);
+        assert_eq!(Book::open(&data, Some(&key)).unwrap(), book);
+        assert!(matches!(Book::open(&data, None), Err(TerraformError::KeyMissing)));
+        assert_eq!(Book::open(&BTreeMap::new(), None).unwrap(), Book::default());
+        let mut data = data;
+        let ids = ["n:t:t_x:a".parse().unwrap(), "n:t:t_x:b".parse().unwrap()];
+        assert_eq!(forget(&mut data, Some(&key), &ids).unwrap(), ids[..1]);
+        assert_eq!(Book::open(&data, Some(&key)).unwrap(), Book::default());
+    }
+}

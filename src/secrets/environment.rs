@@ -1,0 +1,277 @@
+//! The environment: which variables other programs of a run are given, and which of its values are secret. One list for
+//! both: what a provider is given, it may print.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Secrets, secret_names, token_patterns};
+
+/// What a variable holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// Nothing that is secret.
+    Setting,
+    /// A credential.
+    Credential,
+    /// What its name says.
+    ByName,
+}
+
+/// The variables of our environment that Terraform and its providers see. A name that ends in `*` stands for all that
+/// start so.
+///
+/// The network and its certificates; the credentials of AWS, Google Cloud, Azure, Alibaba Cloud, Tencent Cloud, Huawei
+/// Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document them; Terraform's
+/// tokens for private registries; the runner's door to OIDC tokens, which cloud providers exchange for credentials.
+const PASSED: [(&str, Holds); 33] = [
+    ("PATH", Holds::Setting),
+    ("LANG", Holds::Setting),
+    ("LC_ALL", Holds::Setting),
+    ("TZ", Holds::Setting),
+    ("HTTP_PROXY", Holds::Setting),
+    ("HTTPS_PROXY", Holds::Setting),
+    ("NO_PROXY", Holds::Setting),
+    ("http_proxy", Holds::Setting),
+    ("https_proxy", Holds::Setting),
+    ("no_proxy", Holds::Setting),
+    ("SSL_CERT_FILE", Holds::Setting),
+    ("SSL_CERT_DIR", Holds::Setting),
+    ("AWS_*", Holds::ByName),
+    ("GOOGLE_*", Holds::ByName),
+    ("GCLOUD_*", Holds::ByName),
+    ("CLOUDSDK_*", Holds::ByName),
+    ("ARM_*", Holds::ByName),
+    ("AZURE_*", Holds::ByName),
+    ("ALICLOUD_*", Holds::ByName),
+    ("ALIBABA_CLOUD_*", Holds::ByName),
+    ("TENCENTCLOUD_*", Holds::ByName),
+    ("HW_*", Holds::ByName),
+    ("HUAWEICLOUD_*", Holds::ByName),
+    ("OCI_*", Holds::ByName),
+    ("DIGITALOCEAN_*", Holds::ByName),
+    ("CLOUDFLARE_*", Holds::ByName),
+    ("HCLOUD_*", Holds::ByName),
+    ("VAULT_ADDR", Holds::Setting),
+    ("VAULT_TOKEN", Holds::Credential),
+    ("VAULT_NAMESPACE", Holds::Setting),
+    ("TF_TOKEN_*", Holds::Credential),
+    ("ACTIONS_ID_TOKEN_REQUEST_URL", Holds::Setting),
+    ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", Holds::Credential),
+];
+
+/// Credentials of this program whose names do not say so.
+const OWN: [&str; 5] = [
+    "KONVERGE_REVIEW_KEY",
+    "KONVERGE_AGE_IDENTITY",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+];
+
+/// Ends of names that say it in the environment of a cloud's tools, and nowhere else: ids that come with a key, files
+/// by content, certificates with their key.
+const ENDS: [&str; 7] = [
+    "ACCESS_KEY_ID",
+    "SECRET_ID",
+    "KEY",
+    "KEY_CONTENT",
+    "KEYFILE_JSON",
+    "CLIENT_CERTIFICATE",
+    "ACCESS_KEY_SECRET",
+];
+
+/// Whether a variable is passed on to Terraform and its providers.
+pub fn is_passed(name: &str) -> bool {
+    passed(name).is_some()
+}
+
+/// Learns every credential of an environment: what is passed on, what this program reads, what any other variable's name
+/// says, and passwords in addresses, those of a proxy for one.
+pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, String>) {
+    for (name, value) in environment {
+        if is_credential(name) {
+            learn_credential(secrets, name, value);
+        }
+        for part in token_patterns::secret_parts(value) {
+            secrets.learn(&value[part]);
+        }
+        // `http.extraheader` of git: the last word proves who asks.
+        if name.starts_with("GIT_CONFIG_VALUE_") && value.to_lowercase().contains("authorization") {
+            value
+                .split_whitespace()
+                .next_back()
+                .into_iter()
+                .for_each(|word| secrets.learn(word));
+        }
+    }
+}
+
+fn passed(name: &str) -> Option<Holds> {
+    let matches = |rule: &str| match rule.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == rule,
+    };
+    let found = PASSED.iter().find(|(rule, _)| matches(rule));
+    found.map(|(_, holds)| *holds)
+}
+
+fn is_credential(name: &str) -> bool {
+    match passed(name) {
+        Some(Holds::Setting) => false,
+        Some(Holds::Credential) => true,
+        Some(Holds::ByName) => secret_names::is_secret_name(name) || ENDS.iter().any(|end| name.ends_with(end)),
+        None => OWN.contains(&name) || secret_names::is_secret_name(name),
+    }
+}
+
+/// A path leads to a credential and is none. Of a document, which Google's credentials are, each secret counts by itself.
+fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
+    if value.starts_with('/') && !value.contains('\n') {
+        return;
+    }
+    // An id may be a word, and so may somebody else's variable that is called so: masked everywhere is only what is none.
+    let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
+    match is_ours || passed(name).is_some() {
+        // An id such as `minio-admin` is masked in values and messages alone, if it is no name.
+        true if name.ends_with("_ID") => secrets.learn_named(value),
+        true => secrets.learn(value),
+        false => secrets.learn_unless_word(value),
+    }
+    if let Ok(document) = serde_json::from_str::<Value>(value) {
+        learn_document(secrets, &document);
+    }
+}
+
+fn learn_document(secrets: &Secrets, document: &Value) {
+    match document {
+        Value::Object(map) => {
+            for (key, member) in map {
+                match member {
+                    Value::String(text) if secret_names::is_secret_name(key) => secrets.learn(text),
+                    other => learn_document(secrets, other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| learn_document(secrets, item)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secrets::HashKey;
+
+    #[test]
+    fn what_is_passed_on_is_masked() {
+        let secret = [
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_ACCESS_KEY_ID",
+            "GOOGLE_CREDENTIALS",
+            "GOOGLE_OAUTH_ACCESS_TOKEN",
+            "GCLOUD_KEYFILE_JSON",
+            "CLOUDSDK_AUTH_ACCESS_TOKEN",
+            "ARM_CLIENT_SECRET",
+            "ARM_ACCESS_KEY",
+            "ARM_SAS_TOKEN",
+            "ARM_OIDC_TOKEN",
+            "ARM_CLIENT_CERTIFICATE",
+            "ARM_CLIENT_CERTIFICATE_PASSWORD",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "ALICLOUD_SECRET_KEY",
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+            "TENCENTCLOUD_SECRET_ID",
+            "TENCENTCLOUD_SECRET_KEY",
+            "HW_ACCESS_KEY",
+            "HW_SECRET_KEY",
+            "HUAWEICLOUD_SDK_SK_TOKEN",
+            "OCI_CLI_KEY_CONTENT",
+            "DIGITALOCEAN_ACCESS_TOKEN",
+            "CLOUDFLARE_API_TOKEN",
+            "CLOUDFLARE_API_KEY",
+            "HCLOUD_TOKEN",
+            "VAULT_TOKEN",
+            "TF_TOKEN_app_terraform_io",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+        ];
+        let others = [
+            "GITHUB_TOKEN",
+            "INPUT_GITHUB-TOKEN",
+            "KONVERGE_OCI_PASSWORD",
+            "KONVERGE_HTTP_TOKEN",
+            "KONVERGE_HTTP_PASSWORD",
+            "KONVERGE_REVIEW_KEY",
+            "KONVERGE_AGE_IDENTITY",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "OSS_ACCESS_KEY_SECRET",
+            "MY_DEPLOY_TOKEN",
+        ];
+        let settings = [
+            "PATH",
+            "AWS_REGION",
+            "AWS_PROFILE",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "ARM_TENANT_ID",
+            "ARM_CLIENT_ID",
+            "GOOGLE_PROJECT",
+            "VAULT_ADDR",
+            "HOME",
+        ];
+        let value = |at: usize| format!("v4lue-{at:03}-x");
+        let all = secret.into_iter().chain(others).chain(settings);
+        let environment: BTreeMap<String, String> = all
+            .enumerate()
+            .map(|(at, name)| (name.to_owned(), value(at)))
+            .collect();
+        let secrets = Secrets::new(HashKey::derived("k"));
+        learn_environment(&secrets, &environment);
+        for (name, value) in &environment {
+            let is_setting = settings.contains(&name.as_str());
+            let masked = match name.ends_with("_ID") {
+                true => secrets.mask(value),
+                false => secrets.mask_finished(value),
+            };
+            assert_eq!(masked == *value, is_setting, "{name}");
+        }
+        for name in secret {
+            assert!(is_passed(name), "{name}");
+        }
+        for name in others {
+            assert!(!is_passed(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_document_a_proxy_and_a_header_of_git_hold_secrets() {
+        let account = serde_json::json!({"type": "service_account", "project_id": "shop-project-1234",
+            "private_key": "-----BEGIN PRIVATE KEY-----\nMIIEabcdefghijkl\n-----END PRIVATE KEY-----\n"});
+        let environment = [
+            ("GOOGLE_CREDENTIALS", account.to_string()),
+            ("HTTPS_PROXY", "http://me:pr0xy-pass@proxy:3128".to_owned()),
+            (
+                "GIT_CONFIG_VALUE_0",
+                "AUTHORIZATION: basic eC1hY2Nlc3M6dG9rZW4=".to_owned(),
+            ),
+            (
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "/run/credentials.json".to_owned(),
+            ),
+            ("SOME_TOKEN", "true".to_owned()),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value)).into();
+        let secrets = Secrets::new(HashKey::derived("k"));
+        learn_environment(&secrets, &environment);
+        for (text, shown) in [
+            ("MIIEabcdefghijkl", "***"),
+            ("shop-project-1234", "shop-project-1234"),
+            ("http://me:pr0xy-pass@proxy:3128", "http://me:***@proxy:3128"),
+            ("basic eC1hY2Nlc3M6dG9rZW4=", "basic ***"),
+            ("/run/credentials.json is true", "/run/credentials.json is true"),
+        ] {
+            assert_eq!(secrets.mask_finished(text), shown);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! References followed: the value that a `$kusion_path` names ([`crate::model::reference`]) takes its place.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::model::{
+    ResourceId,
+    reference::{MARK, Reference, Targets, Unreadable},
+    masked_value,
+};
+
+/// A reference that can not be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// It is not written as references are, or names nothing.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// The resource has no such path.
+    #[error("`{target}` has nothing at `{path}`{}", known_keys(.known))]
+    NoValue {
+        /// The resource it names.
+        target: ResourceId,
+        /// The path as written.
+        path: String,
+        /// The keys that stand where the path ends to fit.
+        known: Vec<String>,
+    },
+    /// A value that is not text, number or boolean inside a longer string.
+    #[error("`{target}` holds a {what} at `{path}`, which can not stand inside a longer string")]
+    NotText {
+        /// The resource it names.
+        target: ResourceId,
+        /// The path as written.
+        path: String,
+        /// What stands there.
+        what: &'static str,
+    },
+}
+
+fn known_keys(known: &[String]) -> String {
+    if known.is_empty() {
+        String::new()
+    } else {
+        format!(" (there are: {})", known.join(", "))
+    }
+}
+
+/// What a referenced resource is known to be.
+#[derive(Debug, Clone, Copy)]
+pub enum Known<'a> {
+    /// As it is, or as it was made: what it lacks is an error.
+    Final(&'a Value),
+    /// As it is, and nothing will be done to it; only its `status` may still be filled in.
+    Settled(&'a Value),
+    /// As it is expected to become: what it lacks may still be filled in by the other side.
+    Expected(&'a Value),
+    /// Nothing is known yet.
+    Nothing,
+}
+
+impl Targets {
+    /// The values with references replaced. A string that is one reference becomes the value with its type; inside a
+    /// longer string, the value's text. `keep` says which targets are left as text.
+    ///
+    /// # Errors
+    /// As [`Targets::referenced`], or the target has no such value.
+    pub fn resolve<'a>(
+        &self,
+        attributes: &Map<String, Value>,
+        keep: &dyn Fn(&ResourceId) -> bool,
+        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+    ) -> Result<Map<String, Value>, ReferenceError> {
+        attributes
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), self.resolve_value(masked_value, keep, lookup)?)))
+            .collect()
+    }
+
+    /// The values with references to `names`' keys rewritten to its values.
+    ///
+    /// # Errors
+    /// As [`Targets::referenced`].
+    pub fn rename(
+        &self,
+        attributes: &Map<String, Value>,
+        names: &HashMap<ResourceId, ResourceId>,
+    ) -> Result<Map<String, Value>, ReferenceError> {
+        let mut failed = None;
+        let mut renamed = attributes.clone();
+        renamed.values_mut().for_each(|value| {
+            for_each_string_mut(masked_value, &mut |text| match self.scan(text) {
+                Ok(references) => {
+                    for reference in references.into_iter().rev() {
+                        if let Some(name) = names.get(&reference.target) {
+                            text.replace_range(reference.id_place(), name.as_str());
+                        }
+                    }
+                }
+                Err(error) => failed = failed.take().or(Some(error)),
+            });
+        });
+        failed.map_or(Ok(renamed), |error| Err(error.into()))
+    }
+
+    fn resolve_value<'a>(
+        &self,
+        value: &Value,
+        keep: &dyn Fn(&ResourceId) -> bool,
+        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+    ) -> Result<Value, ReferenceError> {
+        match masked_value {
+            Value::String(text) if text.contains(MARK) => self.resolve_text(text, keep, lookup),
+            Value::Object(map) => Ok(Value::Object(self.resolve(map, keep, lookup)?)),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| self.resolve_value(item, keep, lookup))
+                .collect(),
+            other => Ok(other.clone()),
+        }
+    }
+
+    fn resolve_text<'a>(
+        &self,
+        text: &str,
+        keep: &dyn Fn(&ResourceId) -> bool,
+        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+    ) -> Result<Value, ReferenceError> {
+        let references = self.scan(text)?;
+        if let [only] = references.as_slice()
+            && only.place == (0..text.len())
+        {
+            if keep(&only.target) {
+                return Ok(Value::String(text.to_owned()));
+            }
+            return follow(only, lookup(&only.target));
+        }
+        let mut result = String::with_capacity(text.len());
+        let mut at = 0;
+        for reference in &references {
+            result.push_str(&text[at..reference.place.start]);
+            at = reference.place.end;
+            if keep(&reference.target) {
+                result.push_str(&text[reference.place.clone()]);
+                continue;
+            }
+            match follow(reference, lookup(&reference.target))? {
+                unknown if masked_value::is_unknown(&unknown) => return Ok(unknown),
+                Value::String(part) => result.push_str(&part),
+                part @ (Value::Number(_) | Value::Bool(_)) => result.push_str(&part.to_string()),
+                other => {
+                    return Err(ReferenceError::NotText {
+                        target: reference.target.clone(),
+                        path: reference.path.join("."),
+                        what: match other {
+                            Value::Array(_) => "list",
+                            Value::Null => "null",
+                            _ => "map",
+                        },
+                    });
+                }
+            }
+        }
+        result.push_str(&text[at..]);
+        Ok(Value::String(result))
+    }
+}
+
+fn follow(reference: &Reference, known: Known<'_>) -> Result<Value, ReferenceError> {
+    let (mut at, partial) = match known {
+        Known::Nothing => return Ok(masked_value::unknown()),
+        Known::Final(value) => (masked_value, false),
+        Known::Settled(value) => (masked_value, reference.path.first().is_some_and(|key| key == "status")),
+        Known::Expected(value) => (masked_value, true),
+    };
+    for component in &reference.path {
+        if masked_value::is_unknown(at) {
+            return Ok(masked_value::unknown());
+        }
+        let next = match at {
+            Value::Object(map) => map.get(component),
+            Value::Array(items) => component.parse().ok().and_then(|index: usize| items.get(index)),
+            _ => None,
+        };
+        at = match next {
+            Some(next) => next,
+            None if partial => return Ok(masked_value::unknown()),
+            None => {
+                return Err(ReferenceError::NoValue {
+                    target: reference.target.clone(),
+                    path: reference.path.join("."),
+                    known: at
+                        .as_object()
+                        .map(|map| map.keys().take(12).cloned().collect())
+                        .unwrap_or_default(),
+                });
+            }
+        };
+    }
+    Ok(if masked_value::holds_unknown(at) {
+        masked_value::unknown()
+    } else {
+        at.clone()
+    })
+}
+
+fn for_each_string_mut(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+    match masked_value {
+        Value::String(text) if text.contains(MARK) => visit(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string_mut(item, visit)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|value| for_each_string_mut(masked_value, visit)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn targets(ids: &[&str]) -> Targets {
+        let ids: Vec<ResourceId> = ids.iter().map(|id| id.parse().unwrap()).collect();
+        ids.iter().collect()
+    }
+
+    fn resolve(text: &str) -> Result<Value, ReferenceError> {
+        let role = json!({"metadata": {"name": "r", "uid": "u"}});
+        let web = json!({"spec": {"ports": [{"port": 80}, {"port": 81}], "clusterIP": "10.0.0.7"},
+            "data": {"a.b/c": "odd"}});
+        targets(&[
+            "rbac.authorization.k8s.io/v1:Role:ns:r",
+            "v1:Service:ns:web",
+            "v1:Service:ns:web.more",
+            "v1:Service:ns:web-2",
+        ])
+        .resolve_text(text, &|_| false, &|id| match id.as_str() {
+            "rbac.authorization.k8s.io/v1:Role:ns:r" => Known::Final(&role),
+            "v1:Service:ns:web" => Known::Final(&web),
+            "v1:Service:ns:web.more" => Known::Expected(&web),
+            _ => Known::Nothing,
+        })
+    }
+
+    #[test]
+    fn ids_with_dots_lists_and_types() {
+        let role = "$kusion_path.rbac.authorization.k8s.io/v1:Role:ns:r.metadata.name";
+        assert_eq!(resolve(role).unwrap(), json!("r"));
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web.spec.ports[1].port").unwrap(),
+            json!(81)
+        );
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web.spec.ports.0").unwrap(),
+            json!({"port": 80})
+        );
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web.data[\"a.b/c\"]").unwrap(),
+            json!("odd")
+        );
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web:spec.clusterIP").unwrap(),
+            json!("10.0.0.7")
+        );
+    }
+
+    #[test]
+    fn inside_a_longer_string() {
+        let text = "http://$kusion_path.v1:Service:ns:web.spec.clusterIP:$kusion_path.v1:Service:ns:web.spec.ports[0].port/x.";
+        assert_eq!(resolve(text).unwrap(), json!("http://10.0.0.7:80/x."));
+        assert!(matches!(
+            resolve("a $kusion_path.v1:Service:ns:web.spec.ports").unwrap_err(),
+            ReferenceError::NotText { what: "list", .. }
+        ));
+    }
+
+    #[test]
+    fn what_is_not_known_yet_is_unknown() {
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web-2.spec.clusterIP").unwrap(),
+            masked_value::unknown()
+        );
+        assert_eq!(
+            resolve("x $kusion_path.v1:Service:ns:web-2.status.a y").unwrap(),
+            masked_value::unknown()
+        );
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web.more.status.ip").unwrap(),
+            masked_value::unknown()
+        );
+        assert_eq!(
+            resolve("$kusion_path.v1:Service:ns:web.more.spec.clusterIP").unwrap(),
+            json!("10.0.0.7")
+        );
+    }
+
+    #[test]
+    fn what_does_not_exist_is_said() {
+        let nowhere = resolve("$kusion_path.v1:Service:ns:wbe.x").unwrap_err();
+        assert!(matches!(nowhere, ReferenceError::Unreadable(_)), "{nowhere}");
+        let missing = resolve("$kusion_path.v1:Service:ns:web.spec.nope").unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            "`v1:Service:ns:web` has nothing at `spec.nope` (there are: ports, clusterIP)"
+        );
+    }
+
+    #[test]
+    fn references_are_kept_on_request() {
+        let attributes = json!({"a": ["$kusion_path.v1:A:x.b", {"c": "z $kusion_path.v1:B:y.d"}]});
+        let targets = targets(&["v1:A:x", "v1:B:y"]);
+        let attributes = attributes.as_object().unwrap();
+        let kept = targets
+            .resolve(attributes, &|_| true, &|_| Known::Nothing)
+            .unwrap();
+        assert_eq!(&kept, attributes);
+    }
+}

@@ -1,0 +1,60 @@
+//! [`Definitions`]: custom kinds, from the CustomResourceDefinitions of a repository.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{
+    BuiltIn,
+    validate::{Dialect, Fault, Walk},
+};
+
+/// Schemas of custom kinds. One kind may be defined several times, by projects for different clusters.
+#[derive(Debug, Clone, Default)]
+pub struct Definitions {
+    kinds: BTreeMap<(String, String), Vec<Value>>,
+}
+
+impl Definitions {
+    /// Takes in an object if it is a CustomResourceDefinition.
+    pub fn add(&mut self, object: &Map<String, Value>) {
+        let is = |key: &str, value: &str| object.get(key).and_then(Value::as_str) == Some(value);
+        let Some(spec) = object.get("spec") else {
+            return;
+        };
+        if !is("kind", "CustomResourceDefinition") || !is("apiVersion", "apiextensions.k8s.io/v1") {
+            return;
+        }
+        let (Some(group), Some(kind)) = (spec["group"].as_str(), spec["names"]["kind"].as_str()) else {
+            return;
+        };
+        for version in spec["versions"].as_array().into_iter().flatten() {
+            let Some(name) = version["name"].as_str() else {
+                continue;
+            };
+            let mut schema = version["schema"]["openAPIV3Schema"].clone();
+            if spec["preserveUnknownFields"] == true && schema.is_object() {
+                schema["x-kubernetes-preserve-unknown-fields"] = Value::Bool(true);
+            }
+            self.kinds
+                .entry((format!("{group}/{name}"), kind.to_owned()))
+                .or_default()
+                .push(schema);
+        }
+    }
+
+    /// What is wrong with an object by the definition that it fits best; `None` if its kind is not defined here.
+    pub(super) fn faults(
+        &self,
+        api_version: &str,
+        kind: &str,
+        object: &Map<String, Value>,
+        built_in: &BuiltIn,
+    ) -> Option<Vec<Fault>> {
+        let schemas = self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
+        schemas
+            .iter()
+            .map(|schema| Walk::over(object, schema, Dialect::Definition, built_in))
+            .min_by_key(Vec::len)
+    }
+}

@@ -1,0 +1,273 @@
+//! Keys: what seals documents and runtime data (age), and the key of the short hashes, which is made in the store.
+
+use std::{
+    io::{Read as _, Write as _},
+    sync::Arc,
+};
+
+use age::secrecy::{ExposeSecret as _, SecretString};
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{StateError, States, document_format};
+use crate::{secrets::HashKey, store::Key};
+
+/// Work factor of a passphrase (2^n): about a tenth of a second, paid once per sealed document.
+const SCRYPT_LOG_N: u8 = 15;
+
+/// The environment variable with what opens sealed documents.
+pub const IDENTITY_VARIABLE: &str = "KONVERGE_AGE_IDENTITY";
+
+/// Seals to age recipients, and opens with an age identity or a passphrase.
+#[derive(Clone)]
+pub struct Sealer(Arc<Inner>);
+
+struct Inner {
+    recipients: Vec<age::x25519::Recipient>,
+    secret: Option<Secret>,
+}
+
+enum Secret {
+    Identity(Box<age::x25519::Identity>),
+    Passphrase(SecretString),
+}
+
+impl Sealer {
+    /// From `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age identity
+    /// (`AGE-SECRET-KEY-1…`), else a passphrase. Without recipients what is sealed is sealed to the identity or
+    /// passphrase itself; without an identity nothing can be opened. `None` if there is neither.
+    ///
+    /// # Errors
+    /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
+    pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
+        let recipients = recipients
+            .iter()
+            .map(|text| text.trim().parse())
+            .collect::<Result<Vec<_>, &str>>()
+            .map_err(|why| failed("state.encrypt_to", why))?;
+        let secret = match identity.map(str::trim).filter(|text| !text.is_empty()) {
+            None => None,
+            Some(text) if text.to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") => {
+                let identity = text.parse().map_err(|why: &str| failed(IDENTITY_VARIABLE, why))?;
+                Some(Secret::Identity(Box::new(identity)))
+            }
+            Some(text) if text.chars().count() < 12 => {
+                return Err(failed(
+                    IDENTITY_VARIABLE,
+                    "it is no age identity (AGE-SECRET-KEY-1…), and a passphrase needs at least 12 characters",
+                ));
+            }
+            Some(text) => Some(Secret::Passphrase(SecretString::from(text.to_owned()))),
+        };
+        if recipients.is_empty() && secret.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self(Arc::new(Inner { recipients, secret }))))
+    }
+
+    /// A new random identity.
+    pub fn generate() -> Self {
+        Self(Arc::new(Inner {
+            recipients: Vec::new(),
+            secret: Some(Secret::Identity(Box::new(age::x25519::Identity::generate()))),
+        }))
+    }
+
+    /// The identity's or passphrase's text, if there is one.
+    pub fn identity(&self) -> Option<String> {
+        self.0.secret.as_ref().map(|secret| match secret {
+            Secret::Identity(identity) => identity.to_string().expose_secret().to_owned(),
+            Secret::Passphrase(passphrase) => passphrase.expose_secret().to_owned(),
+        })
+    }
+
+    /// The age identity's text, if it is one and no passphrase.
+    pub(super) fn age_identity(&self) -> Option<String> {
+        match self.0.secret {
+            Some(Secret::Identity(_)) => self.identity(),
+            _ => None,
+        }
+    }
+
+    /// Seals bytes.
+    ///
+    /// # Errors
+    /// [`StateError::Sealed`] if the cipher fails, which it does not with a sound key.
+    pub fn seal(&self, plain: &[u8]) -> Result<Vec<u8>, StateError> {
+        let mut recipients: Vec<Box<dyn age::Recipient>> = Vec::new();
+        for recipient in &self.0.recipients {
+            recipients.push(Box::new(recipient.clone()));
+        }
+        match &self.0.secret {
+            _ if !recipients.is_empty() => {}
+            Some(Secret::Identity(identity)) => recipients.push(Box::new(identity.to_public())),
+            Some(Secret::Passphrase(passphrase)) => {
+                let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
+                recipient.set_work_factor(SCRYPT_LOG_N);
+                recipients.push(Box::new(recipient));
+            }
+            None => {}
+        }
+        let seal = || -> std::io::Result<Vec<u8>> {
+            let encryptor = age::Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
+                .map_err(std::io::Error::other)?;
+            let mut cipher = Vec::new();
+            let mut writer = encryptor.wrap_output(&mut cipher)?;
+            writer.write_all(plain)?;
+            writer.finish()?;
+            Ok(cipher)
+        };
+        seal().map_err(|error| failed("encrypting", &error.to_string()))
+    }
+
+    /// Opens what [`Sealer::seal`] made.
+    ///
+    /// # Errors
+    /// [`StateError::Sealed`]: no key, another key, or damaged.
+    pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
+        let wrong = |error: &dyn std::fmt::Display| failed("decrypting", &error.to_string());
+        let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
+        let identity: Box<dyn age::Identity> = match &self.0.secret {
+            Some(Secret::Identity(identity)) => identity.clone(),
+            Some(Secret::Passphrase(text)) => Box::new(age::scrypt::Identity::new(text.clone())),
+            None => return Err(failed("decrypting", "there is no identity in this run")),
+        };
+        let mut reader = decryptor
+            .decrypt(std::iter::once(&*identity))
+            .map_err(|error| wrong(&error))?;
+        let mut plain = Vec::new();
+        reader.read_to_end(&mut plain).map_err(|error| wrong(&error))?;
+        Ok(plain)
+    }
+
+    /// Seals a runtime's own data into a value that may stand in a state or journal: `{"$age": base64}`.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn seal_value(&self, value: &Value) -> Result<Value, StateError> {
+        let cipher = self.seal(value.to_string().as_bytes())?;
+        Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
+    }
+
+    /// Opens what [`Sealer::seal_value`] made.
+    ///
+    /// # Errors
+    /// As [`Sealer::open`]; a value that is not sealed.
+    pub fn open_value(&self, value: &Value) -> Result<Value, StateError> {
+        let cipher = value
+            .get("$age")
+            .and_then(Value::as_str)
+            .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
+            .ok_or_else(|| failed("decrypting", "the value is not sealed"))?;
+        let plain = self.open(&cipher)?;
+        serde_json::from_slice(&plain).map_err(|error| failed("decrypting", &error.to_string()))
+    }
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer(..)")
+    }
+}
+
+pub(super) fn failed(what: &str, why: &str) -> StateError {
+    StateError::Sealed {
+        what: what.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyDocument {
+    key: String,
+}
+
+impl States {
+    /// The key of the short hashes, made if there is none yet; for runs that may write.
+    ///
+    /// # Errors
+    /// The store's, or a damaged document.
+    pub async fn hash_key(&self) -> Result<HashKey, StateError> {
+        if let Some(key) = self.existing_hash_key().await? {
+            return Ok(key);
+        }
+        let fresh = HashKey::random();
+        let body = KeyDocument {
+            key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
+        };
+        let letter = self.letter("key", &body)?;
+        match document_format::put(&*self.store, &hash_key_place(), &letter).await? {
+            document_format::Put::Ours => Ok(fresh),
+            document_format::Put::Theirs(bytes) => self.read_hash_key(&bytes),
+        }
+    }
+
+    /// The key of the short hashes, if there is one; for runs that write nothing.
+    ///
+    /// # Errors
+    /// The store's, or a damaged document.
+    pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
+        let bytes = self.store.get(&hash_key_place()).await?;
+        bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()
+    }
+
+    fn read_hash_key(&self, bytes: &[u8]) -> Result<HashKey, StateError> {
+        let place = hash_key_place();
+        let (_, body): (_, KeyDocument) = self.envelopes.read("key", &place, bytes)?;
+        base64::engine::general_purpose::STANDARD
+            .decode(body.key)
+            .ok()
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .map(HashKey::from_bytes)
+            .ok_or_else(|| StateError::Damaged {
+                key: place.to_string(),
+                why: "it does not hold 32 bytes".to_owned(),
+            })
+    }
+}
+
+fn hash_key_place() -> Key {
+    Key::of(&["keys", "review"])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_identity_seals_for_itself_alone() {
+        let ours = Sealer::generate();
+        let value = json!({"password": "hunter222"});
+        let sealed = ours.seal_value(&value).unwrap();
+        assert!(!sealed.to_string().contains("hunter222"));
+        let again = Sealer::new(&[], ours.identity().as_deref()).unwrap().unwrap();
+        assert_eq!(again.open_value(&sealed).unwrap(), value);
+        assert!(Sealer::generate().open_value(&sealed).is_err());
+    }
+
+    #[test]
+    fn a_run_that_knows_recipients_alone_seals_and_does_not_open() {
+        let reader = age::x25519::Identity::generate();
+        let writer = Sealer::new(&[reader.to_public().to_string()], None)
+            .unwrap()
+            .unwrap();
+        let sealed = writer.seal_value(&json!(1)).unwrap();
+        assert!(writer.open_value(&sealed).is_err());
+        let reader = Sealer::new(&[], Some(reader.to_string().expose_secret()))
+            .unwrap()
+            .unwrap();
+        assert_eq!(reader.open_value(&sealed).unwrap(), json!(1));
+    }
+
+    #[test]
+    fn a_passphrase_works_and_a_short_one_is_refused() {
+        let sealer = Sealer::new(&[], Some("correct horse battery")).unwrap().unwrap();
+        assert_eq!(sealer.open(&sealer.seal(b"x").unwrap()).unwrap(), b"x");
+        assert!(Sealer::new(&[], Some("short")).is_err());
+        assert!(Sealer::new(&[], Some("AGE-SECRET-KEY-1XYZ")).is_err());
+        assert!(Sealer::new(&["age1nonsense".to_owned()], None).is_err());
+        assert!(Sealer::new(&[], None).unwrap().is_none());
+    }
+}

@@ -1,0 +1,295 @@
+//! Taking the next epoch, and ending what the holders before left open: their row of renewals, their journal, and by the
+//! state's next serial the place where they would commit.
+
+use std::time::Duration;
+
+use super::{
+    Lease, LeaseOptions, Reason, StateError, States, Versioned,
+    lease_acquire::LeaseDocument,
+    state_document::{JournalPlace, StateDocument},
+    document_format::{Put, put},
+    journal::JournalDocument,
+    keys::{self, Rows},
+    state_store::Reading,
+};
+use crate::{
+    model::{StackId, state::StackState},
+    store::Key,
+};
+
+/// A lease that was just taken.
+pub(super) struct Grant {
+    pub stack: StackId,
+    pub document: LeaseDocument,
+    pub id: String,
+    pub epoch: u64,
+    /// The newest serial, our own fence included.
+    pub serial: u64,
+    pub term: Duration,
+    /// When it was asked for or renewed, by our clock.
+    pub asked: Duration,
+    /// The next place in its row.
+    pub renewals: u64,
+}
+
+/// Why the next epoch may be taken, which decides how sure it is that the old holder has stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The last holder gave it back itself, or there was none.
+    Free,
+    /// The holder did not renew for its term, this renewal being its last.
+    Silent { renewal: u64 },
+    /// Its run is over, GitHub says.
+    Over,
+    /// A person ended it; its holder may not know yet.
+    Ended,
+}
+
+/// How a row of renewals came to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowEnd {
+    /// It had one.
+    Before,
+    /// We put it, after this renewal.
+    After(Option<u64>),
+}
+
+impl States {
+    /// Tries to take the next epoch; `None` if another was faster.
+    pub(super) async fn take(
+        &self,
+        stack: &StackId,
+        before: Reading,
+        claim: Claim,
+        options: &LeaseOptions,
+    ) -> Result<Option<Lease>, StateError> {
+        let epoch = 1 + newest_epoch(&before);
+        let since = self.clock.wall();
+        let started = self.clock.monotonic();
+        let id = format!("{epoch}-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+        let held = LeaseDocument::Held {
+            id: id.clone(),
+            term_ms: u64::try_from(options.term.as_millis()).unwrap_or(u64::MAX),
+            since,
+        };
+        let letter = self.letter("lease", &held)?;
+        if let Put::Theirs(_) = put(&*self.store, &keys::lease(stack, epoch, 0), &letter).await? {
+            return Ok(None);
+        }
+        // An old number that was cleaned up can be made again by a run that slept: look whether ours is the newest.
+        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let unchanged = rows.states == before.rows.states && rows.journals == before.rows.journals;
+        let mut reading = if unchanged {
+            Reading { rows, ..before }
+        } else {
+            self.read_for_lease(stack, options).await?
+        };
+        if newest_epoch(&reading) != epoch {
+            return Ok(None);
+        }
+        let mut serial = reading.rows.serial().unwrap_or(0);
+        let (mut asked, mut renewals) = (started, 1);
+        if claim != Claim::Free || !unchanged {
+            if self.close_predecessors(stack, epoch, &reading, claim).await? {
+                // A holder that is alive stops by itself within this time, because it can not renew any more.
+                tokio::select! {
+                    () = self.clock.sleep(options.term * 2 / 3) => {}
+                    // The lease that was just made expires by itself.
+                    () = options.stopped() => return Err(StateError::Stopped(stack.clone())),
+                }
+                asked = self.clock.monotonic();
+                let letter = self.letter("lease", &held)?;
+                if let Put::Theirs(_) =
+                    put(&*self.store, &keys::lease(stack, epoch, renewals), &letter).await?
+                {
+                    return Ok(None);
+                }
+                renewals += 1;
+            }
+            // What they wrote until the rows were closed counts; from here on their writes collide.
+            loop {
+                reading = self.read_for_lease(stack, options).await?;
+                serial = reading.rows.serial().unwrap_or(0) + 1;
+                if self.fence(stack, epoch, serial, &reading, options).await? {
+                    break;
+                }
+            }
+        }
+        let prior = reading.merged(stack).map(|prior| Versioned { serial, ..prior });
+        let grant = Grant {
+            stack: stack.clone(),
+            document: held,
+            id,
+            epoch,
+            serial,
+            term: options.term,
+            asked,
+            renewals,
+        };
+        Ok(Some(Lease::hold(self.clone(), grant, prior, reading.rows)))
+    }
+
+    /// Ends the rows of every earlier epoch that is still listed, so that a holder that still believes in one collides.
+    /// Epochs before that of the newest document were ended by whoever wrote it. Whether a holder may still be at work.
+    async fn close_predecessors(
+        &self,
+        stack: &StackId,
+        epoch: u64,
+        reading: &Reading,
+        claim: Claim,
+    ) -> Result<bool, StateError> {
+        let from = reading
+            .document
+            .as_ref()
+            .map_or(0, |(_, document)| document.epoch);
+        let mut at_work = false;
+        for old in reading.rows.leases.range(from..epoch).map(|(epoch, _)| *epoch) {
+            let end = self
+                .end_lease(stack, old, &LeaseDocument::TakenOver { by: epoch })
+                .await?;
+            at_work |= match (claim, end) {
+                (Claim::Free, _) => false,
+                // Whoever ended it did so before the holder that was silent for a term.
+                (Claim::Silent { .. }, RowEnd::Before) => false,
+                (Claim::Silent { renewal }, RowEnd::After(last)) => old + 1 != epoch || last != Some(renewal),
+                (Claim::Over, _) => old + 1 != epoch,
+                (Claim::Ended, _) => true,
+            };
+            let next = reading
+                .rows
+                .journals
+                .get(&old)
+                .and_then(|row| row.last())
+                .map_or(0, |last| last + 1);
+            let letter = self.letter("journal", &JournalDocument::ClosedBy(epoch))?;
+            for entry in next.. {
+                let key = keys::journal(stack, old, entry);
+                match put(&*self.store, &key, &letter).await? {
+                    Put::Ours => break,
+                    Put::Theirs(bytes) => {
+                        if let (_, JournalDocument::ClosedBy(_)) =
+                            self.envelopes.read("journal", &key, &bytes)?
+                        {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(at_work)
+    }
+
+    /// Puts an end to an epoch's row of renewals.
+    pub(super) async fn end_lease(
+        &self,
+        stack: &StackId,
+        epoch: u64,
+        end: &LeaseDocument,
+    ) -> Result<RowEnd, StateError> {
+        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let listed = rows.leases.get(&epoch).and_then(|row| row.last()).copied();
+        if let Some(last) = listed {
+            let key = keys::lease(stack, epoch, last);
+            if let Some(bytes) = self.store.get(&key).await?
+                && self.is_end(&key, &bytes)?
+            {
+                return Ok(RowEnd::Before);
+            }
+        }
+        let letter = self.letter("lease", end)?;
+        for renewal in listed.map_or(0, |last| last + 1).. {
+            let key = keys::lease(stack, epoch, renewal);
+            if let Put::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
+                if self.is_end(&key, &bytes)? {
+                    return Ok(RowEnd::Before);
+                }
+                continue;
+            }
+            return Ok(RowEnd::After(renewal.checked_sub(1)));
+        }
+        unreachable!("a row has a free place")
+    }
+
+    /// Whether a place in a row of renewals is its end. One that can not be read is none: the end is put after it.
+    fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        match self.envelopes.read("lease", key, bytes) {
+            Ok((_, LeaseDocument::Held { .. })) | Err(StateError::Damaged { .. }) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the state's next serial, with the dead holder's journal merged in. Whether it was ours.
+    async fn fence(
+        &self,
+        stack: &StackId,
+        epoch: u64,
+        serial: u64,
+        reading: &Reading,
+        options: &LeaseOptions,
+    ) -> Result<bool, StateError> {
+        let merged = reading.merged(stack);
+        let document = StateDocument {
+            serial,
+            reason: Reason::Takeover,
+            epoch,
+            closes_lease: false,
+            journal: JournalPlace { epoch, entry: 0 },
+            retired: merged.as_ref().is_some_and(|versioned| versioned.retired),
+            applied_reviews: merged
+                .as_ref()
+                .map(|versioned| versioned.applied_reviews.clone())
+                .unwrap_or_default(),
+            note: None,
+            receipt: None,
+            state: merged.map_or_else(
+                || StackState::empty(stack.clone(), options.folder.clone()),
+                |versioned| versioned.state,
+            ),
+        };
+        let letter = self.letter("state", &document)?;
+        Ok(matches!(
+            put(&*self.store, &keys::state(stack, serial), &letter).await?,
+            Put::Ours
+        ))
+    }
+
+    /// Goes back from a newest document that can not be read to one that can. The serials above it stay taken.
+    pub(super) async fn read_last_good(&self, stack: &StackId) -> Result<Reading, StateError> {
+        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let mut document = None;
+        for serial in rows.states.iter().rev() {
+            if let Ok(found @ Some(_)) = self.document(stack, *serial).await {
+                document = found;
+                break;
+            }
+        }
+        Ok(Reading {
+            rows,
+            document,
+            entries: Vec::new(),
+            journal_header: None,
+        })
+    }
+}
+
+fn newest_epoch(reading: &Reading) -> u64 {
+    let listed = reading.rows.lease().map_or(0, |(epoch, _)| epoch);
+    let journaled = reading
+        .rows
+        .journals
+        .last_key_value()
+        .map_or(0, |(epoch, _)| *epoch);
+    let written = reading
+        .document
+        .as_ref()
+        .map_or(0, |(_, document)| document.epoch);
+    listed.max(journaled).max(written)
+}
+
+impl Versioned {
+    /// Whether a run died while it worked on this stack.
+    pub fn was_interrupted(&self) -> bool {
+        !self.pending.is_empty() || self.reason == Reason::Takeover
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Vault`]: bytes that only the holders of the age identity can read, and that nobody else can have written.
+//!
+//! age hides, and no more: its recipients stand in `konverge.yaml`, and whoever knows one can encrypt to it. So a keyed
+//! hash stands before the bytes, by a key that only the identity gives.
+
+use super::{
+    StateError,
+    crypto::{Sealer, failed},
+};
+
+/// What the key is derived for; another use gets another one.
+const PURPOSE: &str = "konverge 2026-11 vault: what was written by a holder of the age identity";
+
+/// Bytes of the hash.
+const MARK: usize = 32;
+
+/// Shuts away and takes out.
+#[derive(Clone)]
+pub struct Vault {
+    sealer: Sealer,
+    key: [u8; MARK],
+}
+
+impl Vault {
+    /// By the text of `KONVERGE_AGE_IDENTITY`. `None` without one; and with a passphrase, each use of which costs a
+    /// tenth of a second on purpose.
+    ///
+    /// # Errors
+    /// A damaged identity.
+    pub fn of(identity: Option<&str>) -> Result<Option<Self>, StateError> {
+        let Some(sealer) = Sealer::new(&[], identity)? else {
+            return Ok(None);
+        };
+        Ok(sealer.age_identity().map(|identity| Self {
+            key: blake3::derive_key(PURPOSE, identity.as_bytes()),
+            sealer,
+        }))
+    }
+
+    /// Shuts bytes away under a name.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn shut(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
+        let mut whole = self.mark(name, plain).as_bytes().to_vec();
+        whole.extend_from_slice(plain);
+        self.sealer.seal(&whole)
+    }
+
+    /// Takes out what was shut away under that name.
+    ///
+    /// # Errors
+    /// Damaged, shut away under another name, or written by somebody without the identity.
+    pub fn open(&self, name: &str, shut: &[u8]) -> Result<Vec<u8>, StateError> {
+        let mut whole = self.sealer.open(shut)?;
+        let foreign = || failed("decrypting", "it was not written by a holder of the identity");
+        let mark: [u8; MARK] = whole
+            .get(..MARK)
+            .and_then(|mark| mark.try_into().ok())
+            .ok_or_else(foreign)?;
+        whole.drain(..MARK);
+        // Compared in constant time, as blake3's own hashes are.
+        if self.mark(name, &whole) == blake3::Hash::from_bytes(mark) {
+            Ok(whole)
+        } else {
+            Err(foreign())
+        }
+    }
+
+    fn mark(&self, name: &str, plain: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        hasher.update(plain);
+        hasher.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn vault(sealer: &Sealer) -> Vault {
+        Vault::of(sealer.identity().as_deref()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn holders_of_the_identity_read_what_they_wrote_under_that_name() {
+        let sealer = Sealer::generate();
+        let shut = vault(&sealer).shut("a", b"hunter2").unwrap();
+        assert!(!shut.windows(7).any(|part| part == b"hunter2"));
+        assert_eq!(vault(&sealer).open("a", &shut).unwrap(), b"hunter2");
+        assert!(vault(&sealer).open("b", &shut).is_err());
+        assert!(vault(&Sealer::generate()).open("a", &shut).is_err());
+        for end in 0..shut.len() {
+            assert!(vault(&sealer).open("a", &shut[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn who_knows_the_recipient_alone_can_not_write() {
+        let sealer = Sealer::generate();
+        // What `state.encrypt_to` tells everybody is enough to encrypt.
+        for forged in [b"evil".to_vec(), [&[0; MARK], b"evil".as_slice()].concat()] {
+            let forged = sealer.seal(&forged).unwrap();
+            let error = vault(&sealer).open("a", &forged).unwrap_err();
+            assert!(error.to_string().contains("not written by a holder"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_and_a_passphrase_make_no_vault() {
+        assert!(Vault::of(None).unwrap().is_none());
+        assert!(Vault::of(Some("correct horse battery")).unwrap().is_none());
+        assert!(Vault::of(Some("AGE-SECRET-KEY-1XYZ")).is_err());
+    }
+}

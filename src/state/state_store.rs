@@ -1,0 +1,401 @@
+//! The states of one repository in one store: reading them. Writing needs a [`super::Lease`].
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::{
+    Clock, Entry, Reason, RepositoryId, Reviews, Sealer, StateError, SystemClock, Versioned, Writer,
+    state_document::{JournalPlace, StateDocument},
+    document_format::{Envelopes, Header, Letter},
+    journal::{self, JournalDocument},
+    keys::{self, Rows},
+};
+use crate::{
+    model::{
+        RepoPath, StackId,
+        apply_record::Receipt,
+        state::{JournalEntry, StackState},
+    },
+    store::{Key, Store},
+};
+
+/// A listing that was outrun by another run's clean-up is taken again this often.
+const STALE_LISTINGS: u32 = 5;
+/// Requests in flight when many documents are read.
+pub(super) const IN_FLIGHT: usize = 32;
+/// Serials kept per stack.
+const DEFAULT_RETENTION: u64 = 50;
+
+/// All states of a repository. Cheap to clone.
+#[derive(Clone)]
+pub struct States {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) envelopes: Envelopes,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) retention: u64,
+    pub(super) finished: Arc<std::sync::Mutex<Finished>>,
+    /// What the index said when it was first asked, of stacks whose state was written.
+    pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, Entry>>>,
+}
+
+/// What this run recorded and the index does not say yet.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub entries: BTreeMap<StackId, Entry>,
+    /// Intents behind those entries.
+    pub resources: usize,
+    /// Stacks that were announced together, with the epoch that was expected.
+    pub announced: BTreeMap<StackId, u64>,
+    /// Deltas written stack by stack.
+    pub deltas: usize,
+}
+
+/// What was read of one stack: the newest document, its journal, and the listing both come from.
+pub(super) struct Reading {
+    pub rows: Rows,
+    pub document: Option<(Header, StateDocument)>,
+    pub entries: Vec<JournalEntry>,
+    /// The writer of the journal, if there is no document that names one.
+    pub journal_header: Option<Header>,
+}
+
+/// One line of a stack's history.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryLine {
+    /// The serial.
+    pub serial: u64,
+    /// What the document says, or why it can not be read: as JSON its keys, or `unreadable`.
+    #[serde(flatten, serialize_with = "readable")]
+    pub document: Result<HistoryEntry, String>,
+}
+
+fn readable<S: Serializer>(
+    document: &Result<HistoryEntry, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Unreadable<'a> {
+        unreadable: &'a str,
+    }
+    match document {
+        Ok(entry) => entry.serialize(serializer),
+        Err(unreadable) => Unreadable { unreadable }.serialize(serializer),
+    }
+}
+
+/// What a serial says, in a line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryEntry {
+    /// Why it was written.
+    pub reason: Reason,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// When, by that machine's clock.
+    pub time: Timestamp,
+    /// The commit that was applied.
+    pub commit: Option<String>,
+    /// How many resources it holds.
+    pub resources: usize,
+    /// A few words that were given with it.
+    pub note: Option<String>,
+    /// The apply that ended with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+}
+
+impl States {
+    /// Whose states these are.
+    pub fn repository(&self) -> &RepositoryId {
+        &self.envelopes.repository
+    }
+
+    /// The states of a repository in a store. Asks nothing of the store yet.
+    pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: Writer) -> Self {
+        Self {
+            store,
+            envelopes: Envelopes {
+                repository,
+                writer,
+                sealer: None,
+                seal_documents: false,
+            },
+            clock: Arc::new(SystemClock::default()),
+            retention: DEFAULT_RETENTION,
+            finished: Arc::default(),
+            written: Arc::default(),
+        }
+    }
+
+    /// Gives the key that opens sealed documents, and seals whole states and journals with it if `documents`.
+    #[must_use]
+    pub fn with_sealer(mut self, sealer: Sealer, documents: bool) -> Self {
+        self.envelopes.sealer = Some(sealer);
+        self.envelopes.seal_documents = documents;
+        self
+    }
+
+    /// How many serials are kept per stack, at least 2.
+    #[must_use]
+    pub fn with_retention(mut self, serials: u64) -> Self {
+        self.retention = serials.max(2);
+        self
+    }
+
+    /// Other clocks than this machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The key for a runtime's own data, if there is one.
+    pub fn sealer(&self) -> Option<&Sealer> {
+        self.envelopes.sealer.as_ref()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// The store, for others to keep.
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// The reviews beside the states.
+    pub fn reviews(&self) -> Reviews<'_> {
+        Reviews { states: self }
+    }
+
+    /// The newest state of a stack with its journal merged in: whatever may exist outside is in it. One LIST and one
+    /// GET, and one GET for each journal entry that a run left behind. `None` if nothing was ever recorded.
+    ///
+    /// # Errors
+    /// The store's; a document that is damaged, foreign or newer than this Konverge.
+    pub async fn load(&self, stack: &StackId) -> Result<Option<Versioned>, StateError> {
+        let reading = self.read(stack).await?;
+        Ok(self.require_document(stack, reading).await?.merged(stack))
+    }
+
+    /// Refuses a stack without a state document if the index says that one was written.
+    pub(super) async fn require_document(
+        &self,
+        stack: &StackId,
+        reading: Reading,
+    ) -> Result<Reading, StateError> {
+        if reading.document.is_some() {
+            return Ok(reading);
+        }
+        let Some(serial) = self.written(stack).await?.map(|entry| entry.serial) else {
+            return Ok(reading);
+        };
+        // It may have been written between the two looks.
+        let reading = self.read(stack).await?;
+        match reading.document {
+            Some(_) => Ok(reading),
+            None => Err(StateError::Vanished {
+                stack: stack.clone(),
+                serial,
+            }),
+        }
+    }
+
+    /// One serial as it was written, without any journal.
+    ///
+    /// # Errors
+    /// As [`States::load`]; [`StateError::Missing`] if there is no such serial (any more).
+    pub async fn load_serial(&self, stack: &StackId, serial: u64) -> Result<Versioned, StateError> {
+        match self.document(stack, serial).await? {
+            Some((header, document)) => Ok(versioned(header, document)),
+            None => Err(StateError::Missing(format!(
+                "stack `{stack}` has no serial {serial}; `konverge state history {stack}` lists what is kept"
+            ))),
+        }
+    }
+
+    /// The serials that are kept, the newest first. A document that can not be read is a line that says so.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn history(&self, stack: &StackId) -> Result<Vec<HistoryLine>, StateError> {
+        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let serials: Vec<u64> = rows.states.into_iter().rev().collect();
+        stream::iter(serials.into_iter().map(|serial| async move {
+            let document = match self.document(stack, serial).await {
+                Ok(Some((header, document))) => Ok(HistoryEntry {
+                    reason: document.reason,
+                    writer: header.writer,
+                    time: header.time,
+                    commit: document.state.commit.map(String::from),
+                    resources: document.state.resources.len(),
+                    note: document.note,
+                    receipt: document.receipt,
+                }),
+                Ok(None) => Err("it was deleted meanwhile".to_owned()),
+                Err(StateError::Store(error)) => return Err(StateError::Store(error)),
+                Err(error) => Err(error.to_string()),
+            };
+            Ok(HistoryLine { serial, document })
+        }))
+        .buffered(IN_FLIGHT)
+        .try_collect()
+        .await
+    }
+
+    /// The stacks that have anything recorded, by the index.
+    ///
+    /// # Errors
+    /// As [`States::known`].
+    pub async fn list(&self) -> Result<Vec<StackId>, StateError> {
+        let known = self.known().await?;
+        Ok(known
+            .entries
+            .into_iter()
+            .filter(|(_, entry)| entry.is_known())
+            .map(|(stack, _)| stack)
+            .collect())
+    }
+
+    /// Whether the index says that a state of the stack was written.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn was_written(&self, stack: &StackId) -> Result<bool, StateError> {
+        Ok(self.written(stack).await?.is_some())
+    }
+
+    pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<Letter, StateError> {
+        self.envelopes.write(kind, self.clock.wall(), body)
+    }
+
+    /// Reads a stack: listing, newest document, journal.
+    pub(super) async fn read(&self, stack: &StackId) -> Result<Reading, StateError> {
+        for _ in 0..STALE_LISTINGS {
+            let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+            if let Some(reading) = self.read_rows(stack, rows).await? {
+                return Ok(reading);
+            }
+        }
+        Err(StateError::Missing(format!(
+            "the documents of stack `{stack}` changed while they were read, {STALE_LISTINGS} times; try again"
+        )))
+    }
+
+    /// Reads what a listing shows; `None` if it is outdated.
+    pub(super) async fn read_rows(&self, stack: &StackId, rows: Rows) -> Result<Option<Reading>, StateError> {
+        let document = match rows.serial() {
+            None => None,
+            Some(serial) => match self.document(stack, serial).await? {
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        let from = document
+            .as_ref()
+            .map_or(JournalPlace::default(), |(_, document)| document.journal);
+        let keys: Vec<Key> = rows
+            .journals
+            .range(from.epoch..)
+            .flat_map(|(epoch, entries)| {
+                entries.iter().map(|entry| JournalPlace {
+                    epoch: *epoch,
+                    entry: *entry,
+                })
+            })
+            .filter(|place| *place >= from)
+            .map(|place| keys::journal(stack, place.epoch, place.entry))
+            .collect();
+        let batches: Vec<_> = stream::iter(keys)
+            .map(|key| async move {
+                let bytes = self.store.get(&key).await?;
+                Ok::<_, StateError>((key, bytes))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await?;
+        let (mut entries, mut journal_header) = (Vec::new(), None);
+        for (key, bytes) in batches {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
+            if let JournalDocument::Entries(batch) = batch {
+                entries.extend(batch);
+                journal_header = Some(header);
+            }
+        }
+        Ok(Some(Reading {
+            rows,
+            document,
+            entries,
+            journal_header,
+        }))
+    }
+
+    pub(super) async fn document(
+        &self,
+        stack: &StackId,
+        serial: u64,
+    ) -> Result<Option<(Header, StateDocument)>, StateError> {
+        let key = keys::state(stack, serial);
+        let Some(bytes) = self.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (header, document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
+        if document.serial != serial || document.state.stack != *stack {
+            return Err(StateError::Damaged {
+                key: key.to_string(),
+                why: format!(
+                    "it says that it is serial {} of `{}`",
+                    document.serial, document.state.stack
+                ),
+            });
+        }
+        Ok(Some((header, document)))
+    }
+}
+
+impl Reading {
+    /// Document and journal as one state.
+    pub fn merged(&self, stack: &StackId) -> Option<Versioned> {
+        let mut versioned = match (&self.document, &self.journal_header) {
+            (Some((header, document)), _) => versioned(header.clone(), document.clone()),
+            (None, Some(header)) => Versioned {
+                serial: 0,
+                epoch: 0,
+                reason: Reason::Apply,
+                writer: header.writer.clone(),
+                written: header.time,
+                note: None,
+                receipt: None,
+                pending: Vec::new(),
+                retired: false,
+                applied_reviews: std::collections::BTreeSet::new(),
+                state: StackState::empty(stack.clone(), RepoPath::root()),
+            },
+            (None, None) => return None,
+        };
+        let open = journal::merge_journal(&mut versioned.state, &self.entries);
+        versioned.pending = open.ids();
+        versioned.retired &= self.entries.is_empty();
+        Some(versioned)
+    }
+}
+
+fn versioned(header: Header, document: StateDocument) -> Versioned {
+    Versioned {
+        serial: document.serial,
+        epoch: document.epoch,
+        reason: document.reason,
+        writer: header.writer,
+        written: header.time,
+        note: document.note,
+        receipt: document.receipt,
+        pending: Vec::new(),
+        retired: document.retired,
+        applied_reviews: document.applied_reviews,
+        state: document.state,
+    }
+}

@@ -1,0 +1,185 @@
+//! A folder of this machine, made by the first write: whoever only looks leaves nothing behind. Files can be read by
+//! their owner alone (0600, in folders of 0700).
+
+use std::{
+    fs::{DirBuilder, Permissions, set_permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use super::{Created, Key, Store, StoreError, StoreOptions, cloud};
+
+struct Folder {
+    url: String,
+    path: PathBuf,
+    options: StoreOptions,
+    there: OnceCell<Arc<dyn Store>>,
+}
+
+/// A store in a folder.
+///
+/// # Errors
+/// It can never be made: what stands above it is no folder.
+pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let url = format!("file://{}", path.display().to_string().escape_debug());
+    if let Some(above) = path
+        .ancestors()
+        .find(|above| above.exists())
+        .filter(|above| !above.is_dir())
+    {
+        let why = format!("{} is no folder", above.display().to_string().escape_debug());
+        return Err(StoreError::Config { url, why });
+    }
+    Ok(Arc::new(Folder {
+        url,
+        path,
+        options: options.clone(),
+        there: OnceCell::new(),
+    }))
+}
+
+/// The rights of a folder, and of a file.
+const FOLDER: u32 = 0o700;
+const FILE: u32 = 0o600;
+/// The rights of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+fn make_private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(folder)
+}
+
+impl Folder {
+    /// The store, if the folder is there.
+    async fn looked(&self) -> Result<Option<&Arc<dyn Store>>, StoreError> {
+        if self.there.get().is_none() && !self.path.exists() {
+            return Ok(None);
+        }
+        self.made().await.map(Some)
+    }
+
+    async fn made(&self) -> Result<&Arc<dyn Store>, StoreError> {
+        self.there
+            .get_or_try_init(|| async {
+                make_private_folder(&self.path).map_err(|error| StoreError::Config {
+                    url: self.url.clone(),
+                    why: error.to_string(),
+                })?;
+                cloud::folder(&self.path, &self.options)
+            })
+            .await
+    }
+
+    /// Makes the folders above a file, and takes the rights of others from those that an older version made. The store's
+    /// own folder, if it was there before, keeps the rights that somebody gave it.
+    fn close_folders(&self, file: &Path) -> io::Result<()> {
+        let folder = file.parent().unwrap_or(&self.path);
+        make_private_folder(folder)?;
+        let inside = folder.ancestors().take_while(|above| *above != self.path);
+        for folder in inside {
+            if folder.metadata()?.permissions().mode() & OTHERS != 0 {
+                set_permissions(folder, Permissions::from_mode(FOLDER))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for Folder {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        match self.looked().await? {
+            Some(store) => store.get(key).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        match self.looked().await? {
+            Some(store) => store.list(prefix).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let store = self.made().await?;
+        // The name of a key is the name of its file.
+        let file = self.path.join(key.as_str());
+        let denied = |error: io::Error| StoreError::Denied {
+            url: self.url.clone(),
+            key: key.to_string(),
+            why: error.to_string(),
+        };
+        self.close_folders(&file).map_err(denied)?;
+        let created = store.create(key, content).await?;
+        if created == Created::Created {
+            set_permissions(&file, Permissions::from_mode(FILE)).map_err(denied)?;
+        }
+        Ok(created)
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        match self.looked().await? {
+            Some(store) => store.delete(key).await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn looking_leaves_nothing_behind() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("states");
+        let store = folder(path.clone(), &StoreOptions::default()).unwrap();
+        let key = Key::of(&["a", "b"]);
+        assert_eq!(store.get(&key).await.unwrap(), None);
+        assert!(store.list(&Key::of(&["a"])).await.unwrap().is_empty());
+        assert!(!path.exists());
+        assert_eq!(
+            store.create(&key, Bytes::from_static(b"x")).await.unwrap(),
+            Created::Created
+        );
+        assert_eq!(store.list(&Key::of(&["a"])).await.unwrap(), [key]);
+    }
+
+    #[tokio::test]
+    async fn nobody_else_can_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("new/states");
+        // Made by an older version.
+        std::fs::create_dir_all(path.join("stacks/old")).unwrap();
+        set_permissions(path.join("stacks"), Permissions::from_mode(0o755)).unwrap();
+        let store = folder(path.clone(), &StoreOptions::default()).unwrap();
+        let keys = [
+            Key::of(&["stacks", "shop/dev", "1"]),
+            Key::of(&["stacks", "old", "a.b=c@d+e"]),
+        ];
+        for key in &keys {
+            store.create(key, Bytes::from_static(b"x")).await.unwrap();
+        }
+        let fresh = folder(place.path().join("fresh"), &StoreOptions::default()).unwrap();
+        fresh.create(&keys[0], Bytes::from_static(b"x")).await.unwrap();
+        let mode = |path: PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+        for key in &keys {
+            let file = path.join(key.as_str());
+            assert_eq!(mode(file.clone()), 0o600, "{key}");
+            assert_eq!(mode(file.parent().unwrap().to_owned()), 0o700, "{key}");
+        }
+        assert_eq!(mode(path.join("stacks")), 0o700);
+        assert_eq!(mode(place.path().join("fresh")), 0o700);
+    }
+}

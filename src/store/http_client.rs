@@ -1,0 +1,131 @@
+//! Requests over HTTP for the stores that no crate of ours speaks: one client, one retry policy, one reading of errors.
+
+use std::{future::Future, time::Duration};
+
+use bytes::Bytes;
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
+
+use super::{Key, StoreError, factory::Place};
+use crate::retry::{Policy, Verdict};
+
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// So much of an error's body is shown.
+const SHOWN: usize = 300;
+
+/// Sends requests of one store.
+pub(super) struct Requests {
+    pub client: Client,
+    pub url: String,
+    retry: Policy,
+}
+
+/// A request that was answered.
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+/// What went wrong with one try.
+enum Trouble {
+    /// No answer.
+    Network(String),
+    /// An answer that another try may better.
+    Passing {
+        status: StatusCode,
+        why: String,
+        after: Option<Duration>,
+    },
+}
+
+impl Requests {
+    /// For a place, with its certificates.
+    pub fn new(place: &Place) -> Result<Self, StoreError> {
+        let mut builder = Client::builder()
+            .timeout(REQUEST_DEADLINE)
+            .connect_timeout(CONNECT_DEADLINE)
+            // A redirect could carry credentials elsewhere.
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(file) = &place.options.ca_file {
+            let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
+            let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+            let certificates =
+                Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.to_string()))?;
+            for certificate in certificates {
+                builder = builder.add_root_certificate(certificate);
+            }
+        }
+        let client = builder
+            .build()
+            .map_err(|error| place.error(crate::error::chain(&error)))?;
+        Ok(Self {
+            client,
+            url: place.shown.clone(),
+            retry: place.options.retry,
+        })
+    }
+
+    /// Sends a request, again if it may help: each try is made anew, because it may be signed with the time.
+    pub async fn send(
+        &self,
+        key: &Key,
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<Answer, StoreError> {
+        let attempt = || self.attempt(make(&self.client));
+        let classify = |trouble: &Trouble| match trouble {
+            Trouble::Passing {
+                after: Some(after), ..
+            } => Verdict::RetryAfter(*after),
+            _ => Verdict::Retry,
+        };
+        let answer = self.retry.run(classify, attempt).await;
+        answer.map_err(|trouble| {
+            let why = match trouble {
+                Trouble::Network(why) => why,
+                Trouble::Passing { status, why, .. } => format!("{status}: {why}"),
+            };
+            StoreError::Unavailable {
+                url: self.url.clone(),
+                key: key.to_string(),
+                why,
+            }
+        })
+    }
+
+    fn attempt(&self, request: RequestBuilder) -> impl Future<Output = Result<Answer, Trouble>> + use<> {
+        async move {
+            let network = |error: reqwest::Error| Trouble::Network(crate::error::chain(&error.without_url()));
+            let answer = request.send().await.map_err(network)?;
+            let status = answer.status();
+            let after = answer
+                .headers()
+                .get(RETRY_AFTER)
+                .and_then(|value| value.to_str().ok()?.parse().ok())
+                .map(Duration::from_secs);
+            let body = answer.bytes().await.map_err(network)?;
+            if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+                return Err(Trouble::Passing {
+                    status,
+                    why: shown(&body),
+                    after,
+                });
+            }
+            Ok(Answer { status, body })
+        }
+    }
+
+    /// The error of an answer that is not what was hoped for.
+    pub fn refused(&self, key: &Key, answer: &Answer) -> StoreError {
+        let (url, key) = (self.url.clone(), key.to_string());
+        let why = format!("{}: {}", answer.status, shown(&answer.body));
+        match answer.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => StoreError::Denied { url, key, why },
+            _ => StoreError::Unavailable { url, key, why },
+        }
+    }
+}
+
+fn shown(body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
+    text.trim().escape_debug().to_string()
+}
