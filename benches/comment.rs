@@ -2,12 +2,7 @@
 //! `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench comment`
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout
-)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     fs,

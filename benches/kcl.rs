@@ -3,7 +3,6 @@
 //!
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
-#![allow(missing_docs)]
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +18,9 @@ use konverge::{
     checkout::Checkout,
     config::Config,
     git::Repository,
-    kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
+    kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain},
     model::{event::NoEvents, stack::Stack},
-    ops::{At, Notes, Run, Workspace, compiler::Compiler},
+    ops::{Notes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler},
     secrets::{HashKey, Secrets},
 };
 use serde_json::Value;
@@ -44,10 +43,10 @@ impl Notes for Quiet {
 
 /// The example, its projects copied until there are enough stacks, and somewhere to keep a cache.
 struct Bench {
-    core: Core,
+    core: Toolchain,
     folder: TempDir,
     stacks: Vec<Stack>,
-    workspace: Workspace,
+    workspace: OpenRevision,
 }
 
 /// Seconds.
@@ -64,8 +63,8 @@ struct Figures {
     first_floor: Vec<f64>,
 }
 
-fn run(dir: PathBuf, env: BTreeMap<String, String>) -> Run {
-    Run {
+fn run(dir: PathBuf, env: BTreeMap<String, String>) -> RunContext {
+    RunContext {
         dir,
         env,
         secrets: Secrets::new(HashKey::random()),
@@ -81,7 +80,7 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let core = runtime.block_on(Core::of_interpreter(
+    let core = runtime.block_on(Toolchain::from_interpreter(
         &interpreter(),
         DEFAULT_VERSION,
         &Checkout::default(),
@@ -107,7 +106,7 @@ fn main() {
 }
 
 impl Bench {
-    fn set_up(core: Core) -> Self {
+    fn set_up(core: Toolchain) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let repository = folder.path().join("konfig");
         copy(
@@ -159,7 +158,7 @@ impl Bench {
         ]);
         let opened = Repository::discover(&repository).unwrap();
         let surroundings = run(repository.clone(), std::env::vars().collect());
-        let workspace = Workspace::open(&surroundings, &opened, &At::Worktree).unwrap();
+        let workspace = OpenRevision::open(&surroundings, &opened, &RevisionSpec::Worktree).unwrap();
         let stacks = workspace.layout.stacks.iter().take(STACKS).cloned().collect();
         Self {
             core,
@@ -198,7 +197,7 @@ impl Bench {
         figures.workers_used.push(used_by_children() - workers);
         assert!(specs.iter().all(Result::is_ok));
         // A stack that is compiled again is counted once.
-        assert_eq!(compiler.counted().compiled, STACKS);
+        assert_eq!(compiler.counts().compiled, STACKS);
     }
 
     /// All stacks from the cache; a stack's share.
@@ -212,7 +211,7 @@ impl Bench {
         let specs = compiler.specs(&self.workspace, &self.stacks).await;
         let time = started.elapsed();
         assert!(specs.iter().all(Result::is_ok));
-        assert_eq!(compiler.counted().cached, STACKS);
+        assert_eq!(compiler.counts().cached, STACKS);
         time.as_secs_f64() / STACKS as f64
     }
 

@@ -3,12 +3,7 @@
 //! run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench start`; `KONVERGE_BINARY` names another executable than the bench profile's.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout
-)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;

@@ -2,12 +2,7 @@
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench state`; needs `scripts/parts install minio`.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout
-)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;
@@ -22,7 +17,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use konverge::{
     model::{CommitId, Digest, RepoPath, StackId, state::StackState},
-    state::{LeaseOptions, RepositoryId, States, Writer},
+    state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
     store::{Store, StoreOptions, open},
 };
 use support::{counted::Counted, minio::Minio};
@@ -39,15 +34,15 @@ fn main() {
     runtime.block_on(bench());
 }
 
-fn states(store: Arc<dyn Store>) -> States {
-    let writer = Writer {
+fn states(store: Arc<dyn Store>) -> StateStore {
+    let writer = DocumentWriter {
         run: "bench".to_owned(),
         actor: "bench".to_owned(),
     };
-    States::open(store, RepositoryId::new("bench"), writer)
+    StateStore::open(store, RepositoryId::new("bench"), writer)
 }
 
-async fn apply(states: &States, n: usize, round: usize) {
+async fn apply(states: &StateStore, n: usize, round: usize) {
     let id: StackId = format!("project-{:04}/prod", n / 3).parse().unwrap();
     let id = if n.is_multiple_of(3) {
         id
@@ -89,7 +84,7 @@ async fn bench() {
     let work: Vec<_> = (0..STACKS).map(|n| apply(&all, n, 0)).collect();
     stream::iter(work).buffer_unordered(16).collect::<Vec<_>>().await;
     all.settle().await.unwrap();
-    let known = all.known().await.unwrap();
+    let known = all.read_all().await.unwrap();
     all.maintain_index(&known).await.unwrap();
     for delta in 0..DELTAS {
         let run = states(Arc::clone(&store));
@@ -102,7 +97,7 @@ async fn bench() {
     for _ in 0..ROUNDS {
         counted.reset();
         let started = Instant::now();
-        let known = reader.known().await.unwrap();
+        let known = reader.read_all().await.unwrap();
         times.push(started.elapsed());
         assert_eq!(
             known

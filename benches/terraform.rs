@@ -3,7 +3,6 @@
 //!
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
-#![allow(missing_docs)]
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +13,14 @@ use std::{
 
 use async_trait::async_trait;
 use konverge::{
-    error::Failure,
+    error::UserError,
     model::{
         ResourceId,
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
     runtime::{
-        Applied, ApplySink, Item, Runtime, Scope,
+        AppliedResource, ApplySink, Item, Runtime, StackScope,
         terraform::{AllowedProvider, Terraform, TerraformOptions},
     },
     secrets::{HashKey, Secrets},
@@ -71,16 +70,20 @@ struct Nothing;
 impl ApplySink for Nothing {
     fn progress(&self, _: &ResourceId, _: &str) {}
 
-    async fn written(&self, _: &ResourceId, _: Recorded) -> Result<(), Failure> {
+    async fn record_written(&self, _: &ResourceId, _: Recorded) -> Result<(), UserError> {
         Ok(())
     }
 
-    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
+    async fn record_result(
+        &self,
+        id: &ResourceId,
+        result: Result<AppliedResource, UserError>,
+    ) -> Result<(), UserError> {
         result.unwrap_or_else(|failure| panic!("{id}: {failure}"));
         Ok(())
     }
 
-    async fn runtime_data(&self, _: &str, _: Value) -> Result<(), Failure> {
+    async fn runtime_data(&self, _: &str, _: Value) -> Result<(), UserError> {
         Ok(())
     }
 
@@ -88,7 +91,7 @@ impl ApplySink for Nothing {
         false
     }
 
-    async fn fence(&self) -> Result<(), Failure> {
+    async fn fence(&self) -> Result<(), UserError> {
         Ok(())
     }
 }
@@ -104,7 +107,7 @@ async fn by_runtime() -> Times {
         hashes: Vec::new(),
     }];
     let runtime = Terraform::new(options);
-    let scope = Scope {
+    let scope = StackScope {
         ignore: Vec::new(),
         stack: "bench/one".parse().unwrap(),
         earlier: Vec::new(),

@@ -1,4 +1,4 @@
-//! One error at the top: every room's own error becomes a [`Failure`] when it leaves the room.
+//! One error at the top: every room's own error becomes a [`UserError`] when it leaves the room.
 //!
 //! A failure always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
 
@@ -87,7 +87,7 @@ impl fmt::Display for Location {
 
 /// An error on its way to a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct UserError {
     /// The kind, which decides the exit code.
     pub kind: ErrorKind,
     /// One sentence: what failed and why.
@@ -98,7 +98,7 @@ pub struct Failure {
     pub hints: Vec<String>,
 }
 
-impl Failure {
+impl UserError {
     /// A failure with neither place nor hints yet.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Failure {
 
     /// Puts words before the message: `context: message`.
     #[must_use]
-    pub fn within(mut self, context: impl fmt::Display) -> Self {
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
     }
@@ -148,7 +148,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(location) = &self.location {
             write!(f, "{location}: ")?;
@@ -157,7 +157,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for UserError {}
 
 /// What stands under `error` in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,7 +40,7 @@ pub struct Program {
 
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct ProcessResult {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -110,8 +110,8 @@ impl Program {
     /// Runs it to its end, whatever its exit code.
     ///
     /// # Errors
-    /// It can not be started, or does not end in time (then it is killed).
-    pub async fn run(&self) -> Result<Ended, ProcessError> {
+    /// It cannot be started, or does not end in time (then it is killed).
+    pub async fn run(&self) -> Result<ProcessResult, ProcessError> {
         let path = self.executable.path();
         let io = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => ProcessError::NotFound(path.to_owned()),
@@ -156,7 +156,7 @@ impl Program {
         let all = async {
             let (stdout, stderr, ()) = tokio::try_join!(self.read(stdout), self.read(stderr), feed)?;
             let status = child.wait().await.map_err(io)?;
-            Ok(Ended {
+            Ok(ProcessResult {
                 code: status.code(),
                 signal: status.signal(),
                 stdout,

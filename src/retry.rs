@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// What an error means for the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RetryDecision {
     /// It will not get better.
     GiveUp,
     /// It may get better.
@@ -19,7 +19,7 @@ pub enum Verdict {
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// Tries in all, the first included.
     pub attempts: u32,
     /// The wait after the first try; doubles each time, with jitter.
@@ -30,7 +30,7 @@ pub struct Policy {
     pub total: Duration,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 5,
@@ -41,12 +41,16 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Runs `operation` until it succeeds, its error is final, or the policy is used up; then the last error comes back.
     ///
     /// # Errors
     /// The last error of `operation`.
-    pub async fn run<T, E, F, Fut>(&self, classify: impl Fn(&E) -> Verdict, mut operation: F) -> Result<T, E>
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        classify: impl Fn(&E) -> RetryDecision,
+        mut operation: F,
+    ) -> Result<T, E>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -59,9 +63,9 @@ impl Policy {
                 Err(error) => error,
             };
             let wait = match classify(&error) {
-                Verdict::GiveUp => return Err(error),
-                Verdict::Retry => jitter(backoff),
-                Verdict::RetryAfter(asked) => asked,
+                RetryDecision::GiveUp => return Err(error),
+                RetryDecision::Retry => jitter(backoff),
+                RetryDecision::RetryAfter(asked) => asked,
             };
             if attempt >= self.attempts || start.elapsed() + wait > self.total {
                 return Err(error);
@@ -85,10 +89,10 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    fn quick() -> Policy {
-        Policy {
+    fn quick() -> RetryPolicy {
+        RetryPolicy {
             first: Duration::from_millis(1),
-            ..Policy::default()
+            ..RetryPolicy::default()
         }
     }
 
@@ -99,10 +103,10 @@ mod tests {
             tries.set(tries.get() + 1);
             async { Err::<(), _>("down") }
         };
-        assert!(quick().run(|_| Verdict::Retry, fail).await.is_err());
+        assert!(quick().run(|_| RetryDecision::Retry, fail).await.is_err());
         assert_eq!(tries.get(), 5);
         tries.set(0);
-        assert!(quick().run(|_| Verdict::GiveUp, fail).await.is_err());
+        assert!(quick().run(|_| RetryDecision::GiveUp, fail).await.is_err());
         assert_eq!(tries.get(), 1);
     }
 
@@ -110,7 +114,7 @@ mod tests {
     async fn a_wait_beyond_the_total_gives_up_at_once() {
         let result: Result<(), _> = quick()
             .run(
-                |_| Verdict::RetryAfter(Duration::from_secs(3600)),
+                |_| RetryDecision::RetryAfter(Duration::from_secs(3600)),
                 || async { Err("later") },
             )
             .await;
@@ -122,7 +126,7 @@ mod tests {
         let tries = Cell::new(0);
         let result = quick()
             .run(
-                |_: &&str| Verdict::Retry,
+                |_: &&str| RetryDecision::Retry,
                 || {
                     tries.set(tries.get() + 1);
                     let n = tries.get();

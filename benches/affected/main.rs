@@ -3,7 +3,6 @@
 //! `cargo bench --bench affected` makes the monorepos, measures whole processes against the floor, and writes its
 //! section of `docs/performance.md`. Ratios in one run decide; absolute times are this machine's.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
-#![allow(missing_docs)]
 
 mod floor;
 mod measure;

@@ -4,7 +4,6 @@
 //! `scripts/parts install test bench`, then `cargo bench --bench kubernetes`. `KONVERGE_BENCH_SIZES=1000,5000` says how
 //! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `docs/performance.md` is written.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
-#![allow(missing_docs)]
 
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
@@ -18,7 +17,7 @@ use std::{sync::Arc, time::Duration, time::Instant};
 
 use command::{Command, Namespace};
 use konverge::{
-    engine::{EnginePlan, Runtimes},
+    engine::{EnginePlan, RuntimeRegistry},
     runtime::kubernetes::Kubernetes,
 };
 use page::{Measured, Page};
@@ -105,7 +104,7 @@ async fn measure(size: usize, page: &mut Page) {
         let wanted = objects(&ns, size);
         let mut stack = TestStack::new("bench", cluster.kubeconfig());
         let kubernetes = stack.kubernetes().await;
-        let runtimes = Runtimes::new().with(kubernetes.clone());
+        let runtimes = RuntimeRegistry::new().with(kubernetes.clone());
         writing = writing.best(write(&mut stack, &kubernetes, &runtimes, &wanted).await);
         last = Some((cluster, ns, wanted, stack, kubernetes, runtimes));
     }
@@ -197,7 +196,7 @@ async fn nothing_changed(cluster: &Cluster, size: usize, page: &mut Page) {
 async fn write(
     stack: &mut TestStack,
     kubernetes: &Arc<Kubernetes>,
-    runtimes: &Runtimes,
+    runtimes: &RuntimeRegistry,
     wanted: &[Value],
 ) -> Measured {
     let plan = stack.plan_on(runtimes, spec(wanted)).await.unwrap();
@@ -222,7 +221,7 @@ async fn write(
 async fn best(
     stack: &TestStack,
     kubernetes: &Arc<Kubernetes>,
-    runtimes: &Runtimes,
+    runtimes: &RuntimeRegistry,
     wanted: &[Value],
     check: impl Fn(&EnginePlan),
 ) -> Measured {

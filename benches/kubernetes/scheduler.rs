@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge::{engine::Schedule, model::spec::Resource, spec::graph::Graph};
+use konverge::{engine::Schedule, model::spec::Resource, spec::graph::ResourceGraph};
 use serde_json::{Value, json};
 
 use crate::{ROUNDS, page::Page, support::stack::resource};
@@ -40,7 +40,7 @@ fn shape(page: &mut Page, name: &str, nodes: usize, before: impl Fn(usize) -> Ve
 
 /// From resources to the last one done, as an apply goes.
 fn walk(resources: &[Resource]) -> usize {
-    let graph = Graph::of_spec(resources).unwrap();
+    let graph = ResourceGraph::from_spec(resources).unwrap();
     let index: HashMap<_, _> = resources.iter().enumerate().map(|(n, r)| (&r.id, n)).collect();
     let waits: Vec<Vec<usize>> = resources
         .iter()

@@ -54,7 +54,7 @@ def compile(arguments):
     """What the core prints as YAML, or its complaint."""
     try:
         result = CORE.exec_program(arguments)
-    except Exception as error:  # how the core reports what it can not parse
+    except Exception as error:  # how the core reports what it cannot parse
         return None, str(error)
     if result.err_message:
         return None, result.err_message

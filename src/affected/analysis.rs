@@ -3,22 +3,22 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    AffectedError, Closure, CoreRules, Index, closure, data_files,
-    graph::{Graph, NodeId},
-    stack_inputs::StackInputs,
+    AffectedError, Closure, CoreRules, ScanCache, closure, data_files,
+    graph::{ImportGraph, NodeId},
     merkle,
+    stack_inputs::StackInputs,
 };
 use crate::{
-    konfig::{Changes, Layout, Tree},
+    konfig::{Changes, FileTreeView, Layout},
     model::{Digest, RepoPath, file_source::Source, stack::Stack},
 };
 
 /// A revision whose stacks' inputs are known. What two revisions have in common they share.
 pub struct Analysis {
-    pub(super) tree: Tree,
+    pub(super) tree: FileTreeView,
     pub(super) layout: Arc<Layout>,
     pub(super) rules: CoreRules,
-    pub(super) graph: Arc<Graph>,
+    pub(super) graph: Arc<ImportGraph>,
     /// Digest of each node.
     pub(super) nodes: Arc<Vec<Digest>>,
     /// As `layout.stacks`.
@@ -34,29 +34,29 @@ impl Analysis {
     /// `0.13.2`: part of every digest.
     ///
     /// # Errors
-    /// An object is missing or damaged. A stack whose own files can not be resolved is no error here.
+    /// An object is missing or damaged. A stack whose own files cannot be resolved is no error here.
     pub fn new(
         source: Arc<dyn Source>,
         layout: impl Into<Arc<Layout>>,
         core_version: &str,
-        index: &Index,
+        index: &ScanCache,
     ) -> Result<Self, AffectedError> {
-        Self::of_tree(Tree::new(source), layout, core_version, index)
+        Self::analyze(FileTreeView::new(source), layout, core_version, index)
     }
 
     /// As [`Analysis::new`], of a tree that is at hand.
     ///
     /// # Errors
     /// As [`Analysis::new`].
-    pub fn of_tree(
-        tree: Tree,
+    pub fn analyze(
+        tree: FileTreeView,
         layout: impl Into<Arc<Layout>>,
         core_version: &str,
-        index: &Index,
+        index: &ScanCache,
     ) -> Result<Self, AffectedError> {
         let layout = layout.into();
-        let rules = CoreRules::of(core_version);
-        let mut graph = Graph::new();
+        let rules = CoreRules::for_version(core_version);
+        let mut graph = ImportGraph::new();
         let inputs: Vec<_> = layout
             .stacks
             .iter()
@@ -86,14 +86,14 @@ impl Analysis {
     pub fn after(
         before: &Self,
         changes: &Changes,
-        tree: Tree,
+        tree: FileTreeView,
         layout: Arc<Layout>,
         core_version: &str,
-        index: &Index,
+        index: &ScanCache,
     ) -> Result<Self, AffectedError> {
-        let rules = CoreRules::of(core_version);
+        let rules = CoreRules::for_version(core_version);
         if rules != before.rules || !changes.shape_kept {
-            return Self::of_tree(tree, layout, core_version, index);
+            return Self::analyze(tree, layout, core_version, index);
         }
         let mut graph = Arc::clone(&before.graph);
         let known: Vec<Option<usize>> = (0..layout.stacks.len())
@@ -108,7 +108,7 @@ impl Analysis {
                 None => Arc::new(StackInputs::collect(&tree, Arc::make_mut(&mut graph), stack)),
             })
             .collect();
-        let mut empty = before.graph.touched(&changes.paths);
+        let mut empty = before.graph.changed_nodes(&changes.paths);
         empty.extend(before.graph.nodes.len()..graph.nodes.len());
         let mut nodes = Arc::clone(&before.nodes);
         if !empty.is_empty() {
@@ -136,11 +136,11 @@ impl Analysis {
             _ => analysis.digest(at),
         });
         analysis.digests = digests.collect();
-        // What nothing reaches any more is left behind; before it is most of the graph, it is made anew.
+        // What nothing reaches any more is left behind; before it is most of the graph, it is recreated.
         let grown = analysis.graph.nodes.len() > before.graph.nodes.len();
-        if grown && analysis.graph.nodes.len() > 2 * analysis.reached().len() {
+        if grown && analysis.graph.nodes.len() > 2 * analysis.reachable_nodes().len() {
             let Self { tree, layout, .. } = analysis;
-            return Self::of_tree(tree, layout, core_version, index);
+            return Self::analyze(tree, layout, core_version, index);
         }
         Ok(analysis)
     }
@@ -159,7 +159,7 @@ impl Analysis {
     }
 
     /// The nodes that some stack reaches.
-    pub(super) fn reached(&self) -> BTreeSet<NodeId> {
+    pub(super) fn reachable_nodes(&self) -> BTreeSet<NodeId> {
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
         self.graph.reachable(entries.copied())
     }
@@ -170,7 +170,7 @@ impl Analysis {
     }
 
     /// The revision's files.
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &FileTreeView {
         &self.tree
     }
 
@@ -185,17 +185,17 @@ impl Analysis {
     /// Every file that compiling a stack may read.
     ///
     /// # Errors
-    /// The stack is not of this revision, or its files can not be resolved.
+    /// The stack is not of this revision, or its files cannot be resolved.
     pub fn closure(&self, stack: &Stack) -> Result<Closure, AffectedError> {
-        closure::of(self, self.position(stack)?)
+        closure::compute(self, self.position(stack)?)
     }
 
     pub(super) fn position(&self, stack: &Stack) -> Result<usize, AffectedError> {
-        self.lying_in(&stack.folder)
+        self.stack_in_folder(&stack.folder)
             .ok_or_else(|| AffectedError::UnknownStack(stack.folder.clone()))
     }
 
-    fn lying_in(&self, folder: &RepoPath) -> Option<usize> {
+    fn stack_in_folder(&self, folder: &RepoPath) -> Option<usize> {
         let stacks = &self.layout.stacks;
         stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()
     }
@@ -207,7 +207,7 @@ impl Analysis {
             at
         } else {
             let stack = &layout.stacks[at];
-            self.lying_in(&stack.folder)
+            self.stack_in_folder(&stack.folder)
                 .filter(|found| self.layout.stacks[*found] == *stack)?
         };
         let same = !self.inputs[found].hold_any_of(&changes.paths);
@@ -218,16 +218,16 @@ impl Analysis {
     fn compiles_as(&self, at: usize, other: &Self) -> bool {
         let entries = &self.inputs[at].entries;
         let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];
-        entries.iter().all(same) && self.shared(at).is_empty()
+        entries.iter().all(same) && self.shared_reads(at).is_empty()
     }
 
     /// What the entries of a stack read by each other's imports.
-    fn shared(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
-        data_files::shared(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
+    fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
+        data_files::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }
 
     fn digest(&self, at: usize) -> Digest {
-        let shared = self.shared(at);
+        let shared = self.shared_reads(at);
         let shared: Vec<_> = shared
             .iter()
             .map(|(readable, _)| data_files::digest(&self.tree, readable))

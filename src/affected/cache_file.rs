@@ -29,7 +29,7 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
         return Ok(());
     };
     std::fs::create_dir_all(folder)?;
-    let bytes = sealed(header, body);
+    let bytes = with_checksum(header, body);
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&bytes)?;
     file.persist(path).map_err(|error| error.error)?;
@@ -39,7 +39,7 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
 /// How many files earlier runs left in a folder, and their bytes.
 ///
 /// # Errors
-/// The folder can not be listed.
+/// The folder cannot be listed.
 pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
     each(folder, |_, _| Ok(true))
 }
@@ -48,7 +48,7 @@ pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
 /// bytes.
 ///
 /// # Errors
-/// The folder can not be listed, or a file not be deleted.
+/// The folder cannot be listed, or a file not be deleted.
 pub fn prune_kept_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
     let now = SystemTime::now();
     each(folder, |path, metadata| {
@@ -83,7 +83,7 @@ fn each(
     Ok(sum)
 }
 
-fn sealed(header: &[u8], body: &[u8]) -> Vec<u8> {
+fn with_checksum(header: &[u8], body: &[u8]) -> Vec<u8> {
     let mut bytes = [header, body].concat();
     let sum = Digest::of_bytes(&bytes);
     bytes.extend_from_slice(sum.as_bytes());

@@ -1,11 +1,11 @@
-//! [`Closure`]: the files that a compilation may read, to be laid out for the core. What is not in it can not be read,
+//! [`Closure`]: the files that a compilation may read, to be laid out for the core. What is not in it cannot be read,
 //! so a gap shows as an error, never as a stale Spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, data_files, resolve::Place};
+use super::{AffectedError, Analysis, data_files, resolve::ImportTarget};
 use crate::{
-    konfig::Tree,
+    konfig::FileTreeView,
     model::{
         RepoPath,
         affected::InputKind,
@@ -33,7 +33,7 @@ pub struct ClosureFile {
     pub kind: FileKind,
 }
 
-pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> {
+pub(super) fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> {
     let inputs = &analysis.inputs[stack];
     if let Some(error) = &inputs.error {
         return Err(error.clone().into());
@@ -57,7 +57,7 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
                 .iter()
                 .flat_map(|(readable, _)| data_files(tree, readable)),
         );
-        if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
+        if let ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
             // A folder named like a file breaks the load; it must do so in the worker's folder too.
             let named_like_files = tree.children(folder).into_iter();
@@ -80,7 +80,7 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
             _ => {}
         }
     }
-    for (readable, _) in data_files::shared(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
+    for (readable, _) in data_files::shared_reads(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
         files.extend(data_files(tree, &readable));
     }
     Ok(Closure {
@@ -93,7 +93,7 @@ pub(super) fn of(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedE
 }
 
 fn data_files(
-    tree: &Tree,
+    tree: &FileTreeView,
     readable: &RepoPath,
 ) -> impl Iterator<Item = (RepoPath, (BlobId, FileKind))> + use<> {
     let files = data_files::files(tree, readable).into_iter();

@@ -1,4 +1,4 @@
-//! [`Form`]: the binary form in which what is known is kept between runs. Numbers are little endian, lists carry their
+//! [`Encode`]: the binary form in which what is known is kept between runs. Numbers are little endian, lists carry their
 //! length; a path is written once and then meant by its number. Read back, anything odd is `None`, never a panic.
 
 use std::{collections::HashMap, sync::Arc};
@@ -9,29 +9,29 @@ use crate::model::{Digest, RepoPath, file_source::BlobId};
 
 /// Bytes being written.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(super) struct ByteWriter {
     body: Vec<u8>,
     paths: Vec<u8>,
     known: HashMap<RepoPath, u32>,
 }
 
 /// Bytes being read.
-pub(super) struct Reader<'a> {
+pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
     paths: Vec<RepoPath>,
 }
 
 /// What has a binary form.
-pub(super) trait Form: Sized {
+pub(super) trait Encode: Sized {
     /// Appends it.
-    fn put(&self, out: &mut Writer);
+    fn put(&self, out: &mut ByteWriter);
     /// Takes it from the front.
-    fn take(from: &mut Reader<'_>) -> Option<Self>;
+    fn take(from: &mut ByteReader<'_>) -> Option<Self>;
 }
 
 /// The binary form of a value, its paths in front.
-pub(super) fn bytes_of(value: &impl Form) -> Vec<u8> {
-    let mut out = Writer::default();
+pub(super) fn bytes_of(value: &impl Encode) -> Vec<u8> {
+    let mut out = ByteWriter::default();
     value.put(&mut out);
     let mut bytes = (out.known.len() as u32).to_le_bytes().to_vec();
     bytes.append(&mut out.paths);
@@ -40,8 +40,8 @@ pub(super) fn bytes_of(value: &impl Form) -> Vec<u8> {
 }
 
 /// The value that some bytes are the form of, all of them.
-pub(super) fn value_of<T: Form>(bytes: &[u8]) -> Option<T> {
-    let mut from = Reader {
+pub(super) fn value_of<T: Encode>(bytes: &[u8]) -> Option<T> {
+    let mut from = ByteReader {
         rest: bytes,
         paths: Vec::new(),
     };
@@ -54,7 +54,7 @@ pub(super) fn value_of<T: Form>(bytes: &[u8]) -> Option<T> {
     from.rest.is_empty().then_some(value)
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -69,11 +69,11 @@ impl<'a> Reader<'a> {
 
 macro_rules! numbers {
     ($($type:ty),*) => {$(
-        impl Form for $type {
-            fn put(&self, out: &mut Writer) {
+        impl Encode for $type {
+            fn put(&self, out: &mut ByteWriter) {
                 out.body.extend_from_slice(&self.to_le_bytes());
             }
-            fn take(from: &mut Reader<'_>) -> Option<Self> {
+            fn take(from: &mut ByteReader<'_>) -> Option<Self> {
                 from.bytes(size_of::<$type>())?.try_into().ok().map(<$type>::from_le_bytes)
             }
         }
@@ -82,45 +82,45 @@ macro_rules! numbers {
 numbers!(u8, u32, u64, i64, f64);
 
 /// A struct is its fields, one after the other.
-macro_rules! form_of {
+macro_rules! encode_fields {
     ($type:path { $($field:ident),* $(,)? }) => {
-        impl $crate::affected::form::Form for $type {
-            fn put(&self, out: &mut $crate::affected::form::Writer) {
+        impl $crate::affected::codec::Encode for $type {
+            fn put(&self, out: &mut $crate::affected::codec::ByteWriter) {
                 let Self { $($field),* } = self;
-                $($crate::affected::form::Form::put($field, out);)*
+                $($crate::affected::codec::Encode::put($field, out);)*
             }
-            fn take(from: &mut $crate::affected::form::Reader<'_>) -> Option<Self> {
-                $(let $field = $crate::affected::form::Form::take(from)?;)*
+            fn take(from: &mut $crate::affected::codec::ByteReader<'_>) -> Option<Self> {
+                $(let $field = $crate::affected::codec::Encode::take(from)?;)*
                 Some(Self { $($field),* })
             }
         }
     };
 }
-pub(super) use form_of;
+pub(super) use encode_fields;
 
 /// An enum without data is its number in a list.
-macro_rules! form_of_choice {
+macro_rules! encode_choice {
     ($type:path: $($choice:ident),* $(,)?) => {
-        impl $crate::affected::form::Form for $type {
-            fn put(&self, out: &mut $crate::affected::form::Writer) {
+        impl $crate::affected::codec::Encode for $type {
+            fn put(&self, out: &mut $crate::affected::codec::ByteWriter) {
                 let all = [$(Self::$choice),*];
                 let at = all.iter().position(|choice| choice == self);
                 (at.unwrap_or(usize::from(u8::MAX)) as u8).put(out);
             }
-            fn take(from: &mut $crate::affected::form::Reader<'_>) -> Option<Self> {
+            fn take(from: &mut $crate::affected::codec::ByteReader<'_>) -> Option<Self> {
                 let all = [$(Self::$choice),*];
                 all.get(usize::from(u8::take(from)?)).copied()
             }
         }
     };
 }
-pub(super) use form_of_choice;
+pub(super) use encode_choice;
 
-impl Form for bool {
-    fn put(&self, out: &mut Writer) {
+impl Encode for bool {
+    fn put(&self, out: &mut ByteWriter) {
         u8::from(*self).put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         match u8::take(from)? {
             0 => Some(false),
             1 => Some(true),
@@ -129,18 +129,18 @@ impl Form for bool {
     }
 }
 
-impl Form for String {
-    fn put(&self, out: &mut Writer) {
+impl Encode for String {
+    fn put(&self, out: &mut ByteWriter) {
         (self.len() as u32).put(out);
         out.body.extend_from_slice(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         from.text().map(str::to_owned)
     }
 }
 
-impl Form for RepoPath {
-    fn put(&self, out: &mut Writer) {
+impl Encode for RepoPath {
+    fn put(&self, out: &mut ByteWriter) {
         let number = match out.known.get(self) {
             Some(number) => *number,
             None => {
@@ -154,45 +154,45 @@ impl Form for RepoPath {
         };
         number.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let number = u32::take(from)?;
         from.paths.get(number as usize).cloned()
     }
 }
 
-impl Form for BlobId {
-    fn put(&self, out: &mut Writer) {
+impl Encode for BlobId {
+    fn put(&self, out: &mut ByteWriter) {
         out.body.extend_from_slice(&self.0);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         from.bytes(20)?.try_into().ok().map(BlobId)
     }
 }
 
-impl Form for Digest {
-    fn put(&self, out: &mut Writer) {
+impl Encode for Digest {
+    fn put(&self, out: &mut ByteWriter) {
         out.body.extend_from_slice(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         from.bytes(32)?.try_into().ok().map(Digest::from_bytes)
     }
 }
 
-impl Form for usize {
-    fn put(&self, out: &mut Writer) {
+impl Encode for usize {
+    fn put(&self, out: &mut ByteWriter) {
         (*self as u32).put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         u32::take(from)?.try_into().ok()
     }
 }
 
-impl<T: Form> Form for Option<T> {
-    fn put(&self, out: &mut Writer) {
+impl<T: Encode> Encode for Option<T> {
+    fn put(&self, out: &mut ByteWriter) {
         self.is_some().put(out);
         self.iter().for_each(|value| value.put(out));
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         if bool::take(from)? {
             T::take(from).map(Some)
         } else {
@@ -201,15 +201,15 @@ impl<T: Form> Form for Option<T> {
     }
 }
 
-impl<T: Form, E: Form> Form for Result<T, E> {
-    fn put(&self, out: &mut Writer) {
+impl<T: Encode, E: Encode> Encode for Result<T, E> {
+    fn put(&self, out: &mut ByteWriter) {
         self.is_ok().put(out);
         match self {
             Ok(value) => value.put(out),
             Err(error) => error.put(out),
         }
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         if bool::take(from)? {
             T::take(from).map(Ok)
         } else {
@@ -218,12 +218,12 @@ impl<T: Form, E: Form> Form for Result<T, E> {
     }
 }
 
-impl<T: Form> Form for Vec<T> {
-    fn put(&self, out: &mut Writer) {
+impl<T: Encode> Encode for Vec<T> {
+    fn put(&self, out: &mut ByteWriter) {
         (self.len() as u32).put(out);
         self.iter().for_each(|value| value.put(out));
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let count = u32::take(from)? as usize;
         // However long a damaged list claims to be, no more is reserved than could be left of it.
         let mut values = Vec::with_capacity(count.min(from.rest.len()));
@@ -234,38 +234,38 @@ impl<T: Form> Form for Vec<T> {
     }
 }
 
-impl<T: Form> Form for Arc<T> {
-    fn put(&self, out: &mut Writer) {
+impl<T: Encode> Encode for Arc<T> {
+    fn put(&self, out: &mut ByteWriter) {
         T::put(self, out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         T::take(from).map(Arc::new)
     }
 }
 
-impl<A: Form, B: Form> Form for (A, B) {
-    fn put(&self, out: &mut Writer) {
+impl<A: Encode, B: Encode> Encode for (A, B) {
+    fn put(&self, out: &mut ByteWriter) {
         self.0.put(out);
         self.1.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         Some((A::take(from)?, B::take(from)?))
     }
 }
 
-impl<A: Form, B: Form, C: Form> Form for (A, B, C) {
-    fn put(&self, out: &mut Writer) {
+impl<A: Encode, B: Encode, C: Encode> Encode for (A, B, C) {
+    fn put(&self, out: &mut ByteWriter) {
         self.0.put(out);
         self.1.put(out);
         self.2.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         Some((A::take(from)?, B::take(from)?, C::take(from)?))
     }
 }
 
-impl Form for Value {
-    fn put(&self, out: &mut Writer) {
+impl Encode for Value {
+    fn put(&self, out: &mut ByteWriter) {
         match self {
             Self::Null => 0_u8.put(out),
             Self::Bool(truth) => (1_u8, *truth).put(out),
@@ -292,7 +292,7 @@ impl Form for Value {
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         Some(match u8::take(from)? {
             0 => Self::Null,
             1 => Self::Bool(bool::take(from)?),

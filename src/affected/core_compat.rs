@@ -31,7 +31,7 @@ const SYSTEM_MODULES: [&str; 15] = [
 
 impl CoreRules {
     /// The rules of a version such as `0.13.2`. What is not a version gets the most careful rules.
-    pub fn of(version: &str) -> Self {
+    pub fn for_version(version: &str) -> Self {
         let mut numbers = version
             .trim_start_matches('v')
             .split(['.', '-', '+'])
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn versions_differ() {
-        assert!(CoreRules::of("0.13.2").is_system("math.x"));
-        assert!(!CoreRules::of("v0.12.5").is_system("math.x"));
-        assert!(CoreRules::of("v0.12.5").is_system("math"));
-        assert!(CoreRules::of("0.13.2").reads_own_folder_only);
-        assert!(!CoreRules::of("0.13.0").reads_own_folder_only);
-        assert!(!CoreRules::of("nightly").reads_own_folder_only);
+        assert!(CoreRules::for_version("0.13.2").is_system("math.x"));
+        assert!(!CoreRules::for_version("v0.12.5").is_system("math.x"));
+        assert!(CoreRules::for_version("v0.12.5").is_system("math"));
+        assert!(CoreRules::for_version("0.13.2").reads_own_folder_only);
+        assert!(!CoreRules::for_version("0.13.0").reads_own_folder_only);
+        assert!(!CoreRules::for_version("nightly").reads_own_folder_only);
     }
 }

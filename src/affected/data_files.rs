@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::{
-    Door, Reads,
-    graph::{Graph, NodeId},
+    EntryPoint, RuntimeReads,
     core_compat::CoreRules,
+    graph::{ImportGraph, NodeId},
 };
 use crate::{
-    konfig::Tree,
+    konfig::FileTreeView,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
@@ -18,16 +18,16 @@ use crate::{
 
 /// What a file may read: files that it names, or folders with all in them.
 pub(super) fn readable(
-    tree: &Tree,
+    tree: &FileTreeView,
     rules: &CoreRules,
     reader: &RepoPath,
-    door: Door,
-    reads: &Reads,
+    door: EntryPoint,
+    reads: &RuntimeReads,
 ) -> Vec<RepoPath> {
     let folder = reader.parent().unwrap_or_default();
     let named = match (door, reads) {
-        (Door::Closed, _) | (Door::Open, Reads::Nothing) => return Vec::new(),
-        (Door::Open, Reads::Named(names)) if rules.reads_own_folder_only => names
+        (EntryPoint::Closed, _) | (EntryPoint::Open, RuntimeReads::Nothing) => return Vec::new(),
+        (EntryPoint::Open, RuntimeReads::Named(names)) if rules.reads_own_folder_only => names
             .iter()
             .map(|name| plainly_below(tree, &folder, name))
             .collect(),
@@ -43,7 +43,7 @@ pub(super) fn readable(
 }
 
 /// The path of a name, unless it climbs or a link is on the way.
-fn plainly_below(tree: &Tree, folder: &RepoPath, name: &str) -> Option<RepoPath> {
+fn plainly_below(tree: &FileTreeView, folder: &RepoPath, name: &str) -> Option<RepoPath> {
     let path = folder.join(name).filter(|_| !name.contains(".."))?;
     let straight = tree.resolve(&path)?.links.is_empty();
     straight.then_some(path)
@@ -51,10 +51,10 @@ fn plainly_below(tree: &Tree, folder: &RepoPath, name: &str) -> Option<RepoPath>
 
 /// What the entries of one program may read by an import of another entry: all entries are one package, and share what
 /// is imported. Each with the reader.
-pub(super) fn shared(
-    tree: &Tree,
+pub(super) fn shared_reads(
+    tree: &FileTreeView,
     rules: &CoreRules,
-    graph: &Graph,
+    graph: &ImportGraph,
     entries: &[NodeId],
 ) -> Vec<(RepoPath, RepoPath)> {
     let files = || entries.iter().flat_map(|entry| &graph.nodes[*entry].files);
@@ -69,7 +69,7 @@ pub(super) fn shared(
 }
 
 /// A file, or every file below a folder, with the links and what they lead to.
-pub(super) fn files(tree: &Tree, readable: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
+pub(super) fn files(tree: &FileTreeView, readable: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
     let all = tree.source().files();
     let mut found = Vec::new();
     if let Some(entry) = all.get(readable) {
@@ -81,7 +81,7 @@ pub(super) fn files(tree: &Tree, readable: &RepoPath) -> Vec<(RepoPath, BlobId, 
         if !seen.insert(folder.clone()) {
             continue;
         }
-        for (path, entry) in tree.below(&folder) {
+        for (path, entry) in tree.files_below(&folder) {
             found.push((path.clone(), entry.blob, entry.kind));
             if entry.kind == FileKind::Symlink
                 && let Some(target) = tree.resolve(path)
@@ -99,7 +99,7 @@ pub(super) fn files(tree: &Tree, readable: &RepoPath) -> Vec<(RepoPath, BlobId, 
 }
 
 /// Over all that can be read there.
-pub(super) fn digest(tree: &Tree, readable: &RepoPath) -> Digest {
+pub(super) fn digest(tree: &FileTreeView, readable: &RepoPath) -> Digest {
     let mut digest = DigestBuilder::new("konverge data 1");
     for (path, blob, _) in files(tree, readable) {
         digest.part(path.as_str().as_bytes()).part(&blob.0);

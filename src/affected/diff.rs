@@ -5,10 +5,10 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{Analysis, explain::Difference};
+use super::{Analysis, explain::AnalysisDiff};
 use crate::model::{
     RepoPath, StackId,
-    affected::{Affected, AffectedStack, InputChange, InputKind, Reason, SpecChange},
+    affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
     stack::Stack,
 };
 
@@ -16,7 +16,7 @@ impl Analysis {
     /// The stacks that the way from `base` to this revision touches.
     ///
     /// A stack is known by its identity: in another folder it is modified, not removed and added. One whose files can
-    /// not be resolved here is always in the answer. While an identity here can not be read, the stack that lay in the
+    /// not be resolved here is always in the answer. While an identity here cannot be read, the stack that lay in the
     /// same folder at the base stands for it.
     pub fn compare(&self, base: &Analysis) -> Affected {
         let mut known: HashMap<&StackId, usize> = HashMap::new();
@@ -32,7 +32,7 @@ impl Analysis {
                 .map(|stack| &stack.id)
                 .collect::<HashSet<_>>()
         });
-        let difference = LazyCell::new(|| Difference::between(base, self));
+        let difference = LazyCell::new(|| AnalysisDiff::new(base, self));
         let mut met = HashSet::new();
         let mut stacks = Vec::new();
         for (at, stack) in self.layout.stacks.iter().enumerate() {
@@ -60,7 +60,7 @@ impl Analysis {
             let mut why = difference.reasons(before, at);
             if moved {
                 why.retain(|reason| !went_along(&reason.path, old, stack));
-                why.push(Reason {
+                why.push(InputReason {
                     path: old.folder.child("stack.yaml"),
                     kind: InputKind::Moved,
                     chain: vec![old.folder.child("stack.yaml"), stack.folder.clone()],
@@ -93,7 +93,7 @@ impl Analysis {
 
     /// Why a stack has another identity than at the base: a stack with the same names came or went, or konverge.yaml
     /// says so.
-    fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<Reason> {
+    fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<InputReason> {
         let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {
             let stacks = of.layout.stacks.iter().filter(same_names);
@@ -109,7 +109,7 @@ impl Analysis {
             true => (InputKind::Config, vec![RepoPath::root().child("konverge.yaml")]),
             false => (InputKind::Stack, files),
         };
-        let reason = |path: RepoPath| Reason {
+        let reason = |path: RepoPath| InputReason {
             chain: vec![path.clone(), new.folder.clone()],
             path,
             kind,
@@ -117,9 +117,9 @@ impl Analysis {
         files.into_iter().map(reason).collect()
     }
 
-    fn unresolved(&self, at: usize) -> Option<Reason> {
+    fn unresolved(&self, at: usize) -> Option<InputReason> {
         let error = self.inputs[at].error.as_ref()?;
-        Some(Reason {
+        Some(InputReason {
             path: error.file.clone(),
             kind: InputKind::Unresolved,
             chain: vec![error.file.clone(), self.layout.stacks[at].folder.clone()],
@@ -136,16 +136,16 @@ fn went_along(path: &RepoPath, old: &Stack, new: &Stack) -> bool {
     folders.into_iter().any(|folder| path.is_within(folder))
 }
 
-fn own_file(stack: &Stack, kind: InputKind) -> Vec<Reason> {
+fn own_file(stack: &Stack, kind: InputKind) -> Vec<InputReason> {
     let path = stack.folder.child("stack.yaml");
-    vec![Reason {
+    vec![InputReason {
         path: path.clone(),
         kind,
         chain: vec![path, stack.folder.clone()],
     }]
 }
 
-fn answer(stack: &Stack, id: &StackId, change: InputChange, why: Vec<Reason>) -> AffectedStack {
+fn answer(stack: &Stack, id: &StackId, change: InputChange, why: Vec<InputReason>) -> AffectedStack {
     AffectedStack {
         stack: stack.folder.clone(),
         id: id.clone(),

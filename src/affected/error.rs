@@ -1,17 +1,17 @@
 //! What can go wrong while inputs are followed.
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{RepoPath, file_source::SourceError, stack::SetupError},
 };
 
-/// The inputs of a stack, or of all, can not be known.
+/// The inputs of a stack, or of all, cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AffectedError {
     /// An object is missing or damaged.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The stack's own files can not be resolved.
+    /// The stack's own files cannot be resolved.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The stack is not of this revision.
@@ -19,13 +19,13 @@ pub enum AffectedError {
     UnknownStack(RepoPath),
 }
 
-impl From<AffectedError> for Failure {
+impl From<AffectedError> for UserError {
     fn from(error: AffectedError) -> Self {
         match error {
-            AffectedError::Source(error) => Failure::new(ErrorKind::Git, error.to_string())
+            AffectedError::Source(error) => UserError::new(ErrorKind::Git, error.to_string())
                 .hint("`git fsck` shows what the repository lacks"),
             AffectedError::Setup(error) => error.into(),
-            AffectedError::UnknownStack(_) => Failure::new(ErrorKind::Layout, error.to_string())
+            AffectedError::UnknownStack(_) => UserError::new(ErrorKind::Layout, error.to_string())
                 .hint("`konverge affected --base HEAD~1` lists stacks; `git add` makes a new one known"),
         }
     }

@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Analysis, data_files, graph::NodeId, resolve::Place};
+use super::{Analysis, data_files, graph::NodeId, resolve::ImportTarget};
 use crate::{
     konfig::Changes,
     model::{
         Digest, RepoPath,
-        affected::{InputKind, Reason},
+        affected::{InputKind, InputReason},
     },
 };
 
@@ -22,7 +22,7 @@ pub(super) const MAX_REASONS: usize = 50;
 const MAX_LINKS: usize = 2000;
 
 /// What differs between two analyses.
-pub(super) struct Difference<'a> {
+pub(super) struct AnalysisDiff<'a> {
     base: &'a Analysis,
     head: &'a Analysis,
     changed: Changed,
@@ -56,7 +56,7 @@ impl Changed {
     }
 
     /// The path itself, then all below it, by name.
-    fn within(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
+    fn paths_below(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
         let below = match path.is_root() {
             true => String::new(),
             false => format!("{path}/", path = path.as_str()),
@@ -88,7 +88,7 @@ struct Side<'a> {
 #[derive(Default)]
 struct Reach {
     steps: Vec<Step>,
-    found: Vec<Found>,
+    found: Vec<ImportChain>,
 }
 
 /// A node on the way from an entry.
@@ -100,7 +100,7 @@ struct Step {
 }
 
 /// A changed file that an entry reaches.
-struct Found {
+struct ImportChain {
     kind: InputKind,
     path: RepoPath,
     /// The file that reads it at run time.
@@ -110,12 +110,12 @@ struct Found {
 
 impl Reach {
     /// How many files the chain of a changed file holds.
-    fn length(&self, found: &Found) -> usize {
+    fn length(&self, found: &ImportChain) -> usize {
         1 + usize::from(found.reader.is_some()) + self.steps[found.step].length
     }
 
     /// The files through which the entry reaches a changed file: that file first, the entry last.
-    fn chain<'s>(&'s self, found: &'s Found) -> impl Iterator<Item = &'s RepoPath> {
+    fn chain<'s>(&'s self, found: &'s ImportChain) -> impl Iterator<Item = &'s RepoPath> {
         let mut at = found.step;
         let importers = std::iter::from_fn(move || {
             let (before, importer) = self.steps[at].from.as_ref()?;
@@ -157,19 +157,19 @@ impl Way {
     }
 }
 
-impl<'a> Difference<'a> {
-    pub(super) fn between(base: &'a Analysis, head: &'a Analysis) -> Self {
+impl<'a> AnalysisDiff<'a> {
+    pub(super) fn new(base: &'a Analysis, head: &'a Analysis) -> Self {
         Self {
             base,
             head,
-            changed: Changed::of(Changes::between(&base.tree, &head.tree).paths),
+            changed: Changed::of(Changes::compute(&base.tree, &head.tree).paths),
             before: Side::of(base, head),
             after: Side::of(head, base),
         }
     }
 
     /// The reasons for one stack, by its positions in both revisions.
-    pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<Reason> {
+    pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<InputReason> {
         let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
         let folder = &self.head.layout.stacks[after].folder;
         let mut found: BTreeMap<(RepoPath, InputKind), Way> = BTreeMap::new();
@@ -184,7 +184,7 @@ impl<'a> Difference<'a> {
         };
         let mut add =
             |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, Way::Own(chain));
-        for (kind, path, _) in differing(&old.files, &new.files) {
+        for (kind, path, _) in symmetric_difference(&old.files, &new.files) {
             add(*kind, vec![path.clone(), folder.clone()]);
         }
         let config = RepoPath::root().child("konverge.yaml");
@@ -198,7 +198,7 @@ impl<'a> Difference<'a> {
             (InputKind::Settings, old.settings, new.settings),
             (InputKind::Options, old.options, new.options),
         ];
-        let edited = differing(&old.settings_files, &new.settings_files).into_iter();
+        let edited = symmetric_difference(&old.settings_files, &new.settings_files).into_iter();
         let edited: Vec<_> = edited.map(|(path, _)| path).collect();
         for (kind, was, is) in parts {
             if was == is {
@@ -216,9 +216,9 @@ impl<'a> Difference<'a> {
             }
         }
         for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
-            let shared = data_files::shared(&analysis.tree, &analysis.rules, &analysis.graph, entries);
+            let shared = data_files::shared_reads(&analysis.tree, &analysis.rules, &analysis.graph, entries);
             for (readable, reader) in shared {
-                for path in self.changed.within(&readable) {
+                for path in self.changed.paths_below(&readable) {
                     if *path != reader {
                         add(
                             InputKind::Data,
@@ -230,7 +230,7 @@ impl<'a> Difference<'a> {
         }
         for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
             for entry in entries {
-                let reach = side.reach(*entry, &self.changed);
+                let reach = side.find_chains(*entry, &self.changed);
                 for (at, reached) in reach.found.iter().enumerate() {
                     let way = Way::Reached(Arc::clone(&reach), at);
                     add_way(reached.path.clone(), reached.kind, way);
@@ -251,7 +251,7 @@ impl<'a> Difference<'a> {
             *at == 0 || links <= MAX_LINKS
         });
         within_bounds
-            .map(|(_, ((path, kind), way))| Reason {
+            .map(|(_, ((path, kind), way))| InputReason {
                 path: path.clone(),
                 kind: *kind,
                 chain: way.chain(folder).cloned().collect(),
@@ -261,7 +261,7 @@ impl<'a> Difference<'a> {
 }
 
 /// What only one of two lists has. Of most stacks both have the same.
-fn differing<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
+fn symmetric_difference<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
     if old == new {
         return Vec::new();
     }
@@ -286,7 +286,7 @@ fn found_module(
 impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
         // A graph that was reached from another one may still hold what nothing reaches any more.
-        let there = other.reached();
+        let there = other.reachable_nodes();
         let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
             .map(|id| {
                 let (context, place) = analysis.graph.key(id);
@@ -320,7 +320,7 @@ impl<'a> Side<'a> {
 
     /// The changed files that an entry reaches, by the shortest way: those that are nearest, if there are more than are
     /// ever told. Only what differs is walked: the cost follows the change.
-    fn reach(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
+    fn find_chains(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
         let known = |reached: &HashMap<NodeId, Arc<Reach>>| reached.get(&entry).map(Arc::clone);
         if let Some(known) = known(&self.reached.lock().unwrap_or_else(PoisonError::into_inner)) {
             return known;
@@ -377,10 +377,10 @@ impl<'a> Side<'a> {
     }
 
     /// What differs in a node itself.
-    fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<Found>) {
+    fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<ImportChain>) {
         let node = &self.analysis.graph.nodes[id];
         let mut add = |kind: InputKind, path: &RepoPath, reader: Option<&RepoPath>| {
-            found.push(Found {
+            found.push(ImportChain {
                 kind,
                 path: path.clone(),
                 reader: reader.cloned(),
@@ -399,23 +399,23 @@ impl<'a> Side<'a> {
             add(InputKind::Import, link, None);
         }
         let mut is_broken = false;
-        if let Place::Package(folder) | Place::EntryFolder(folder) = &node.place {
+        if let ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) = &node.place {
             for path in changed.odd.iter().filter(|path| is_broken_child(path, folder)) {
                 add(InputKind::Import, path, None);
                 is_broken = true;
             }
         }
         // A folder that came or went beats or uncovers a file of its name, whatever lies in it.
-        if let Place::Package(folder) = &node.place
+        if let ImportTarget::Package(folder) = &node.place
             && self.new[id]
             && !is_broken
-            && let Some(path) = changed.within(folder).next()
+            && let Some(path) = changed.paths_below(folder).next()
         {
             add(InputKind::Import, path, None);
         }
         for (folder, reader) in &node.data {
             let reader = &node.files[*reader].path;
-            for path in changed.within(folder) {
+            for path in changed.paths_below(folder) {
                 if !node.files.iter().any(|file| file.path == *path) {
                     add(InputKind::Data, path, Some(reader));
                 }

@@ -1,26 +1,26 @@
-//! [`Facts`]: all that the analysis needs to know of a file's content, small enough to keep for every file.
+//! [`FileScan`]: all that the analysis needs to know of a file's content, small enough to keep for every file.
 
 use super::{
     Import,
-    runtime_reads::Use,
     core_compat::reads_files,
-    import_scanner::{Found, survey},
+    import_scanner::{ScanResult, survey},
+    runtime_reads::ReadCall,
 };
 
 /// What a `.k` file's content says about other files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct FileScan {
     /// Its imports: leading dots and path, sorted, each once.
     pub imports: Vec<(u32, String)>,
     /// Whether it imports a module that reads files.
-    pub door: Door,
+    pub door: EntryPoint,
     /// What it reads if such a module is at hand under its own name.
-    pub reads: Reads,
+    pub reads: RuntimeReads,
 }
 
 /// Whether a file imports a module that reads other files at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Door {
+pub enum EntryPoint {
     /// It does not.
     #[default]
     Closed,
@@ -32,7 +32,7 @@ pub enum Door {
 
 /// Files that a `.k` file reads at run time, by its own text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Reads {
+pub enum RuntimeReads {
     /// None.
     #[default]
     Nothing,
@@ -42,18 +42,18 @@ pub enum Reads {
     Anything,
 }
 
-impl Facts {
+impl FileScan {
     /// Reads them off a content.
-    pub fn of(bytes: &[u8]) -> Self {
-        let Found { imports: found, uses } = survey(bytes);
+    pub fn scan(bytes: &[u8]) -> Self {
+        let ScanResult { imports: found, uses } = survey(bytes);
         let doors = found
             .iter()
             .filter(|import| import.dots == 0 && reads_files(import.first()));
         let door = doors.map(|import| {
             if import.used_as() == import.path {
-                Door::Open
+                EntryPoint::Open
             } else {
-                Door::Renamed
+                EntryPoint::Renamed
             }
         });
         let door = door.max().unwrap_or_default();
@@ -66,19 +66,19 @@ impl Facts {
         Self {
             imports,
             door,
-            reads: Reads::of(uses),
+            reads: RuntimeReads::of(uses),
         }
     }
 }
 
-impl Reads {
-    fn of(uses: Vec<Use>) -> Self {
+impl RuntimeReads {
+    fn of(uses: Vec<ReadCall>) -> Self {
         let mut names = Vec::new();
         for used in uses {
             match used {
-                Use::Pure => {}
-                Use::Reads(name) => names.push(name),
-                Use::Unclear => return Self::Anything,
+                ReadCall::Pure => {}
+                ReadCall::Reads(name) => names.push(name),
+                ReadCall::Unclear => return Self::Anything,
             }
         }
         names.sort_unstable();
@@ -97,18 +97,22 @@ mod tests {
 
     #[test]
     fn imports_are_sorted_and_each_is_told_once() {
-        let facts = Facts::of(b"import b\nimport ..a\nimport file\nimport b");
+        let facts = FileScan::scan(b"import b\nimport ..a\nimport file\nimport b");
         assert_eq!(
             facts.imports,
             [(0, "b".to_owned()), (0, "file".to_owned()), (2, "a".to_owned())]
         );
-        assert_eq!((facts.door, facts.reads), (Door::Open, Reads::Nothing));
+        assert_eq!(
+            (facts.door, facts.reads),
+            (EntryPoint::Open, RuntimeReads::Nothing)
+        );
     }
 
     #[test]
     fn only_a_plain_call_with_a_plain_text_says_what_is_read() {
-        let reads = |text: &str| Facts::of(text.as_bytes()).reads;
-        let named = |names: &[&str]| Reads::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        let reads = |text: &str| FileScan::scan(text.as_bytes()).reads;
+        let named =
+            |names: &[&str]| RuntimeReads::Named(names.iter().map(|name| (*name).to_owned()).collect());
         for (text, expected) in [
             ("x = file.read(\"a.txt\")", named(&["a.txt"])),
             (
@@ -116,10 +120,10 @@ mod tests {
                 named(&["b/a.txt", "c"]),
             ),
             ("x = crypto.filesha256(\n  \"a\"\n)", named(&["a"])),
-            ("x = crypto.sha256(data, \"utf-8\")", Reads::Nothing),
+            ("x = crypto.sha256(data, \"utf-8\")", RuntimeReads::Nothing),
             ("x = file.exists(\"a\", True)", named(&["a"])),
-            ("x = a.file", Reads::Nothing),
-            ("# file.read(x)\ny = \"file.read(x)\"", Reads::Nothing),
+            ("x = a.file", RuntimeReads::Nothing),
+            ("# file.read(x)\ny = \"file.read(x)\"", RuntimeReads::Nothing),
         ] {
             assert_eq!(reads(text), expected, "{text}");
         }
@@ -141,9 +145,12 @@ mod tests {
             "x = \"${file.read('a')}\"",
             "x = crypto.fileunknown(\"a\")",
         ] {
-            assert_eq!(reads(text), Reads::Anything, "{text}");
+            assert_eq!(reads(text), RuntimeReads::Anything, "{text}");
         }
-        assert_eq!(Facts::of(b"import file as f\nimport file").door, Door::Renamed);
-        assert_eq!(Facts::of(b"import a.file").door, Door::Closed);
+        assert_eq!(
+            FileScan::scan(b"import file as f\nimport file").door,
+            EntryPoint::Renamed
+        );
+        assert_eq!(FileScan::scan(b"import a.file").door, EntryPoint::Closed);
     }
 }

@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
-    Door, Facts, Index, Reads, data_files,
-    resolve::{Context, Place, resolve},
+    EntryPoint, FileScan, RuntimeReads, ScanCache,
     core_compat::CoreRules,
+    data_files,
+    resolve::{ImportContext, ImportTarget, resolve},
 };
 use crate::{
-    konfig::Tree,
+    konfig::FileTreeView,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
@@ -21,8 +22,8 @@ pub(super) type NodeId = usize;
 
 /// A package or file, loaded in a context.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) place: Place,
+pub(super) struct PackageNode {
+    pub(super) place: ImportTarget,
     pub(super) context: usize,
     /// Its `.k` files in the order in which they are loaded.
     pub(super) files: Vec<NodeFile>,
@@ -41,26 +42,26 @@ pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
     /// Whether it imports a module that reads files, and what it then reads.
-    pub(super) door: Door,
-    pub(super) reads: Reads,
+    pub(super) door: EntryPoint,
+    pub(super) reads: RuntimeReads,
 }
 
 /// The graph.
 #[derive(Clone)]
-pub(super) struct Graph {
-    pub(super) nodes: Vec<Node>,
-    pub(super) contexts: Vec<Context>,
-    by_key: HashMap<(usize, Place), NodeId>,
-    by_context: HashMap<Context, usize>,
+pub(super) struct ImportGraph {
+    pub(super) nodes: Vec<PackageNode>,
+    pub(super) contexts: Vec<ImportContext>,
+    by_key: HashMap<(usize, ImportTarget), NodeId>,
+    by_context: HashMap<ImportContext, usize>,
 }
 
 /// A node before its imports are known.
-struct Draft {
+struct UnlinkedNode {
     id: NodeId,
     digest: DigestBuilder,
 }
 
-impl Graph {
+impl ImportGraph {
     pub(super) fn new() -> Self {
         Self {
             nodes: Vec::new(),
@@ -71,8 +72,8 @@ impl Graph {
     }
 
     /// A graph from its contexts and nodes.
-    pub(super) fn of_parts(contexts: Vec<Context>, nodes: Vec<Node>) -> Self {
-        let key = |(id, node): (usize, &Node)| ((node.context, node.place.clone()), id);
+    pub(super) fn from_parts(contexts: Vec<ImportContext>, nodes: Vec<PackageNode>) -> Self {
+        let key = |(id, node): (usize, &PackageNode)| ((node.context, node.place.clone()), id);
         Self {
             by_key: nodes.iter().enumerate().map(key).collect(),
             by_context: contexts
@@ -99,13 +100,13 @@ impl Graph {
         })
     }
 
-    /// The node of a place, made if it is new; the caller then calls [`Graph::complete`].
-    pub(super) fn node(&mut self, context: &Context, place: Place) -> NodeId {
+    /// The node of a place, made if it is new; the caller then calls [`ImportGraph::complete`].
+    pub(super) fn node(&mut self, context: &ImportContext, place: ImportTarget) -> NodeId {
         let context = self.context(context);
         self.node_in(context, place)
     }
 
-    pub(super) fn context(&mut self, context: &Context) -> usize {
+    pub(super) fn context(&mut self, context: &ImportContext) -> usize {
         if let Some(id) = self.by_context.get(context) {
             return *id;
         }
@@ -114,11 +115,11 @@ impl Graph {
         self.contexts.len() - 1
     }
 
-    pub(super) fn node_in(&mut self, context: usize, place: Place) -> NodeId {
+    pub(super) fn node_in(&mut self, context: usize, place: ImportTarget) -> NodeId {
         let next = self.nodes.len();
         let id = *self.by_key.entry((context, place.clone())).or_insert(next);
         if id == next {
-            self.nodes.push(Node {
+            self.nodes.push(PackageNode {
                 place,
                 context,
                 files: Vec::new(),
@@ -133,7 +134,12 @@ impl Graph {
 
     /// The node that stands for the same place in another revision's graph, where it has the number `there`. A graph
     /// that was reached from another one has the same numbers.
-    pub(super) fn counterpart(&self, context: &Context, place: &Place, there: NodeId) -> Option<NodeId> {
+    pub(super) fn counterpart(
+        &self,
+        context: &ImportContext,
+        place: &ImportTarget,
+        there: NodeId,
+    ) -> Option<NodeId> {
         if let Some(node) = self.nodes.get(there)
             && node.place == *place
             && self.contexts[node.context] == *context
@@ -145,8 +151,8 @@ impl Graph {
     }
 
     /// The nodes that hold a changed file, or may read one at run time.
-    pub(super) fn touched(&self, changed: &HashSet<RepoPath>) -> Vec<NodeId> {
-        let reads = |node: &Node| {
+    pub(super) fn changed_nodes(&self, changed: &HashSet<RepoPath>) -> Vec<NodeId> {
+        let reads = |node: &PackageNode| {
             node.data
                 .iter()
                 .any(|(folder, _)| changed.iter().any(|path| path.is_within(folder)))
@@ -172,9 +178,9 @@ impl Graph {
     pub(super) fn complete(
         &mut self,
         empty: Vec<NodeId>,
-        tree: &Tree,
+        tree: &FileTreeView,
         rules: &CoreRules,
-        index: &Index,
+        index: &ScanCache,
     ) -> Result<(), SourceError> {
         let mut data = HashMap::new();
         let mut next = empty;
@@ -189,7 +195,7 @@ impl Graph {
             let mut facts = facts.iter();
             for draft in wave {
                 let count = self.nodes[draft.id].files.len();
-                let own: Vec<&Facts> = facts.by_ref().take(count).map(AsRef::as_ref).collect();
+                let own: Vec<&FileScan> = facts.by_ref().take(count).map(AsRef::as_ref).collect();
                 self.follow(draft, &own, tree, rules, &mut data);
             }
             next = (done..self.nodes.len()).collect();
@@ -197,18 +203,18 @@ impl Graph {
         Ok(())
     }
 
-    fn list_files(&mut self, id: NodeId, tree: &Tree) -> Draft {
+    fn list_files(&mut self, id: NodeId, tree: &FileTreeView) -> UnlinkedNode {
         let node = &mut self.nodes[id];
         let mut digest = DigestBuilder::new("konverge node 1");
         match &node.place {
-            Place::File(path) => {
+            ImportTarget::File(path) => {
                 digest.part(b"file");
                 if let Some((path, entry)) = tree.file(path) {
                     node.files.push(NodeFile::new(path, entry.blob));
                 }
             }
-            Place::Package(folder) | Place::EntryFolder(folder) => {
-                let hidden_too = matches!(node.place, Place::EntryFolder(_));
+            ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) => {
+                let hidden_too = matches!(node.place, ImportTarget::EntryFolder(_));
                 digest.part(if hidden_too { b"entries" } else { b"package" });
                 let folder = folder.clone();
                 for (name, entry) in tree.children(&folder) {
@@ -245,18 +251,18 @@ impl Graph {
         for file in &node.files {
             digest.part(file.path.as_str().as_bytes()).part(&file.blob.0);
         }
-        Draft { id, digest }
+        UnlinkedNode { id, digest }
     }
 
     fn follow(
         &mut self,
-        draft: Draft,
-        facts: &[&Facts],
-        tree: &Tree,
+        draft: UnlinkedNode,
+        facts: &[&FileScan],
+        tree: &FileTreeView,
         rules: &CoreRules,
         data: &mut HashMap<RepoPath, Digest>,
     ) {
-        let Draft { id, mut digest } = draft;
+        let UnlinkedNode { id, mut digest } = draft;
         let context_id = self.nodes[id].context;
         let context = self.contexts[context_id].clone();
         for (index, facts) in facts.iter().enumerate() {
@@ -314,7 +320,7 @@ impl Graph {
     }
 
     /// The contexts and places of all nodes, by id.
-    pub(super) fn key(&self, id: NodeId) -> (&Context, &Place) {
+    pub(super) fn key(&self, id: NodeId) -> (&ImportContext, &ImportTarget) {
         let node = &self.nodes[id];
         (&self.contexts[node.context], &node.place)
     }
@@ -325,8 +331,8 @@ impl NodeFile {
         Self {
             path,
             blob,
-            door: Door::Closed,
-            reads: Reads::Nothing,
+            door: EntryPoint::Closed,
+            reads: RuntimeReads::Nothing,
         }
     }
 }

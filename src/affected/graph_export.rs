@@ -7,23 +7,23 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Analysis, data_files, graph::NodeId, resolve::Place};
+use super::{Analysis, data_files, graph::NodeId, resolve::ImportTarget};
 use crate::model::{RepoPath, affected::InputKind, text::is_hidden};
 
 /// The graph; `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Picture {
+pub struct GraphExport {
     /// Always 1.
     pub version: u32,
     /// Sorted by path and kind.
-    pub nodes: Vec<PictureNode>,
+    pub nodes: Vec<ExportNode>,
     /// Each from what depends to what it depends on, sorted.
-    pub edges: Vec<PictureEdge>,
+    pub edges: Vec<ExportEdge>,
 }
 
 /// A stack, package or file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct PictureNode {
+pub struct ExportNode {
     /// Where it lies.
     pub path: RepoPath,
     /// What it is.
@@ -46,23 +46,23 @@ pub enum NodeKind {
 
 /// A dependency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct PictureEdge {
+pub struct ExportEdge {
     /// What depends.
-    pub from: PictureNode,
+    pub from: ExportNode,
     /// On what.
-    pub to: PictureNode,
+    pub to: ExportNode,
 }
 
 impl Analysis {
     /// The whole graph of this revision, as far as stacks reach.
-    pub fn picture(&self) -> Picture {
+    pub fn picture(&self) -> GraphExport {
         let mut edges = BTreeSet::new();
         for (stack, inputs) in self.layout.stacks.iter().zip(&self.inputs) {
             let from = node(&stack.folder, NodeKind::Stack);
             for entry in &inputs.entries {
-                edges.insert((from.clone(), self.loaded(*entry)));
+                edges.insert((from.clone(), self.export_node(*entry)));
             }
-            let shared = data_files::shared(&self.tree, &self.rules, &self.graph, &inputs.entries);
+            let shared = data_files::shared_reads(&self.tree, &self.rules, &self.graph, &inputs.entries);
             for (readable, reader) in shared {
                 let reader = node(&reader, NodeKind::File);
                 edges.insert((reader, node(&readable, NodeKind::Data)));
@@ -82,33 +82,33 @@ impl Analysis {
             .flat_map(|inputs| inputs.entries.iter().copied());
         for id in self.graph.reachable(entries) {
             let loaded = &self.graph.nodes[id];
-            if !matches!(loaded.place, Place::File(_)) {
+            if !matches!(loaded.place, ImportTarget::File(_)) {
                 for file in &loaded.files {
-                    edges.insert((self.loaded(id), node(&file.path, NodeKind::File)));
+                    edges.insert((self.export_node(id), node(&file.path, NodeKind::File)));
                 }
             }
             for (to, importer) in &loaded.edges {
                 let importer = node(&loaded.files[*importer].path, NodeKind::File);
-                edges.insert((importer, self.loaded(*to)));
+                edges.insert((importer, self.export_node(*to)));
             }
             for (folder, reader) in &loaded.data {
                 let reader = node(&loaded.files[*reader].path, NodeKind::File);
                 edges.insert((reader, node(folder, NodeKind::Data)));
             }
         }
-        Picture::of(edges)
+        GraphExport::of(edges)
     }
 
-    fn loaded(&self, id: NodeId) -> PictureNode {
+    fn export_node(&self, id: NodeId) -> ExportNode {
         match &self.graph.nodes[id].place {
-            Place::File(path) => node(path, NodeKind::File),
-            Place::Package(path) | Place::EntryFolder(path) => node(path, NodeKind::Package),
+            ImportTarget::File(path) => node(path, NodeKind::File),
+            ImportTarget::Package(path) | ImportTarget::EntryFolder(path) => node(path, NodeKind::Package),
         }
     }
 }
 
-impl Picture {
-    fn of(edges: BTreeSet<(PictureNode, PictureNode)>) -> Self {
+impl GraphExport {
+    fn of(edges: BTreeSet<(ExportNode, ExportNode)>) -> Self {
         let nodes: BTreeSet<_> = edges
             .iter()
             .flat_map(|(from, to)| [from.clone(), to.clone()])
@@ -118,7 +118,7 @@ impl Picture {
             nodes: nodes.into_iter().collect(),
             edges: edges
                 .into_iter()
-                .map(|(from, to)| PictureEdge { from, to })
+                .map(|(from, to)| ExportEdge { from, to })
                 .collect(),
         }
     }
@@ -138,14 +138,14 @@ impl Picture {
     fn part<'a>(
         &'a self,
         focus: &[RepoPath],
-        step: impl Fn(&'a PictureEdge) -> (&'a PictureNode, &'a PictureNode),
+        step: impl Fn(&'a ExportEdge) -> (&'a ExportNode, &'a ExportNode),
     ) -> Self {
-        let mut next: BTreeMap<&PictureNode, Vec<(&PictureNode, &PictureEdge)>> = BTreeMap::new();
+        let mut next: BTreeMap<&ExportNode, Vec<(&ExportNode, &ExportEdge)>> = BTreeMap::new();
         for edge in &self.edges {
             let (at, to) = step(edge);
             next.entry(at).or_default().push((to, edge));
         }
-        let hit = |node: &PictureNode| match node.kind {
+        let hit = |node: &ExportNode| match node.kind {
             // A data folder is hit by whatever lies in it.
             NodeKind::Data => focus
                 .iter()
@@ -243,7 +243,7 @@ impl Picture {
     }
 }
 
-impl PictureNode {
+impl ExportNode {
     fn key(&self) -> String {
         let kind = match self.kind {
             NodeKind::Stack => "stack",
@@ -255,8 +255,8 @@ impl PictureNode {
     }
 }
 
-fn node(path: &RepoPath, kind: NodeKind) -> PictureNode {
-    PictureNode {
+fn node(path: &RepoPath, kind: NodeKind) -> ExportNode {
+    ExportNode {
         path: path.clone(),
         kind,
     }

@@ -4,7 +4,7 @@
 //! sequence, not a line; it counts at bracket depth 0 only; strings and comments hide whatever they hold. Where a file
 //! is not valid KCL the scanner may find more than the core does, never less.
 
-use super::runtime_reads::{self, Use};
+use super::runtime_reads::{self, ReadCall};
 
 /// One import statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,11 +33,11 @@ impl Import {
 
 /// What the scanner finds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Found {
+pub(super) struct ScanResult {
     /// In order.
     pub(super) imports: Vec<Import>,
     /// What the words `file` and `crypto` are used for, whether they are imported or not.
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<ReadCall>,
 }
 
 /// Finds a file's imports, in order. Bytes that are not UTF-8 count as letters.
@@ -46,8 +46,8 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
 }
 
 /// Finds a file's imports and its uses of the modules that read files.
-pub(super) fn survey(bytes: &[u8]) -> Found {
-    let mut found = Found::default();
+pub(super) fn survey(bytes: &[u8]) -> ScanResult {
+    let mut found = ScanResult::default();
     // Most files of a monorepo import little: without the words there is nothing to lex for.
     let worth = std::str::from_utf8(bytes).map_or(true, |text| {
         ["import", "file", "crypto"]
@@ -69,7 +69,7 @@ pub(super) fn survey(bytes: &[u8]) -> Found {
             continue;
         }
         if byte >= 0x80 {
-            let (blank, width) = scanner.blank();
+            let (blank, width) = scanner.skip_blanks();
             if blank {
                 scanner.at += width;
                 continue;
@@ -102,17 +102,19 @@ pub(super) fn survey(bytes: &[u8]) -> Found {
             }
             b'$' => {
                 scanner.at += 1;
-                if runtime_reads::is_reader(scanner.word()) {
-                    found.uses.push(Use::Unclear);
+                if runtime_reads::is_reader(scanner.read_word()) {
+                    found.uses.push(ReadCall::Unclear);
                 }
             }
-            _ => match scanner.word() {
+            _ => match scanner.read_word() {
                 [] => scanner.at += 1,
                 b"import" if scanner.depth == 0 && before != b'.' && scanner.block != Block::Inside => {
                     found.imports.extend(scanner.import());
                 }
                 word if before != b'.' && runtime_reads::is_reader(word) => {
-                    found.uses.push(runtime_reads::used(word, &bytes[scanner.at..]));
+                    found
+                        .uses
+                        .push(runtime_reads::classify_call(word, &bytes[scanner.at..]));
                 }
                 _ => {}
             },
@@ -182,13 +184,13 @@ impl<'a> Scanner<'a> {
         };
     }
 
-    fn word(&mut self) -> &'a [u8] {
+    fn read_word(&mut self) -> &'a [u8] {
         let start = self.at;
         while let Some(byte) = self.peek() {
             if byte.is_ascii_alphanumeric() || byte == b'_' {
                 self.at += 1;
-            } else if byte >= 0x80 && !self.blank().0 {
-                self.at += self.blank().1;
+            } else if byte >= 0x80 && !self.skip_blanks().0 {
+                self.at += self.skip_blanks().1;
             } else {
                 break;
             }
@@ -233,7 +235,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether the character here is a blank (Unicode's white space and marks of direction; a line's end is none), and
     /// its width in bytes.
-    pub(super) fn blank(&self) -> (bool, usize) {
+    pub(super) fn skip_blanks(&self) -> (bool, usize) {
         let rest = &self.bytes[self.at..];
         match rest.first() {
             Some(b' ' | b'\t' | 0x0b | 0x0c) => (true, 1),
@@ -259,7 +261,7 @@ impl<'a> Scanner<'a> {
                 Some([b'\\', b'\r', b'\n', ..]) => self.at += 3,
                 Some([b'\\', b'\n' | b'\r', ..]) => self.at += 2,
                 Some([_, ..]) => {
-                    let (blank, width) = self.blank();
+                    let (blank, width) = self.skip_blanks();
                     if !blank {
                         return;
                     }
@@ -297,7 +299,7 @@ impl<'a> Scanner<'a> {
         }
         let before = self.at;
         self.blanks();
-        let alias = match self.word() {
+        let alias = match self.read_word() {
             b"as" => {
                 self.blanks();
                 self.name()
@@ -315,7 +317,7 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'$') {
             self.at += 1;
         }
-        if self.word().is_empty() {
+        if self.read_word().is_empty() {
             self.at = start;
             return None;
         }

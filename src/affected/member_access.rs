@@ -7,7 +7,7 @@ use super::import_scanner::Scanner;
 
 /// One `name.member`; the name is not itself a member of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberAccess {
     /// What stands before the dot.
     pub of: String,
     /// What stands behind it.
@@ -22,7 +22,7 @@ pub struct Member {
 const DEPTH: usize = 16;
 
 /// Finds them all, in order.
-pub fn members(bytes: &[u8]) -> Vec<Member> {
+pub fn members(bytes: &[u8]) -> Vec<MemberAccess> {
     let mut finder = Finder {
         scanner: Scanner::new(bytes),
         found: Vec::new(),
@@ -39,7 +39,7 @@ pub fn members(bytes: &[u8]) -> Vec<Member> {
             }
         }
         seen = at;
-        Member {
+        MemberAccess {
             of,
             name,
             line,
@@ -60,7 +60,7 @@ impl Finder<'_> {
         let mut braces = 0_usize;
         let mut last = b'\n';
         while let Some(byte) = self.scanner.peek() {
-            let (blank, width) = self.scanner.blank();
+            let (blank, width) = self.scanner.skip_blanks();
             if blank {
                 self.scanner.at += width;
                 continue;

@@ -2,11 +2,11 @@
 
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 
-use super::graph::{Graph, NodeId};
+use super::graph::{ImportGraph, NodeId};
 use crate::model::{Digest, digest::DigestBuilder};
 
 /// The digest of every node, by id.
-pub(super) fn digests(graph: &Graph) -> Vec<Digest> {
+pub(super) fn digests(graph: &ImportGraph) -> Vec<Digest> {
     let mut shape: DiGraph<(), (), u32> = DiGraph::with_capacity(graph.nodes.len(), graph.nodes.len() * 2);
     let ids: Vec<_> = graph.nodes.iter().map(|_| shape.add_node(())).collect();
     for (from, node) in graph.nodes.iter().enumerate() {

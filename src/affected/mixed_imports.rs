@@ -3,12 +3,12 @@
 
 use std::collections::HashSet;
 
-use super::{AffectedError, Analysis, resolve::Place};
+use super::{AffectedError, Analysis, resolve::ImportTarget};
 use crate::model::{RepoPath, stack::Stack};
 
 /// A file that is imported by itself in a program that imports its package too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HalfPackage {
+pub struct MixedImport {
     /// Which file imports it.
     pub by: RepoPath,
     /// What it imports.
@@ -22,23 +22,23 @@ impl Analysis {
     ///
     /// # Errors
     /// The stack is not of this revision.
-    pub fn half_packages(&self, stack: &Stack) -> Result<Vec<HalfPackage>, AffectedError> {
+    pub fn half_packages(&self, stack: &Stack) -> Result<Vec<MixedImport>, AffectedError> {
         let entries = &self.inputs[self.position(stack)?].entries;
         let nodes = &self.graph.nodes;
         let reached = self.graph.reachable(entries.iter().copied());
         let package = |id: &usize| match &nodes[*id].place {
-            Place::Package(folder) => Some(folder),
+            ImportTarget::Package(folder) => Some(folder),
             _ => None,
         };
         let packages: HashSet<&RepoPath> = reached.iter().filter_map(package).collect();
         let mut found = Vec::new();
         for node in reached.iter().map(|id| &nodes[*id]) {
             for (to, by) in &node.edges {
-                let Place::File(file) = &nodes[*to].place else {
+                let ImportTarget::File(file) = &nodes[*to].place else {
                     continue;
                 };
                 if let Some(package) = file.parent().filter(|folder| packages.contains(folder)) {
-                    found.push(HalfPackage {
+                    found.push(MixedImport {
                         by: node.files[*by].path.clone(),
                         file: file.clone(),
                         package,

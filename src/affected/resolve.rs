@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::core_compat::CoreRules;
-use crate::{konfig::Tree, model::RepoPath};
+use crate::{konfig::FileTreeView, model::RepoPath};
 
 /// Where imports of a file are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Context {
+pub(super) struct ImportContext {
     /// The package root that absolute imports start from.
     pub(super) root: RepoPath,
     /// External packages by name, the whole program's.
@@ -17,7 +17,7 @@ pub(super) struct Context {
 
 /// What is loaded: real paths, links followed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum ImportTarget {
     /// A file given as an entry, or imported as a module.
     File(RepoPath),
     /// An imported folder: its `.k` files without tests and without a leading `_`.
@@ -30,7 +30,7 @@ pub(super) enum Place {
 #[derive(Debug, Default)]
 pub(super) struct Resolution {
     /// What is loaded, each with the context of its own imports (`None`: the importing file's).
-    pub(super) loads: Vec<(Option<Context>, Place)>,
+    pub(super) loads: Vec<(Option<ImportContext>, ImportTarget)>,
     /// The links on the way.
     pub(super) links: Vec<RepoPath>,
     /// Nothing was found: an addition may change that.
@@ -39,9 +39,9 @@ pub(super) struct Resolution {
 
 /// Resolves an import of a file that lies in `folder` (a real path).
 pub(super) fn resolve(
-    tree: &Tree,
+    tree: &FileTreeView,
     rules: &CoreRules,
-    context: &Context,
+    context: &ImportContext,
     folder: &RepoPath,
     dots: u32,
     path: &str,
@@ -53,24 +53,24 @@ pub(super) fn resolve(
             if at == context.root { None } else { at.parent() }
         });
         if let Some(start) = start.filter(|start| start.is_within(&context.root)) {
-            look(tree, &start, &relative, None, &mut resolution);
+            resolve_path(tree, &start, &relative, None, &mut resolution);
         }
     } else {
         let first = path.split('.').next().unwrap_or_default();
         if rules.is_system(path) || first == "kcl_plugin" {
             return resolution;
         }
-        look(tree, &context.root, &relative, None, &mut resolution);
+        resolve_path(tree, &context.root, &relative, None, &mut resolution);
         if let Some((_, package)) = context.packages.iter().find(|(name, _)| name == first) {
             let rest = relative
                 .strip_prefix(first)
                 .unwrap_or_default()
                 .trim_start_matches('/');
-            let inside = Context {
+            let inside = ImportContext {
                 root: package.clone(),
                 packages: Arc::clone(&context.packages),
             };
-            look(tree, package, rest, Some(inside), &mut resolution);
+            resolve_path(tree, package, rest, Some(inside), &mut resolution);
         }
     }
     resolution.missing = resolution.loads.is_empty();
@@ -78,14 +78,20 @@ pub(super) fn resolve(
 }
 
 /// A folder beats a file of the same name, even one without any KCL.
-fn look(tree: &Tree, root: &RepoPath, relative: &str, context: Option<Context>, resolution: &mut Resolution) {
+fn resolve_path(
+    tree: &FileTreeView,
+    root: &RepoPath,
+    relative: &str,
+    context: Option<ImportContext>,
+    resolution: &mut Resolution,
+) {
     let Some(candidate) = root.join(relative) else {
         return;
     };
     if tree.is_folder(&candidate) {
         if let Some(real) = tree.resolve(&candidate) {
             resolution.links.extend(real.links);
-            resolution.loads.push((context, Place::Package(real.path)));
+            resolution.loads.push((context, ImportTarget::Package(real.path)));
         }
         return;
     }
@@ -101,6 +107,6 @@ fn look(tree: &Tree, root: &RepoPath, relative: &str, context: Option<Context>, 
                 .map(|resolved| resolved.links)
                 .unwrap_or_default(),
         );
-        resolution.loads.push((context, Place::File(real)));
+        resolution.loads.push((context, ImportTarget::File(real)));
     }
 }

@@ -1,9 +1,9 @@
 //! What the words `file` and `crypto` are used for: a call that reads one file named by a plain text, or something that
-//! can not be told apart without running it.
+//! cannot be told apart without running it.
 
 /// One use of a module that reads files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum ReadCall {
     /// It computes, and reads nothing.
     Pure,
     /// It reads the file of this name.
@@ -31,18 +31,18 @@ pub(super) fn is_reader(word: &[u8]) -> bool {
 }
 
 /// What a module is used for, by the text that follows its name.
-pub(super) fn used(module: &[u8], rest: &[u8]) -> Use {
-    call(module, rest).unwrap_or(Use::Unclear)
+pub(super) fn classify_call(module: &[u8], rest: &[u8]) -> ReadCall {
+    call(module, rest).unwrap_or(ReadCall::Unclear)
 }
 
 /// What a string's text may use: the core runs what stands in `${…}`.
-pub(super) fn inside(string: &[u8]) -> Option<Use> {
+pub(super) fn inside(string: &[u8]) -> Option<ReadCall> {
     let holds = |word: &[u8]| string.windows(word.len()).any(|window| window == word);
-    (holds(b"${") && (holds(b"file") || holds(b"crypto"))).then_some(Use::Unclear)
+    (holds(b"${") && (holds(b"file") || holds(b"crypto"))).then_some(ReadCall::Unclear)
 }
 
 /// `. name (`, and of one that reads a file `"plain text"` and then `,` or `)`.
-fn call(module: &[u8], rest: &[u8]) -> Option<Use> {
+fn call(module: &[u8], rest: &[u8]) -> Option<ReadCall> {
     let rest = skip_blanks(skip_blanks(rest).strip_prefix(b".")?);
     let end = rest
         .iter()
@@ -50,7 +50,7 @@ fn call(module: &[u8], rest: &[u8]) -> Option<Use> {
     let (name, rest) = rest.split_at(end);
     let rest = skip_blanks(skip_blanks(rest).strip_prefix(b"(")?);
     if module == b"crypto" && PURE.contains(&name) {
-        return Some(Use::Pure);
+        return Some(ReadCall::Pure);
     }
     if !READS_ONE.contains(&(module, name)) {
         return None;
@@ -63,7 +63,7 @@ fn call(module: &[u8], rest: &[u8]) -> Option<Use> {
     let text = std::str::from_utf8(&rest[..end]).ok()?;
     let plain = !text.is_empty() && !text.contains(['\\', '$', '{', '\n', '\r']);
     let follows = skip_blanks(&rest[end + 1..]).first()?;
-    (plain && matches!(follows, b',' | b')')).then(|| Use::Reads(text.to_owned()))
+    (plain && matches!(follows, b',' | b')')).then(|| ReadCall::Reads(text.to_owned()))
 }
 
 fn skip_blanks(bytes: &[u8]) -> &[u8] {

@@ -1,4 +1,4 @@
-//! [`Index`]: what is known of `.k` files by content. Deleting it costs time, never truth.
+//! [`ScanCache`]: what is known of `.k` files by content. Deleting it is safe: the next run is slower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Facts, scan_cache_file};
+use super::{FileScan, scan_cache_file};
 use crate::model::file_source::{BlobId, Listing, Source, SourceError};
 
 /// Threads that read and scan: as many as CI machines have cores.
@@ -23,25 +23,25 @@ const MODEST: usize = 4096;
 
 /// Facts by content; shared by all revisions of a run, kept in a file between runs.
 #[derive(Default)]
-pub struct Index {
-    facts: Mutex<HashMap<BlobId, Arc<Facts>>>,
+pub struct ScanCache {
+    facts: Mutex<HashMap<BlobId, Arc<FileScan>>>,
     /// The file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
-    /// What [`Index::learn_beside`] has yet to learn, the next last.
+    /// What [`ScanCache::learn_beside`] has yet to learn, the next last.
     wanted: Mutex<Vec<Vec<BlobId>>>,
     /// Held for reading by whoever learns some of it: it can be written once all is learned.
     learning: RwLock<()>,
 }
 
-impl Index {
+impl ScanCache {
     /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// One that knows what an earlier run knew.
-    pub(super) fn of_file(path: PathBuf) -> Self {
+    pub(super) fn open(path: PathBuf) -> Self {
         Self {
             unread: Mutex::new(Some(path)),
             ..Self::default()
@@ -73,7 +73,7 @@ impl Index {
     ///
     /// # Errors
     /// An object is missing or damaged.
-    pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<Facts>>, SourceError> {
+    pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<FileScan>>, SourceError> {
         let mut unknown = self.unknown_after_all(blobs);
         if !unknown.is_empty() {
             self.learn_wanted(source);
@@ -94,27 +94,27 @@ impl Index {
             .collect())
     }
 
-    /// Does some work, and beside it learns the contents that the work will most likely ask for. One that can not be
+    /// Does some work, and beside it learns the contents that the work will most likely ask for. One that cannot be
     /// read is left to whoever asks for it.
     pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
         let unknown = self.unknown_after_all(blobs);
         if unknown.len() <= FEW {
             return work();
         }
-        *self.wanted() = unknown.rchunks(32).map(<[BlobId]>::to_vec).collect();
+        *self.wanted_blobs() = unknown.rchunks(32).map(<[BlobId]>::to_vec).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| self.learn_wanted(source));
             let done = work();
-            self.wanted().clear();
+            self.wanted_blobs().clear();
             done
         })
     }
 
-    /// Takes part in [`Index::learn_beside`] until there is nothing left to take.
+    /// Takes part in [`ScanCache::learn_beside`] until there is nothing left to take.
     fn learn_wanted(&self, source: &dyn Source) {
         loop {
             let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
-            let Some(some) = self.wanted().pop() else {
+            let Some(some) = self.wanted_blobs().pop() else {
                 return;
             };
             if let Ok(learned) = learn(source, &some) {
@@ -124,13 +124,13 @@ impl Index {
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Vec<Vec<BlobId>>> {
+    fn wanted_blobs(&self) -> MutexGuard<'_, Vec<Vec<BlobId>>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the contents that none of some revisions has, once they are the greater part: its file stays in proportion
     /// to the repository, and what a branch left for a while is mostly still known.
-    pub fn shed(&self, revisions: &[Listing]) {
+    pub fn drop_unused(&self, revisions: &[Listing]) {
         let mut known = self.lock();
         if known.len() <= MODEST {
             return;
@@ -176,7 +176,7 @@ impl Index {
     }
 
     /// Everything known, sorted by content id.
-    pub(super) fn sorted(&self) -> Vec<(BlobId, Arc<Facts>)> {
+    pub(super) fn sorted_entries(&self) -> Vec<(BlobId, Arc<FileScan>)> {
         let mut all: Vec<_> = self
             .lock()
             .iter()
@@ -186,16 +186,16 @@ impl Index {
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Arc<Facts>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Arc<FileScan>>> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<Facts>)>, SourceError> {
+fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<FileScan>)>, SourceError> {
     let learn_some = |blobs: &[BlobId]| -> Result<Vec<_>, SourceError> {
         blobs
             .iter()
-            .map(|blob| Ok((*blob, Arc::new(Facts::of(&source.read(*blob)?)))))
+            .map(|blob| Ok((*blob, Arc::new(FileScan::scan(&source.read(*blob)?)))))
             .collect()
     };
     if blobs.len() < 64 {

@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{Facts, Index, cache_file, codec};
+use super::{FileScan, ScanCache, cache_file, codec};
 use crate::model::{Digest, file_source::BlobId};
 
 /// The first bytes; the number changes with the form or with what the scanner finds, at the latest with the next version.
 const HEADER: &[u8] = concat!("konverge import index 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-impl Index {
+impl ScanCache {
     /// Where the index of a repository lies among the caches of this machine.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
@@ -23,25 +23,25 @@ impl Index {
     /// The index that a file holds, read once it is asked for more than it is worth; what is missing, damaged or of
     /// another version is an empty one.
     pub fn load(path: &Path) -> Self {
-        Self::of_file(path.to_owned())
+        Self::open(path.to_owned())
     }
 
     /// Writes the index if it has grown.
     ///
     /// # Errors
-    /// The folder can not be written. The answer never depends on this.
+    /// The folder cannot be written. The answer never depends on this.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         if !self.has_grown() {
             return Ok(());
         }
         self.is_saved();
-        cache_file::write(path, HEADER, &codec::bytes_of(&self.sorted()))
+        cache_file::write(path, HEADER, &codec::bytes_of(&self.sorted_entries()))
     }
 }
 
 /// What the file at a path holds.
-pub(super) fn read(path: &Path) -> HashMap<BlobId, Arc<Facts>> {
+pub(super) fn read(path: &Path) -> HashMap<BlobId, Arc<FileScan>> {
     let bytes = cache_file::read(path, HEADER);
-    let all = bytes.and_then(|bytes| codec::value_of::<Vec<(BlobId, Arc<Facts>)>>(&bytes));
+    let all = bytes.and_then(|bytes| codec::value_of::<Vec<(BlobId, Arc<FileScan>)>>(&bytes));
     all.unwrap_or_default().into_iter().collect()
 }

@@ -1,16 +1,18 @@
-//! [`Kept`]: one revision's analysis as a file, so that the next run only follows what differs from it.
+//! [`Snapshot`]: one revision's analysis as a file, so that the next run only follows what differs from it.
 //!
 //! Kept are the files of a git tree and all that was concluded from them. What is read back stands for that tree alone:
-//! another revision is reached by [`Analysis::after`]. Deleting the file costs time, never truth.
+//! another revision is reached by [`Analysis::after`]. Deleting the file is safe: the next run is slower.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{Analysis, CoreRules, Index, cache_file, codec, graph::Graph, stack_inputs::StackInputs};
+use super::{
+    Analysis, CoreRules, ScanCache, cache_file, codec, graph::ImportGraph, stack_inputs::StackInputs,
+};
 use crate::{
-    konfig::{Layout, LayoutRules, Tree},
+    konfig::{FileTreeView, Layout, LayoutRules},
     model::{
         CommitId, Digest,
         file_source::{Listing, Source},
@@ -22,23 +24,23 @@ use crate::{
 const HEADER: &[u8] = concat!("konverge revision 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as it was analysed by an earlier run.
-pub struct Kept {
+pub struct Snapshot {
     pub(super) commit: CommitId,
     pub(super) listing: Listing,
     pub(super) core: String,
     pub(super) rules: LayoutRules,
     pub(super) layout: Arc<Layout>,
-    pub(super) graph: Arc<Graph>,
+    pub(super) graph: Arc<ImportGraph>,
     pub(super) nodes: Arc<Vec<Digest>>,
     pub(super) inputs: Vec<Arc<StackInputs>>,
     pub(super) config: Vec<Option<Digest>>,
     pub(super) digests: Vec<Digest>,
 }
 
-impl Kept {
+impl Snapshot {
     /// Where the revision of a repository is kept: beside its index.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
-        Index::location(caches, repository).map(|index| index.with_extension("revision"))
+        ScanCache::location(caches, repository).map(|index| index.with_extension("revision"))
     }
 
     /// Loads one; what is missing, damaged or of another version is none.
@@ -48,7 +50,7 @@ impl Kept {
     }
 
     /// An analysis of a commit, if its files are those of one tree, in the form in which it is kept.
-    pub fn of(analysis: &Analysis, rules: impl Into<LayoutRules>) -> Option<Self> {
+    pub fn take(analysis: &Analysis, rules: impl Into<LayoutRules>) -> Option<Self> {
         let source = analysis.tree.source();
         Some(Self {
             commit: source.commit()?.clone(),
@@ -67,7 +69,7 @@ impl Kept {
     /// Writes it; of two writers the last wins.
     ///
     /// # Errors
-    /// The folder can not be written. The answer never depends on this.
+    /// The folder cannot be written. The answer never depends on this.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         cache_file::write(path, HEADER, &codec::bytes_of(self))
     }
@@ -90,9 +92,9 @@ impl Kept {
     /// The analysis again; `source` gives the contents of the kept commit's files.
     pub fn revive(self, source: Arc<dyn Source>) -> Analysis {
         Analysis {
-            tree: Tree::new(source),
+            tree: FileTreeView::new(source),
             layout: self.layout,
-            rules: CoreRules::of(&self.core),
+            rules: CoreRules::for_version(&self.core),
             graph: self.graph,
             nodes: self.nodes,
             inputs: self.inputs,

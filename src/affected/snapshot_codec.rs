@@ -1,13 +1,13 @@
-//! The binary forms of what [`Kept`] holds, field by field. A new field is a new number in its header.
+//! The binary forms of what [`Snapshot`] holds, field by field. A new field is a new number in its header.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Door, Facts, Kept, Reads,
-    codec::{Form, Reader, Writer, form_of, form_of_choice},
-    graph::{Graph, Node, NodeFile},
+    EntryPoint, FileScan, RuntimeReads, Snapshot,
+    codec::{ByteReader, ByteWriter, Encode, encode_choice, encode_fields},
+    graph::{ImportGraph, NodeFile, PackageNode},
+    resolve::{ImportContext, ImportTarget},
     stack_inputs::StackInputs,
-    resolve::{Context, Place},
 };
 use crate::{
     konfig::{Clash, Layout, LayoutRules, PackageKind, Project, SettingsOrder},
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-form_of!(Facts { imports, door, reads });
-form_of_choice!(Door: Closed, Open, Renamed);
+encode_fields!(FileScan { imports, door, reads });
+encode_choice!(EntryPoint: Closed, Open, Renamed);
 
-form_of!(Kept {
+encode_fields!(Snapshot {
     commit,
     listing,
     core,
@@ -34,17 +34,17 @@ form_of!(Kept {
     config,
     digests,
 });
-form_of_choice!(SettingsOrder: V07, V090, V091);
-form_of!(LayoutRules {
+encode_choice!(SettingsOrder: V07, V090, V091);
+encode_fields!(LayoutRules {
     order,
     exclude,
     identities,
 });
-form_of!(Listing { tree, files });
-form_of!(FileEntry { blob, kind });
-form_of_choice!(FileKind: File, Symlink, Submodule);
+encode_fields!(Listing { tree, files });
+encode_fields!(FileEntry { blob, kind });
+encode_choice!(FileKind: File, Symlink, Submodule);
 
-form_of!(Layout {
+encode_fields!(Layout {
     stacks,
     projects,
     problems,
@@ -56,11 +56,11 @@ form_of!(Layout {
     packages,
     unseen,
 });
-form_of!(Clash { identity, folders });
-form_of_choice!(PackageKind: Vendored, Dependency);
-form_of_choice!(NamedBy: Names, Folder, Config);
-form_of!(Project { folder, name, tenant });
-form_of!(Stack {
+encode_fields!(Clash { identity, folders });
+encode_choice!(PackageKind: Vendored, Dependency);
+encode_choice!(NamedBy: Names, Folder, Config);
+encode_fields!(Project { folder, name, tenant });
+encode_fields!(Stack {
     id,
     names,
     named_by,
@@ -70,13 +70,13 @@ form_of!(Stack {
     cluster,
     kubeconfig,
 });
-form_of!(SetupError {
+encode_fields!(SetupError {
     file,
     line,
     column,
     message,
 });
-form_of!(CompileSetup {
+encode_fields!(CompileSetup {
     work_dir,
     module_root,
     entries,
@@ -89,14 +89,14 @@ form_of!(CompileSetup {
     remote_packages,
     settings_files,
 });
-form_of!(Entry { path, package });
-form_of!(RemotePackage {
+encode_fields!(Entry { path, package });
+encode_fields!(RemotePackage {
     name,
     requirement,
     checksum,
 });
 
-form_of!(Node {
+encode_fields!(PackageNode {
     place,
     context,
     files,
@@ -105,14 +105,14 @@ form_of!(Node {
     data,
     local,
 });
-form_of!(NodeFile {
+encode_fields!(NodeFile {
     path,
     blob,
     door,
     reads,
 });
-form_of!(Context { root, packages });
-form_of!(StackInputs {
+encode_fields!(ImportContext { root, packages });
+encode_fields!(StackInputs {
     entries,
     files,
     settings,
@@ -120,20 +120,20 @@ form_of!(StackInputs {
     settings_files,
     error,
 });
-form_of_choice!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved);
+encode_choice!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved);
 
-impl Form for Graph {
-    fn put(&self, out: &mut Writer) {
+impl Encode for ImportGraph {
+    fn put(&self, out: &mut ByteWriter) {
         self.contexts.put(out);
         self.nodes.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self::of_parts(Form::take(from)?, Form::take(from)?))
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Self::from_parts(Encode::take(from)?, Encode::take(from)?))
     }
 }
 
-impl Form for Reads {
-    fn put(&self, out: &mut Writer) {
+impl Encode for RuntimeReads {
+    fn put(&self, out: &mut ByteWriter) {
         let (kind, names): (u8, &[String]) = match self {
             Self::Nothing => (0, &[]),
             Self::Named(names) => (1, names),
@@ -142,7 +142,7 @@ impl Form for Reads {
         kind.put(out);
         names.to_vec().put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let (kind, names) = <(u8, Vec<String>)>::take(from)?;
         match kind {
             0 => Some(Self::Nothing),
@@ -153,8 +153,8 @@ impl Form for Reads {
     }
 }
 
-impl Form for EntryPackage {
-    fn put(&self, out: &mut Writer) {
+impl Encode for EntryPackage {
+    fn put(&self, out: &mut ByteWriter) {
         let (kind, text): (u8, &str) = match self {
             Self::Main => (0, ""),
             Self::Root(root) => (1, root.as_str()),
@@ -163,7 +163,7 @@ impl Form for EntryPackage {
         kind.put(out);
         text.to_owned().put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let (kind, text) = <(u8, String)>::take(from)?;
         match kind {
             0 => Some(Self::Main),
@@ -174,8 +174,8 @@ impl Form for EntryPackage {
     }
 }
 
-impl Form for Place {
-    fn put(&self, out: &mut Writer) {
+impl Encode for ImportTarget {
+    fn put(&self, out: &mut ByteWriter) {
         let (kind, path): (u8, _) = match self {
             Self::File(path) => (0, path),
             Self::Package(path) => (1, path),
@@ -184,7 +184,7 @@ impl Form for Place {
         kind.put(out);
         path.put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let (kind, path) = <(u8, RepoPath)>::take(from)?;
         match kind {
             0 => Some(Self::File(path)),
@@ -195,24 +195,24 @@ impl Form for Place {
     }
 }
 
-impl Form for TreeId {
-    fn put(&self, out: &mut Writer) {
+impl Encode for TreeId {
+    fn put(&self, out: &mut ByteWriter) {
         crate::model::file_source::BlobId(self.0).put(out);
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         crate::model::file_source::BlobId::take(from).map(|id| Self(id.0))
     }
 }
 
-impl Form for FileTree {
-    fn put(&self, out: &mut Writer) {
+impl Encode for FileTree {
+    fn put(&self, out: &mut ByteWriter) {
         (self.len() as u32).put(out);
         for (path, entry) in self {
             path.put(out);
             entry.put(out);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
+    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let files = Vec::<(RepoPath, FileEntry)>::take(from)?;
         Some(BTreeMap::from_iter(files))
     }
@@ -220,11 +220,11 @@ impl Form for FileTree {
 
 macro_rules! names {
     ($($name:ty),*) => {$(
-        impl Form for $name {
-            fn put(&self, out: &mut Writer) {
+        impl Encode for $name {
+            fn put(&self, out: &mut ByteWriter) {
                 self.as_str().to_owned().put(out);
             }
-            fn take(from: &mut Reader<'_>) -> Option<Self> {
+            fn take(from: &mut ByteReader<'_>) -> Option<Self> {
                 Self::try_from(String::take(from)?).ok()
             }
         }

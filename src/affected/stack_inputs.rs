@@ -3,12 +3,12 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    graph::{Graph, NodeId},
-    resolve::{Context, Place},
     core_compat::CoreRules,
+    graph::{ImportGraph, NodeId},
+    resolve::{ImportContext, ImportTarget},
 };
 use crate::{
-    konfig::Tree,
+    konfig::FileTreeView,
     model::{
         Digest, RepoPath,
         affected::InputKind,
@@ -31,12 +31,12 @@ pub(super) struct StackInputs {
     pub(super) options: Digest,
     /// The files that the settings were read from, by content: to tell which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
-    /// Why its files can not be resolved.
+    /// Why its files cannot be resolved.
     pub(super) error: Option<SetupError>,
 }
 
 impl StackInputs {
-    pub(super) fn collect(tree: &Tree, graph: &mut Graph, stack: &Stack) -> Self {
+    pub(super) fn collect(tree: &FileTreeView, graph: &mut ImportGraph, stack: &Stack) -> Self {
         let mut inputs = Self {
             entries: Vec::new(),
             files: Vec::new(),
@@ -56,7 +56,7 @@ impl StackInputs {
                 .iter()
                 .any(|end| path.as_str().ends_with(end))
         };
-        let crds = tree.shown(&stack.project_folder.child("crd"), read);
+        let crds = tree.resolve_files(&stack.project_folder.child("crd"), read);
         let files = crds.files.into_iter().map(|file| (file.real, file.blob));
         let all = files.chain(crds.links);
         inputs
@@ -88,13 +88,13 @@ impl StackInputs {
         own.chain(settings).any(|path| paths.contains(path))
     }
 
-    fn add(&mut self, tree: &Tree, kind: InputKind, path: &RepoPath) {
+    fn add(&mut self, tree: &FileTreeView, kind: InputKind, path: &RepoPath) {
         if let Some((_, entry)) = tree.file(path) {
             self.files.push((kind, path.clone(), entry.blob));
         }
     }
 
-    fn add_setup(&mut self, tree: &Tree, graph: &mut Graph, setup: &CompileSetup) {
+    fn add_setup(&mut self, tree: &FileTreeView, graph: &mut ImportGraph, setup: &CompileSetup) {
         let packages = Arc::new(setup.packages.clone());
         let mut roots: Vec<RepoPath> = setup.packages.iter().map(|(_, folder)| folder.clone()).collect();
         roots.extend(setup.module_root.clone());
@@ -107,15 +107,15 @@ impl StackInputs {
             }
             let real = resolved.map_or_else(|| entry.path.clone(), |resolved| resolved.path);
             let (folder, place) = match tree.file(&real) {
-                Some((file, _)) => (file.parent().unwrap_or_default(), Place::File(file)),
-                None => (real.clone(), Place::EntryFolder(real)),
+                Some((file, _)) => (file.parent().unwrap_or_default(), ImportTarget::File(file)),
+                None => (real.clone(), ImportTarget::EntryFolder(real)),
             };
             let root = match &entry.package {
                 EntryPackage::Root(root) => Some(root.clone()),
                 EntryPackage::Main | EntryPackage::Dependency(_) => tree.module_root(&folder),
             };
             roots.extend(root.clone());
-            let context = Context {
+            let context = ImportContext {
                 root: root.unwrap_or(folder),
                 packages: Arc::clone(&packages),
             };

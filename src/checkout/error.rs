@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::error::{ErrorKind, Failure};
+use crate::error::{ErrorKind, UserError};
 
 /// A path that must not be run or trusted, or a program that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// A relative path.
-    #[error("{what} is `{path}`, which is not an absolute path", path = shown(path))]
+    #[error("{what} is `{path}`, which is not an absolute path", path = display_path(path))]
     Relative {
         /// The setting.
         what: String,
@@ -16,7 +16,7 @@ pub enum Untrusted {
         path: PathBuf,
     },
     /// A path that leads into the checkout.
-    #[error("{what} is `{path}`, which lies in the repository{by}", path = shown(path), by = by(path, place))]
+    #[error("{what} is `{path}`, which lies in the repository{by}", path = display_path(path), by = by(path, place))]
     Inside {
         /// The setting.
         what: String,
@@ -26,7 +26,7 @@ pub enum Untrusted {
         place: PathBuf,
     },
     /// A path below `/proc`.
-    #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = shown(path))]
+    #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = display_path(path))]
     Process {
         /// The setting.
         what: String,
@@ -34,7 +34,7 @@ pub enum Untrusted {
         path: PathBuf,
     },
     /// A path with too many links.
-    #[error("{what} is `{path}`, which has too many links", path = shown(path))]
+    #[error("{what} is `{path}`, which has too many links", path = display_path(path))]
     TooManyLinks {
         /// The setting.
         what: String,
@@ -43,7 +43,7 @@ pub enum Untrusted {
     },
     /// A program that is not on the `PATH`, or only where it must not be run from.
     #[error("`{}` was not found on the PATH{}", names.join("` or `"), passed_over.as_ref().map_or_else(String::new, |path| {
-        format!(" (`{}` leads into the repository and is not run)", shown(path))
+        format!(" (`{}` leads into the repository and is not run)", display_path(path))
     }))]
     NotFound {
         /// The names that were searched.
@@ -53,7 +53,7 @@ pub enum Untrusted {
     },
 }
 
-fn shown(path: &std::path::Path) -> String {
+fn display_path(path: &std::path::Path) -> String {
     path.display().to_string().escape_debug().to_string()
 }
 
@@ -61,11 +61,11 @@ fn shown(path: &std::path::Path) -> String {
 fn by(path: &std::path::Path, place: &std::path::Path) -> String {
     match path.starts_with(place) {
         true => String::new(),
-        false => format!(" (it leads to `{}`)", shown(place)),
+        false => format!(" (it leads to `{}`)", display_path(place)),
     }
 }
 
-impl From<Untrusted> for Failure {
+impl From<Untrusted> for UserError {
     fn from(error: Untrusted) -> Self {
         let failure = Self::new(ErrorKind::Config, error.to_string());
         match error {

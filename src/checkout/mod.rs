@@ -17,7 +17,7 @@ use self::links::Leads;
 pub use self::{
     error::Untrusted,
     executable::Executable,
-    write::{Existing, Written, write},
+    write::{Existing, WrittenFile, write},
 };
 
 /// The root of the checkout, and the folders of the `PATH` that lie outside of it.

@@ -29,7 +29,7 @@ pub enum Existing {
 
 /// What became of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum WrittenFile {
     /// The content was written.
     Created,
     /// It was there and is as it was.
@@ -43,14 +43,14 @@ pub enum Written {
 /// # Errors
 /// A link or a file stands where a folder must be, a link stands at the file's own place, the path leaves the root or
 /// goes into `.git`, or the system refuses the write.
-pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io::Result<Written> {
+pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io::Result<WrittenFile> {
     let owner = Owner::of(root)?;
     let names = names(path)?;
-    let (&name, folders) = names.split_last().ok_or_else(|| refused(path, "names no file"))?;
+    let (&name, folders) = names.split_last().ok_or_else(|| refusal(path, "names no file"))?;
     let mut folder = open(root, FOLDER, Mode::empty())?;
     for &name in folders {
         folder = enter(&folder, name, &owner).map_err(|error| match error {
-            Errno::ELOOP | Errno::ENOTDIR => refused(
+            Errno::ELOOP | Errno::ENOTDIR => refusal(
                 path,
                 &format!("passes through `{}`, which is not a folder", name.display()),
             ),
@@ -58,8 +58,8 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
         })?;
     }
     match (stat(&folder, name)?, existing) {
-        (Some(_), Existing::Keep) => Ok(Written::Kept),
-        (Some(found), Existing::Replace) if !is_file(&found) => Err(refused(
+        (Some(_), Existing::Keep) => Ok(WrittenFile::Kept),
+        (Some(found), Existing::Replace) if !is_file(&found) => Err(refusal(
             path,
             "is a link or a folder, and would be replaced by a file",
         )),
@@ -72,12 +72,12 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
                 // It may not have been made.
                 let _ = unlinkat(&folder, fresh.as_str(), UnlinkatFlags::NoRemoveDir);
             }
-            replaced.map(|()| Written::Created)
+            replaced.map(|()| WrittenFile::Created)
         }
         (None, Existing::Keep) => match create(&folder, name, content, &owner, None) {
             // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Written::Kept),
-            other => other.map(|()| Written::Created),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(WrittenFile::Kept),
+            other => other.map(|()| WrittenFile::Created),
         },
     }
 }
@@ -97,7 +97,7 @@ const FRESH: OFlag = OFlag::O_WRONLY
 fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     let name = |component| match component {
         Component::Normal(name) if name != ".git" => Ok(name),
-        _ => Err(refused(path, "leads out of the checkout or into `.git`")),
+        _ => Err(refusal(path, "leads out of the checkout or into `.git`")),
     };
     path.components().map(name).collect()
 }
@@ -145,7 +145,7 @@ fn is_file(found: &FileStat) -> bool {
     SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG
 }
 
-fn refused(path: &Path, why: &str) -> io::Error {
+fn refusal(path: &Path, why: &str) -> io::Error {
     io::Error::other(format!(
         "`{}` {why}: nothing is written through a link of the repository",
         path.display().to_string().escape_debug()
@@ -185,12 +185,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = Path::new("a/b/c.yaml");
         let write = |content: &[u8], existing| write(root.path(), path, content, existing).unwrap();
-        assert_eq!(write(b"one", Existing::Keep), Written::Created);
-        assert_eq!(write(b"two", Existing::Keep), Written::Kept);
+        assert_eq!(write(b"one", Existing::Keep), WrittenFile::Created);
+        assert_eq!(write(b"two", Existing::Keep), WrittenFile::Kept);
         let place = root.path().join(path);
         assert_eq!(fs::read(&place).unwrap(), b"one");
         fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(write(b"three", Existing::Replace), Written::Created);
+        assert_eq!(write(b"three", Existing::Replace), WrittenFile::Created);
         assert_eq!(fs::read(&place).unwrap(), b"three");
         assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o755);
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
@@ -225,7 +225,7 @@ mod tests {
             let refused = write(&root, Path::new(path), b"x", Existing::Replace);
             assert!(refused.is_err(), "{path}");
             let kept = write(&root, Path::new(path), b"x", Existing::Keep);
-            assert!(!matches!(kept, Ok(Written::Created)), "{path}");
+            assert!(!matches!(kept, Ok(WrittenFile::Created)), "{path}");
         }
         let absolute = elsewhere.join("there");
         assert!(write(&root, &absolute, b"x", Existing::Replace).is_err());

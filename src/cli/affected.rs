@@ -2,12 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::Failure,
+    error::UserError,
     model::affected::InputKind,
     ops::{
-        affected::{Answer, Question, run as answer},
+        affected::{AffectedAnswer, AffectedRequest, run as answer},
         matrix::Matrix,
     },
     report::{escape::log, json, mermaid, terminal},
@@ -69,9 +69,9 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// A revision can not be found or read, or there is no `kcl.mod`.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let question = Question {
+/// A revision cannot be found or read, or there is no `kcl.mod`.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let question = AffectedRequest {
         base: args.base.clone(),
         head: Some(args.head.clone()),
         worktree: args.worktree,
@@ -118,7 +118,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
 }
 
 /// Says what is wrong with single files, unless the stack's own line says it.
-fn say_problems(answer: &Answer, context: &Context) {
+fn say_problems(answer: &AffectedAnswer, context: &CliContext) {
     for problem in &answer.problems {
         let unresolved = answer.affected.stacks.iter().any(|stack| {
             stack
@@ -126,11 +126,10 @@ fn say_problems(answer: &Answer, context: &Context) {
                 .iter()
                 .any(|why| why.kind == InputKind::Unresolved && why.path == problem.file)
         });
-        let mut failure = Failure::from(problem.clone());
+        let mut failure = UserError::from(problem.clone());
         if unresolved {
-            failure = failure.hint(
-                "its stack counts as affected until this is mended; other stacks are not touched by it",
-            );
+            failure = failure
+                .hint("its stack counts as affected until this is fixed; other stacks are not touched by it");
         }
         context.print_failure(&failure);
     }

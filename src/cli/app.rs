@@ -10,9 +10,9 @@ use std::{
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cli, Command, Context};
+use super::{Cli, CliContext, Command};
 use crate::{
-    error::{ErrorDocument, ErrorKind, Failure},
+    error::{ErrorDocument, ErrorKind, UserError},
     ops::redact,
     report::{escape::log_each, json},
     secrets::{HashKey, Secrets, learn_environment},
@@ -32,7 +32,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.use_stderr() && asks_for_json(&args) {
                 let said = error.to_string();
                 let what = said.lines().next().unwrap_or_default();
-                let failure = Failure::new(ErrorKind::Usage, what.trim_start_matches("error: "))
+                let failure = UserError::new(ErrorKind::Usage, what.trim_start_matches("error: "))
                     .hint("`konverge help` shows what there is");
                 let document = ErrorDocument {
                     error: failure.body(),
@@ -59,7 +59,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         tokio::select! {
             biased;
             result = dispatch(cli.command, &context) => result,
-            () = may_be_dropped(&context) => Err(Failure::new(ErrorKind::Interrupted, "interrupted")),
+            () = may_be_dropped(&context) => Err(UserError::new(ErrorKind::Interrupted, "interrupted")),
         }
     });
     // A blocking call under way (a slow file system) must not hold up the end.
@@ -85,7 +85,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
     args.iter().any(|arg| one(arg)) || args.windows(2).any(|pair| two(&pair[0], &pair[1]))
 }
 
-async fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
+async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserError> {
     match command {
         Command::Init(args) => super::init::run(&args, context).await,
         Command::Affected(args) => super::affected::run(&args, context).await,
@@ -118,14 +118,14 @@ impl Command {
             Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),
             Self::Check(args) => args.wants_json(),
-            Self::Preview(args) => args.output == super::preview::Output::Json,
+            Self::Preview(args) => args.output == super::preview::PlanOutput::Json,
             Self::Health(args) => args.wants_json(),
-            Self::Destroy(args) => args.output == super::apply::Output::Json,
-            Self::Status(args) => args.output == super::status::Output::Json,
-            Self::Drift(args) => args.output == super::apply::Output::Json,
-            Self::Apply(args) => args.output == super::apply::Output::Json,
-            Self::Doctor(args) => args.output == super::doctor::Output::Json,
-            Self::State(args) => args.output == super::state::Output::Json,
+            Self::Destroy(args) => args.output == super::apply::ApplyOutput::Json,
+            Self::Status(args) => args.output == super::status::StatusOutput::Json,
+            Self::Drift(args) => args.output == super::apply::ApplyOutput::Json,
+            Self::Apply(args) => args.output == super::apply::ApplyOutput::Json,
+            Self::Doctor(args) => args.output == super::doctor::DoctorOutput::Json,
+            Self::State(args) => args.output == super::state::StateOutput::Json,
             _ => false,
         }
     }
@@ -143,7 +143,7 @@ const INPUTS: [(&str, &str); 7] = [
     ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
 ];
 
-fn context(cli: &Cli) -> Context {
+fn context(cli: &Cli) -> CliContext {
     let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -153,9 +153,9 @@ fn context(cli: &Cli) -> Context {
         }
     }
     let key = env.get("KONVERGE_REVIEW_KEY").filter(|key| !key.is_empty());
-    let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derived(key)));
+    let secrets = Secrets::new(key.map_or_else(HashKey::random, |key| HashKey::derive(key)));
     learn_environment(&secrets, &env);
-    Context {
+    CliContext {
         global: cli.global.clone(),
         env,
         secrets,
@@ -167,7 +167,7 @@ fn context(cli: &Cli) -> Context {
 }
 
 /// Logs go to stderr, masked like everything else.
-fn start_logging(context: &Context) {
+fn start_logging(context: &CliContext) {
     let default = match context.global.verbose {
         0 => "konverge=error",
         1 => "konverge=info",
@@ -212,7 +212,7 @@ impl std::io::Write for MaskedStderr {
 }
 
 /// Returns when the run is asked to stop and has changed nothing: whatever it waits for, it need not end by itself.
-async fn may_be_dropped(context: &Context) {
+async fn may_be_dropped(context: &CliContext) {
     context.cancel.cancelled().await;
     if context.writes.load(Ordering::SeqCst) {
         std::future::pending().await

@@ -2,12 +2,12 @@
 //! applies what was reviewed.
 
 use super::{
-    Context,
+    CliContext,
+    common_args::{LiveArg, OpenedTargets, always_asked},
     confirm::{self, Asked},
-    common_args::{LiveArg, Opened, always_asked},
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     ops::{self, KeyUse, Session, apply::ApplyOptions, cluster_selection::Live},
     report::{self, terminal::Style},
 };
@@ -17,8 +17,8 @@ use crate::{
 #[command(mut_arg("live", always_asked))]
 pub struct Args {
     #[command(flatten)]
-    opened: Opened,
-    /// Apply without asking; needed where nobody can answer. `policy.max_delete` and `policy.drift: stop` hold then
+    opened: OpenedTargets,
+    /// Skip confirmation (required without a terminal). `policy.max_delete` and `policy.drift: stop` hold then
     #[arg(long, short)]
     yes: bool,
     /// Let a Spec that has become empty delete everything the stack made
@@ -29,13 +29,13 @@ pub struct Args {
     #[arg(long)]
     no_wait: bool,
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
+    pub output: ApplyOutput,
 }
 
 /// How an outcome is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub enum ApplyOutput {
     /// For a terminal
     Text,
     /// As the reference of JSON formats has it
@@ -46,7 +46,7 @@ pub enum Output {
 ///
 /// # Errors
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let session = open(args, &context.run()).await?;
     let what = Asked::Apply {
         deletes_all: args.allow_empty,
@@ -67,21 +67,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let report = ops::apply::run(&session.planning, &session.targets, &options).await?;
     context.print(&match args.output {
-        Output::Text => report::terminal::outcome(
+        ApplyOutput::Text => report::terminal::outcome(
             &report,
             Style {
                 color: context.colour(),
             },
         ),
-        Output::Json => report::json::document(&report),
+        ApplyOutput::Json => report::json::document(&report),
     });
     Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
 }
 
-async fn open(args: &Args, run: &ops::Run) -> Result<Session, Failure> {
+async fn open(args: &Args, run: &ops::RunContext) -> Result<Session, UserError> {
     if args.opened.infrastructure.live == LiveArg::Never {
         return Err(
-            Failure::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
+            UserError::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
                 .hint("`konverge preview --live never` compares Spec with Spec"),
         );
     }

@@ -36,7 +36,7 @@ pub struct Global {
     /// When to use colour
     #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Log what is done, to stderr (KONVERGE_LOG takes filters such as `debug`)
@@ -63,7 +63,7 @@ pub enum Command {
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan
     Apply(super::apply::Args),
-    /// Take down everything that stacks made
+    /// Destroy all resources of the given stacks
     Destroy(super::destroy::Args),
     /// Show how stacks stand: what is applied, whether the head wants something else, how it is doing
     Status(super::status::Args),
@@ -77,7 +77,7 @@ pub enum Command {
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or check the file
     Config(super::config::Args),
-    /// Say what is missing here (git, core, Terraform, clusters, store, token, permissions), and how to mend it
+    /// Say what is missing here (git, core, Terraform, clusters, store, token, permissions), and how to fix it
     Doctor(super::doctor::Args),
     /// Print completions for a shell
     Completions(super::completions::Args),

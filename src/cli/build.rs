@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::{
-    Context,
+    CliContext,
     common_args::{Revisions, Stacks},
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
     ops::{
-        Request,
+        OpenRequest,
         compiler::{self, Compiler},
-        selection::{self, Selected},
+        selection::{self, SelectedStacks},
     },
     report::{
         escape::{self, log},
@@ -64,28 +64,28 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The first stack that can not be compiled, after those that can have been printed.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// The first stack that cannot be compiled, after those that can have been printed.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.show_secrets && context.in_ci() {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Usage,
             "`--show-secrets` prints secret values in clear, and this is a CI job (the variable CI is set): its log is read by others",
         )
         .hint("leave the option out; `konverge apply` writes the values without showing them"));
     }
     if let Some(file) = &args.spec {
-        print(args, context, &[(None, compiler::of_file(file)?)]);
+        print(args, context, &[(None, compiler::read_spec_file(file)?)]);
         return Ok(0);
     }
     let run = context.run();
-    let request = Request {
+    let request = OpenRequest {
         selection: args.stacks.selection(),
         shard: args.stacks.shard,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
-        ..Request::default()
+        ..OpenRequest::default()
     };
-    let Selected { workspace, stacks } = selection::open(&run, &request).await?;
+    let SelectedStacks { workspace, stacks } = selection::open(&run, &request).await?;
     if stacks.is_empty() {
         context.note("no stack is affected: name one, or use --all");
     }
@@ -112,7 +112,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     Err(last)
 }
 
-fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
+fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
     let shown = |resource: &Resource| {
         if args.show_secrets {
             return resource.clone();
@@ -182,7 +182,7 @@ fn print(args: &Args, context: &Context, built: &[(Option<&Stack>, Spec)]) {
 }
 
 /// Says which stack follows, where there are several.
-fn head(context: &Context, stacks: usize, index: usize, stack: Option<&Stack>) {
+fn head(context: &CliContext, stacks: usize, index: usize, stack: Option<&Stack>) {
     if stacks < 2 {
         return;
     }

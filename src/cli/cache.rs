@@ -2,11 +2,11 @@
 
 use clap::Subcommand;
 
-use super::Context;
+use super::CliContext;
 use crate::{
     config::Span,
-    error::Failure,
-    ops::caches::{self, Kept},
+    error::UserError,
+    ops::caches::{self, CacheContents},
 };
 
 /// Arguments of `konverge cache`.
@@ -20,7 +20,7 @@ pub struct Args {
 enum Action {
     /// Say where the caches are and how large
     Show,
-    /// Delete what was not used for a while; costs time, never truth
+    /// Delete what was not used for a while; is safe: the next run is slower
     Prune {
         /// How long not used, such as `30d`
         #[arg(long, value_name = "AGE", default_value = "30d", conflicts_with = "all")]
@@ -34,8 +34,8 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no cache folder, or it can not be read or written.
-pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// There is no cache folder, or it cannot be read or written.
+pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {
         Action::Show => {
@@ -58,7 +58,7 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn amount(kept: &Kept) -> String {
+fn amount(kept: &CacheContents) -> String {
     let entries = if kept.entries == 1 { "entry" } else { "entries" };
     format!(
         "{} {entries}, {:.1} MiB",

@@ -3,18 +3,18 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{
-    Context,
+    CliContext,
     common_args::{Revisions, Stacks},
 };
 use crate::{
-    error::Failure,
-    model::lint::Rule,
+    error::UserError,
+    model::lint::LintRule,
     ops::{
-        Request,
-        check::{self, Scope, workflow_commands},
+        OpenRequest,
+        check::{self, CheckScope, workflow_commands},
         repository_root, selection,
     },
-    report::{lint as report, json},
+    report::{json, lint as report},
 };
 
 /// Arguments of `konverge check`.
@@ -29,15 +29,15 @@ pub struct Args {
     update: bool,
     /// Leave a check out; may be repeated
     #[arg(long, value_name = "CHECK", value_parser = checks())]
-    skip: Vec<Rule>,
+    skip: Vec<LintRule>,
     /// How to print what was found
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
-fn checks() -> impl TypedValueParser<Value = Rule> {
-    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
-        .try_map(|name| Rule::of(&name).ok_or("one of the checks listed"))
+fn checks() -> impl TypedValueParser<Value = LintRule> {
+    PossibleValuesParser::new(LintRule::ALL.map(LintRule::name))
+        .try_map(|name| LintRule::from_name(&name).ok_or("one of the checks listed"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -62,24 +62,24 @@ impl Args {
 /// Runs the command; 1 if anything is an error.
 ///
 /// # Errors
-/// The repository or the core can not be had.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// The repository or the core cannot be had.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
-    let request = Request {
+    let request = OpenRequest {
         selection: args.stacks.selection(),
         shard: args.stacks.shard,
         rev: args.revisions.rev.clone(),
         base: args.revisions.base.clone(),
-        ..Request::default()
+        ..OpenRequest::default()
     };
     let selected = selection::open(&run, &request).await?;
-    let scope = Scope {
+    let scope = CheckScope {
         all: args.stacks.all,
         update: args.update,
         skip: &args.skip,
     };
     let root = repository_root(&run.dir)?;
-    let inspection = check::run(&run, &selection, &root, scope).await?;
+    let inspection = check::run(&run, &selected, &root, scope).await?;
     let text = match args.output {
         Output::Text => report::text(&inspection),
         Output::Json => json::document(&inspection),

@@ -2,17 +2,17 @@
 
 use clap::ValueEnum;
 
-use super::{Context, common_args::LiveArg};
+use super::{CliContext, common_args::LiveArg};
 use crate::{
-    error::{ErrorKind, Failure},
-    ops::ci::{self, CiOptions, Part},
+    error::{ErrorKind, UserError},
+    ops::ci::{self, CiOptions, ShardMode},
 };
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE holds digests that whoever let the job go on agrees to, and
 /// KONVERGE_ENVIRONMENT names the environment in which they did.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Whether the real infrastructure is asked; default: KONVERGE_LIVE, else required, and never for a fork's pull
+    /// Compare with live infrastructure; default: KONVERGE_LIVE, else required, and never for a fork's pull
     /// request
     #[arg(long, value_name = "WHEN", value_enum)]
     live: Option<LiveArg>,
@@ -25,14 +25,14 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Not in GitHub Actions, an event that is refused, or a repository or configuration that can not be used.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// Not in GitHub Actions, an event that is refused, or a repository or configuration that cannot be used.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = match (
         args.live,
         context.env.get("KONVERGE_LIVE").filter(|text| !text.is_empty()),
     ) {
         (None, Some(text)) => Some(LiveArg::from_str(text, false).map_err(|_| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Usage,
                 format!("KONVERGE_LIVE is `{}`", text.escape_debug()),
             )
@@ -42,11 +42,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     };
     let variable = context.env.get("KONVERGE_SHARD").filter(|text| !text.is_empty());
     let part = match args.shard.as_ref().or(variable) {
-        Some(text) => text.parse::<Part>().map_err(|error| {
-            Failure::new(ErrorKind::Usage, error.to_string())
+        Some(text) => text.parse::<ShardMode>().map_err(|error| {
+            UserError::new(ErrorKind::Usage, error.to_string())
                 .hint("`2/8` previews the second of eight shares; `all/8` gives the verdict on them")
         })?,
-        None => Part::Whole,
+        None => ShardMode::Whole,
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
     let options = CiOptions {

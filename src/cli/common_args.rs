@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use crate::{
-    error::Failure,
-    model::{Share, StackId},
+    error::UserError,
+    model::{Shard, StackId},
     ops::{
-        KeyUse, Request, Run, Selection, Session,
+        KeyUse, OpenRequest, RunContext, Selection, Session,
         cluster_selection::{GivenCluster, Live},
         open,
     },
@@ -14,7 +14,7 @@ use crate::{
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Opened {
+pub struct OpenedTargets {
     #[command(flatten)]
     stacks: Stacks,
     #[command(flatten)]
@@ -36,19 +36,25 @@ pub struct Without {
     pub stacks: Vec<StackId>,
 }
 
-impl Opened {
+impl OpenedTargets {
     /// Opens it.
     ///
     /// # Errors
     /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
-    pub async fn open(&self, run: &Run, live: Live, key: KeyUse, no_wait: bool) -> Result<Session, Failure> {
-        let request = Request {
+    pub async fn open(
+        &self,
+        run: &RunContext,
+        live: Live,
+        key: KeyUse,
+        no_wait: bool,
+    ) -> Result<Session, UserError> {
+        let request = OpenRequest {
             selection: self.stacks.selection(),
             shard: self.stacks.shard,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
             live,
-            given: self.infrastructure.given(),
+            given: self.infrastructure.given_cluster(),
             no_wait,
             without: self.without.stacks.clone(),
         };
@@ -70,7 +76,7 @@ pub struct Stacks {
     pub all: bool,
     /// Take only this share of the stacks: `2/8` is the second of eight jobs
     #[arg(long, value_name = "N/M")]
-    pub shard: Option<Share>,
+    pub shard: Option<Shard>,
 }
 
 impl Stacks {
@@ -110,7 +116,7 @@ pub struct Revisions {
 /// Which infrastructure.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Infrastructure {
-    /// Whether the real infrastructure is asked
+    /// Compare with live infrastructure
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
     pub live: LiveArg,
     #[command(flatten)]
@@ -119,7 +125,7 @@ pub struct Infrastructure {
 
 impl Infrastructure {
     /// The cluster given here.
-    pub fn given(&self) -> GivenCluster {
+    pub fn given_cluster(&self) -> GivenCluster {
         self.cluster.given()
     }
 }
@@ -146,7 +152,7 @@ impl ClusterArg {
     }
 }
 
-/// Whether the real infrastructure is asked.
+/// Compare with live infrastructure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LiveArg {
     /// If a cluster is configured; else Spec is compared with Spec

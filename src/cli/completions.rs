@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, Context};
+use super::{Cli, CliContext};
 
 /// Arguments of `konverge completions`.
 #[derive(Debug, clap::Args)]
@@ -13,7 +13,7 @@ pub struct Args {
 }
 
 /// Prints the completion script.
-pub fn run(args: &Args, context: &Context) -> u8 {
+pub fn run(args: &Args, context: &CliContext) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "konverge", &mut script);
     context.print(&String::from_utf8_lossy(&script));

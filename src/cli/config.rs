@@ -5,10 +5,10 @@ use std::io::ErrorKind as ErrorOf;
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::Context;
+use super::CliContext;
 use crate::{
     config::{Config, FILE_NAME, json_schema},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     report::escape,
 };
 
@@ -30,8 +30,8 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// `check`: the file can not be read or used.
-pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// `check`: the file cannot be read or used.
+pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     match args.action {
         Action::Schema => {
             let text = serde_json::to_string_pretty(&json_schema()).expect("plain data");
@@ -40,14 +40,14 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         Action::Check => {
             let path = context.repo_dir().join(FILE_NAME);
             if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-                return Err(Failure::new(
+                return Err(UserError::new(
                     ErrorKind::Config,
                     format!("{} is no regular file, so it would not be read", path.display()),
                 )
                 .hint("put the file itself there: a link is not followed"));
             }
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                Failure::new(ErrorKind::Config, format!("{}: {error}", path.display())).hint(
+                UserError::new(ErrorKind::Config, format!("{}: {error}", path.display())).hint(
                     match error.kind() {
                         ErrorOf::NotFound => {
                             "`konverge init` writes one; without the file the defaults are in force"

@@ -8,17 +8,17 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         StackId,
+        apply_record::Authorization,
         plan::{Action, Plan, ResourcePlan, StackPlan},
-        apply_record::Grounds,
     },
     ops::{
-        self, Planning, Target,
-        apply::{Agreed, Consent, Past},
+        self, Planner, Target,
+        apply::{Approver, AutoApprove, PriorState},
         apply_limits::{self, ByHand},
     },
     report::{self, terminal::Style},
@@ -43,13 +43,13 @@ pub enum Asked {
 pub async fn consent(
     yes: bool,
     what: Asked,
-    planning: &Planning,
+    planning: &Planner,
     targets: &[Target],
-    context: &Context,
-) -> Result<Option<Arc<dyn Consent>>, Failure> {
+    context: &CliContext,
+) -> Result<Option<Arc<dyn Approver>>, UserError> {
     if yes {
         return Ok(Some(match what {
-            Asked::Destroy => Arc::new(Agreed),
+            Asked::Destroy => Arc::new(AutoApprove),
             Asked::Apply { deletes_all } => Arc::new(ByHand {
                 config: planning.config.clone(),
                 deletes_all,
@@ -65,7 +65,7 @@ pub async fn consent(
     ));
     if matches!(what, Asked::Apply { .. }) {
         for stack in &plan.stacks {
-            for finding in apply_limits::findings(&planning.config, stack, &Past::default())? {
+            for finding in apply_limits::findings(&planning.config, stack, &PriorState::default())? {
                 context.note(&format!(
                     "warning: {}: {}: {}",
                     stack.id, finding.rule, finding.message
@@ -77,16 +77,17 @@ pub async fn consent(
     // be planned fails again, with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
     if !calm && !std::io::stdin().is_terminal() {
-        return Err(
-            Failure::new(ErrorKind::Usage, "nobody is there to agree to the plan")
-                .hint("if it is what you want, add `--yes`"),
-        );
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "confirmation required but stdin is not a terminal",
+        )
+        .hint("if it is what you want, add `--yes`"));
     }
-    let agreed = calm || asked(planning, context).await?;
-    Ok(agreed.then(|| -> Arc<dyn Consent> { Arc::new(ToWhatWasShown::of(plan)) }))
+    let agreed = calm || ask(planning, context).await?;
+    Ok(agreed.then(|| -> Arc<dyn Approver> { Arc::new(ConfirmShownPlan::of(plan)) }))
 }
 
-async fn asked(planning: &Planning, context: &Context) -> Result<bool, Failure> {
+async fn ask(planning: &Planner, context: &CliContext) -> Result<bool, UserError> {
     context.stop_drawing();
     let answer = tokio::task::spawn_blocking(|| {
         let mut out = std::io::stderr().lock();
@@ -112,9 +113,9 @@ async fn asked(planning: &Planning, context: &Context) -> Result<bool, Failure> 
 
 /// Agrees to the plans that were shown. The apply plans anew under the lease, and by then another may have changed
 /// something.
-struct ToWhatWasShown(BTreeMap<StackId, StackPlan>);
+struct ConfirmShownPlan(BTreeMap<StackId, StackPlan>);
 
-impl ToWhatWasShown {
+impl ConfirmShownPlan {
     fn of(plan: Plan) -> Self {
         let stacks = plan.stacks.into_iter();
         Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
@@ -127,29 +128,29 @@ impl ToWhatWasShown {
     }
 }
 
-fn changed_since(what: impl std::fmt::Display) -> Failure {
-    Failure::new(
+fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
+    UserError::new(
         ErrorKind::Unreviewed,
-        format!("{what} is not what was shown: something has changed since"),
+        format!("{what} changed after you confirmed it"),
     )
     .hint("run it again to see what would happen now")
 }
 
 #[async_trait]
-impl Consent for ToWhatWasShown {
-    async fn stack(&self, plan: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
+impl Approver for ConfirmShownPlan {
+    async fn stack(&self, plan: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
         let shown = self.0.get(&plan.id);
         if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
-            return Ok(Grounds::default());
+            return Ok(Authorization::default());
         }
-        Err(changed_since(format_args!("the plan of `{}`", plan.id)))
+        Err(plan_changed_error(format_args!("the plan of `{}`", plan.id)))
     }
 
     /// Values that became known are as they are; that something is taken away must have been shown.
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
         if takes_away && self.action(stack, &plan.id) != Some(plan.action) {
-            return Err(changed_since(format_args!("what happens to `{}`", plan.id)));
+            return Err(plan_changed_error(format_args!("what happens to `{}`", plan.id)));
         }
         Ok(())
     }
@@ -194,8 +195,8 @@ mod tests {
             version: 1,
             stacks: vec![stack("shown", Action::Unknown)],
         };
-        let consent = ToWhatWasShown::of(plan);
-        let past = Past::default();
+        let consent = ConfirmShownPlan::of(plan);
+        let past = PriorState::default();
         let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &past).await;
         assert!(agrees("shown", Action::Unknown).await.is_ok());
         assert!(agrees("another", Action::Unchanged).await.is_ok());

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::Global;
-use crate::{error::Failure, ops::redact, report::escape::log_lines, secrets::Secrets};
+use crate::{error::UserError, ops::redact, report::escape::log_lines, secrets::Secrets};
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -26,7 +26,7 @@ pub enum Colour {
 
 /// The surroundings of one run.
 #[derive(Clone)]
-pub struct Context {
+pub struct CliContext {
     /// Options of every command.
     pub global: Global,
     /// The environment as it was at the start.
@@ -46,7 +46,7 @@ pub struct Context {
 /// A spinner, while there is one.
 pub type Drawn = Arc<Mutex<Option<ProgressBar>>>;
 
-impl Context {
+impl CliContext {
     /// Whether results are coloured.
     pub fn colour(&self) -> bool {
         self.colour_on(std::io::stdout().is_terminal())
@@ -131,7 +131,7 @@ impl Context {
     }
 
     /// Prints an error for people: message, place, what to do next.
-    pub fn print_failure(&self, failure: &Failure) {
+    pub fn print_failure(&self, failure: &UserError) {
         let failure = redact::failure(failure, &self.secrets);
         let (red, cyan, off) = if self.colour_stderr() {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")

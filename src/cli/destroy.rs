@@ -1,14 +1,14 @@
 //! `konverge destroy`: takes down everything that stacks made, in the reverse of their order.
 
 use super::{
-    Context,
-    confirm::{self, Asked},
-    apply::Output,
+    CliContext,
+    apply::ApplyOutput,
     common_args::{Infrastructure, LiveArg, Without, always_asked},
+    confirm::{self, Asked},
 };
 use crate::{
-    error::{ErrorKind, Failure},
-    ops::{self, KeyUse, Request, Selection, apply::ApplyOptions, cluster_selection::Live, open},
+    error::{ErrorKind, UserError},
+    ops::{self, KeyUse, OpenRequest, Selection, apply::ApplyOptions, cluster_selection::Live, open},
     report::{self, terminal::Style},
 };
 
@@ -27,32 +27,32 @@ pub struct Args {
     #[arg(long, short)]
     yes: bool,
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
+    pub output: ApplyOutput,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.infrastructure.live == LiveArg::Never {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Usage,
             "nothing can be destroyed with `--live never`",
         ));
     }
-    let request = Request {
+    let request = OpenRequest {
         selection: Selection::Named(args.names.clone()),
         live: Live::Required,
-        given: args.infrastructure.given(),
+        given: args.infrastructure.given_cluster(),
         without: args.without.stacks.clone(),
-        ..Request::default()
+        ..OpenRequest::default()
     };
     let session = open::open_named(&context.run(), &request, KeyUse::Make).await?;
-    let targets: Vec<_> = open.targets.iter().map(ops::Target::destroyed).collect();
+    let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
     let Some(consent) =
-        confirm::consent(args.yes, Asked::Destroy, &open.planning, &targets, context).await?
+        confirm::consent(args.yes, Asked::Destroy, &session.planning, &targets, context).await?
     else {
         context.note("nothing was destroyed");
         return Ok(0);
@@ -66,15 +66,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         allow_empty: true,
         rolled_back_to: None,
     };
-    let report = ops::apply::run(&open.planning, &targets, &options).await?;
+    let report = ops::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
-        Output::Text => report::terminal::outcome(
+        ApplyOutput::Text => report::terminal::outcome(
             &report,
             Style {
                 color: context.colour(),
             },
         ),
-        Output::Json => report::json::document(&report),
+        ApplyOutput::Json => report::json::document(&report),
     });
     Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
 }

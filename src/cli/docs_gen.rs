@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use serde_json::Value;
 
-use super::{Cli, Context};
+use super::{Cli, CliContext};
 use crate::{
     config::json_schema,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
 };
 
 /// Arguments of the hidden command.
@@ -17,7 +17,7 @@ use crate::{
 pub struct Args {
     /// The page
     #[arg(value_enum)]
-    page: Page,
+    page: DocPage,
     /// The folder for man pages
     #[arg(long, value_name = "DIR", required_if_eq("page", "man"))]
     to: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Args {
 
 /// The pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Page {
+pub enum DocPage {
     /// docs/reference/commands.md
     Commands,
     /// docs/reference/konverge-yaml.md
@@ -39,21 +39,22 @@ pub enum Page {
 /// Prints a page.
 ///
 /// # Errors
-/// A man page can not be written.
-pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// A man page cannot be written.
+pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     match (args.page, &args.to) {
-        (Page::Commands, _) => context.print(&commands()),
-        (Page::Config, _) => context.print(&config()),
-        (Page::Errors, _) => context.print(&errors()),
-        (Page::Man, to) => man(&context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))))?,
+        (DocPage::Commands, _) => context.print(&commands()),
+        (DocPage::Config, _) => context.print(&config()),
+        (DocPage::Errors, _) => context.print(&errors()),
+        (DocPage::Man, to) => man(&context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))))?,
     }
     Ok(0)
 }
 
 /// `konverge.1`, `konverge-preview.1` and so on; what is not for people is left out.
-fn man(folder: &Path) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()));
+fn man(folder: &Path) -> Result<(), UserError> {
+    let failed = |error: std::io::Error| {
+        UserError::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()))
+    };
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
 }
@@ -79,7 +80,7 @@ fn errors() -> String {
     for kind in schema["oneOf"].as_array().into_iter().flatten() {
         let word = &kind["const"];
         let code = serde_json::from_value::<ErrorKind>(word.clone()).map_or(1, ErrorKind::exit_code);
-        let meaning = said(kind).replace('\n', " ");
+        let meaning = value_text(kind).replace('\n', " ");
         // The code has a column of its own.
         let meaning = meaning.split(" (exit code").next().unwrap_or_default();
         text.push_str(&format!(
@@ -127,8 +128,8 @@ fn config() -> String {
     for (name, definition) in definitions.into_iter().flatten() {
         if definition.get("properties").is_some() {
             table(&schema, definition, name, &mut text);
-        } else if let Some(words) = words(definition) {
-            text.push_str(&format!("\n## {name}\n\n{}\n\n{words}", said(definition)));
+        } else if let Some(words) = value_words(definition) {
+            text.push_str(&format!("\n## {name}\n\n{}\n\n{words}", value_text(definition)));
         }
     }
     text
@@ -139,18 +140,18 @@ fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
     let intro = if name.is_empty() {
         String::new()
     } else {
-        format!("{}\n\n", said(object))
+        format!("{}\n\n", value_text(object))
     };
     text.push_str(&format!(
         "\n## {title}\n\n{intro}| key | type | meaning |\n|---|---|---|\n"
     ));
     for (key, property) in object["properties"].as_object().into_iter().flatten() {
-        let meaning = said(property).replace('|', "\\|").replace('\n', " ");
+        let meaning = value_text(property).replace('|', "\\|").replace('\n', " ");
         text.push_str(&format!("| `{key}` | {} | {meaning} |\n", kind(schema, property)));
     }
 }
 
-fn said(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value["description"]
         .as_str()
         .unwrap_or_default()
@@ -159,11 +160,11 @@ fn said(value: &Value) -> String {
 }
 
 /// The words that a choice has, with their meanings.
-fn words(definition: &Value) -> Option<String> {
+fn value_words(definition: &Value) -> Option<String> {
     let choices = definition["oneOf"].as_array()?;
     let lines = choices.iter().filter_map(|choice| {
         let word = choice["const"].as_str()?;
-        Some(format!("- `{word}`: {}\n", said(choice)))
+        Some(format!("- `{word}`: {}\n", value_text(choice)))
     });
     Some(lines.collect())
 }

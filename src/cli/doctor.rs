@@ -1,9 +1,9 @@
 //! `konverge doctor`.
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::Failure,
-    ops::doctor::{self, Verdict},
+    error::UserError,
+    ops::doctor::{self, DoctorVerdict},
     report::escape::{json, log},
 };
 
@@ -11,13 +11,13 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = DoctorOutput::Text)]
+    pub output: DoctorOutput,
 }
 
 /// How findings are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub enum DoctorOutput {
     /// For people
     Text,
     /// One JSON document
@@ -28,19 +28,21 @@ pub enum Output {
 ///
 /// # Errors
 /// None.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let findings = doctor::run(&context.run()).await;
-    let missing = findings.iter().any(|finding| finding.verdict == Verdict::Missing);
-    if args.output == Output::Json {
+    let missing = findings
+        .iter()
+        .any(|finding| finding.verdict == DoctorVerdict::Missing);
+    if args.output == DoctorOutput::Json {
         let document = serde_json::json!({"version": 1, "findings": findings});
         context.print(&(json(&format!("{document:#}")) + "\n"));
         return Ok(u8::from(missing));
     }
     for finding in &findings {
         let (word, colour) = match finding.verdict {
-            Verdict::Ok => ("ok     ", "\x1b[32m"),
-            Verdict::Missing => ("MISSING", "\x1b[1;31m"),
-            Verdict::Unused => ("unused ", "\x1b[2m"),
+            DoctorVerdict::Ok => ("ok     ", "\x1b[32m"),
+            DoctorVerdict::Missing => ("MISSING", "\x1b[1;31m"),
+            DoctorVerdict::Unused => ("unused ", "\x1b[2m"),
         };
         let (colour, off) = if context.colour() {
             (colour, "\x1b[0m")

@@ -1,13 +1,13 @@
 //! `konverge drift`: what differs from what was applied last.
 
 use super::{
-    Context,
-    apply::Output,
+    CliContext,
+    apply::ApplyOutput,
     common_args::{Infrastructure, LiveArg, Stacks, always_asked, every_by_default},
 };
 use crate::{
-    error::{ErrorKind, Failure},
-    ops::{self, KeyUse, Request, Selection, cluster_selection::Live, open},
+    error::{ErrorKind, UserError},
+    ops::{self, KeyUse, OpenRequest, Selection, cluster_selection::Live, open},
     report::{self, terminal::Style},
 };
 
@@ -20,8 +20,8 @@ pub struct Args {
     #[command(flatten)]
     infrastructure: Infrastructure,
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
+    pub output: ApplyOutput,
     /// Exit with 2 if anything drifted
     #[arg(long)]
     exit_code: bool,
@@ -30,29 +30,29 @@ pub struct Args {
 /// Runs the command. Without stacks every one is looked at.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. A stack that can not be looked at is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// Whatever keeps the stacks from being opened. A stack that cannot be looked at is shown, and gives exit code 1.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.infrastructure.live == LiveArg::Never {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Usage,
-            "drift is a difference to what is there: `--live never` can not see it",
+            "drift is a difference to what is there: `--live never` cannot see it",
         ));
     }
-    let request = Request {
+    let request = OpenRequest {
         shard: args.stacks.shard,
         selection: match args.stacks.selection() {
             Selection::Affected => Selection::All,
             chosen => chosen,
         },
         live: Live::Required,
-        given: args.infrastructure.given(),
-        ..Request::default()
+        given: args.infrastructure.given_cluster(),
+        ..OpenRequest::default()
     };
     let session = open::open_named(&context.run(), &request, KeyUse::Look).await?;
-    let plan = ops::drift::run(&open.planning, &open.targets, None).await?;
+    let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
     context.print(&match args.output {
-        Output::Json => report::json::document(&plan),
-        Output::Text => report::drift::text(
+        ApplyOutput::Json => report::json::document(&plan),
+        ApplyOutput::Text => report::drift::text(
             &plan,
             Style {
                 color: context.colour(),

@@ -1,9 +1,9 @@
 //! `konverge graph`: what depends on what.
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::Failure,
-    ops::graph::{NodeKind, Picture, View, run as draw},
+    error::UserError,
+    ops::graph::{GraphExport, GraphSelection, NodeKind, run as draw},
     report::{escape::log, json},
 };
 
@@ -46,9 +46,9 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The revision can not be read, or a file is not in it.
-pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
-    let view = View {
+/// The revision cannot be read, or a file is not in it.
+pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let view = GraphSelection {
         rev: args.rev.clone(),
         upstream: args.upstream.clone(),
         downstream: args.downstream.clone(),
@@ -63,7 +63,7 @@ pub fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn text(picture: &Picture) -> String {
+fn text(picture: &GraphExport) -> String {
     let line = |kind: NodeKind, path: &crate::model::RepoPath| {
         let word = match kind {
             NodeKind::Stack => "stack",

@@ -2,9 +2,9 @@
 
 use std::{io::Read as _, path::PathBuf};
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     ops::health::{Health, Row, health},
     report::{escape::log, json},
 };
@@ -52,8 +52,8 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// A manifest or a rule can not be read.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// A manifest or a rule cannot be read.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let manifests = read(&args.manifests, context)?;
     let rules = args.rules.as_ref().map(|rules| context.current_dir.join(rules));
     let rows = health(&context.run(), &manifests, rules.as_deref()).await?;
@@ -67,10 +67,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     Ok(if args.exit_code && !all_ready { 2 } else { 0 })
 }
 
-fn read(paths: &[PathBuf], context: &Context) -> Result<Vec<(String, String)>, Failure> {
+fn read(paths: &[PathBuf], context: &CliContext) -> Result<Vec<(String, String)>, UserError> {
     let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
     if paths.iter().filter(is_stdin).count() > 1 {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Usage,
             "standard input (`-`) can be read once only",
         ));
@@ -85,7 +85,7 @@ fn read(paths: &[PathBuf], context: &Context) -> Result<Vec<(String, String)>, F
             (name, std::fs::read_to_string(context.current_dir.join(path)))
         };
         let text = text.map_err(|error| {
-            Failure::new(ErrorKind::Usage, format!("{name} can not be read: {error}"))
+            UserError::new(ErrorKind::Usage, format!("{name} cannot be read: {error}"))
                 .hint("name files with Kubernetes objects, or `-` for standard input")
         })?;
         Ok((name, text))

@@ -1,9 +1,9 @@
 //! `konverge init`.
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::Failure,
-    ops::init::{self, Written},
+    error::UserError,
+    ops::init::{self, WrittenFile},
 };
 
 /// Arguments of `konverge init`: none of its own.
@@ -13,13 +13,13 @@ pub struct Args {}
 /// Runs the command.
 ///
 /// # Errors
-/// Not in a repository, or it can not be written to.
-pub async fn run(_: &Args, context: &Context) -> Result<u8, Failure> {
+/// Not in a repository, or it cannot be written to.
+pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
     let report = init::run(&context.run()).await?;
     for (path, written) in &report.files {
         let word = match written {
-            Written::Created => "created",
-            Written::Kept => "kept   ",
+            WrittenFile::Created => "created",
+            WrittenFile::Kept => "kept   ",
         };
         context.print(&format!("{word}  {path}\n"));
     }

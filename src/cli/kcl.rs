@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    error::Failure,
+    error::UserError,
     ops::toolchains::{self, InstallStep},
 };
 
@@ -44,8 +44,8 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// The version is unknown, can not be fetched, or is not what was pinned.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// The version is unknown, cannot be fetched, or is not what was pinned.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {
         Action::Install {
@@ -84,7 +84,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         Action::Which { version } => {
             let core = toolchains::find(&run, version).await?;
             context.print(&format!(
-                "{}\n  hosted by {}\n",
+                "{}\n  Python interpreter: {}\n",
                 core.library.display(),
                 core.interpreter.display()
             ));

@@ -1,12 +1,12 @@
 //! `konverge preview`.
 
-use super::{Context, common_args::Opened};
+use super::{CliContext, common_args::OpenedTargets};
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
         StackId,
         affected::Affected,
-        comment_marker::{Marker, MarkerKind},
+        comment_marker::{CommentMarker, MarkerKind},
         plan::{Basis, Plan},
     },
     ops::{self, KeyUse, Session},
@@ -17,10 +17,10 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    opened: Opened,
+    opened: OpenedTargets,
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = PlanOutput::Text)]
+    pub output: PlanOutput,
     /// Exit with 2 if anything would change
     #[arg(long)]
     exit_code: bool,
@@ -28,7 +28,7 @@ pub struct Args {
 
 /// How a plan is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub enum PlanOutput {
     /// For a terminal
     Text,
     /// As the reference of JSON formats has it
@@ -42,15 +42,15 @@ pub enum Output {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. A stack that can not be planned is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// Whatever keeps the stacks from being opened. A stack that cannot be planned is shown, and gives exit code 1.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
     let session = args
         .opened
         .open(&context.run(), live, KeyUse::Look, false)
         .await?;
     let preview = ops::preview::run(&session.planning, &session.targets).await?;
-    if args.output == Output::Text {
+    if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
     if let Some((stacks, reason)) = ops::skipped_removals::among(&session.planning, &session.targets) {
@@ -68,7 +68,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     let style = Style {
         color: context.colour(),
     };
-    context.print(&rendered(
+    context.print(&render(
         &preview.plan,
         &session.affected,
         session.planning.stacks_in_repository(),
@@ -103,12 +103,12 @@ fn remark(plan: &Plan, session: &Session) {
 }
 
 /// A plan as text.
-pub(super) fn rendered(
+pub(super) fn render(
     plan: &Plan,
     affected: &Affected,
     stacks_in_repository: usize,
     merging: Merging,
-    output: Output,
+    output: PlanOutput,
     style: Style,
 ) -> String {
     let run = RunInfo {
@@ -118,7 +118,7 @@ pub(super) fn rendered(
         stacks_in_repository,
         ..RunInfo::default()
     };
-    let marker = Marker::new(MarkerKind::Preview, "");
+    let marker = CommentMarker::new(MarkerKind::Preview, "");
     let input = CommentInput {
         run: &run,
         affected,
@@ -135,9 +135,9 @@ pub(super) fn rendered(
         budget: SUMMARY_BUDGET,
     };
     match output {
-        Output::Text => report::terminal::plan(plan, style),
-        Output::Json => report::json::document(plan),
-        Output::Markdown => report::markdown::comment(&input).body,
-        Output::Html => report::html::report(&input),
+        PlanOutput::Text => report::terminal::plan(plan, style),
+        PlanOutput::Json => report::json::document(plan),
+        PlanOutput::Markdown => report::markdown::comment(&input).body,
+        PlanOutput::Html => report::html::report(&input),
     }
 }

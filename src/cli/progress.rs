@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Context;
+use super::CliContext;
 use crate::{
-    model::event::{Event, EventSink},
-    ops::{Notes, Run},
+    model::event::{EventSink, RunEvent},
+    ops::{Notes, RunContext},
     report::{
         escape,
-        progress::{Dialect, Progress},
+        progress::{LogStyle, ProgressLines},
     },
 };
 
@@ -20,18 +20,18 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Prints events and remarks to stderr.
 pub struct Screen {
-    context: Context,
-    lines: Mutex<Progress>,
+    context: CliContext,
+    lines: Mutex<ProgressLines>,
     spinner: Option<ProgressBar>,
 }
 
-impl Context {
+impl CliContext {
     /// What the use cases are given; events and remarks go to stderr.
-    pub fn run(&self) -> Run {
+    pub fn run(&self) -> RunContext {
         let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
-            Dialect::GithubActions
+            LogStyle::GithubActions
         } else {
-            Dialect::Plain
+            LogStyle::Plain
         };
         let spinner = self.interactive().then(|| {
             let bar = ProgressBar::new_spinner();
@@ -42,10 +42,10 @@ impl Context {
         *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = spinner.clone();
         let screen = Arc::new(Screen {
             context: self.clone(),
-            lines: Mutex::new(Progress::new(dialect)),
+            lines: Mutex::new(ProgressLines::new(dialect)),
             spinner,
         });
-        Run {
+        RunContext {
             dir: self.repo_dir(),
             env: self.env.clone(),
             secrets: self.secrets.clone(),
@@ -57,7 +57,7 @@ impl Context {
     }
 }
 
-impl Context {
+impl CliContext {
     /// Takes away what is drawn: the place is needed for a question.
     pub(super) fn stop_drawing(&self) {
         if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -66,7 +66,7 @@ impl Context {
         }
     }
 
-    /// Draws again after [`Context::stop_drawing`].
+    /// Draws again after [`CliContext::stop_drawing`].
     pub(super) fn draw_again(&self) {
         if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
             spinner.set_message("");
@@ -77,13 +77,16 @@ impl Context {
 }
 
 impl EventSink for Screen {
-    fn event(&self, event: Event) {
+    fn event(&self, event: RunEvent) {
         let lines = self
             .lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .lines(&event);
-        let passing = matches!(event, Event::PlanStarted { .. } | Event::ResourceProgress { .. });
+        let passing = matches!(
+            event,
+            RunEvent::PlanStarted { .. } | RunEvent::ResourceProgress { .. }
+        );
         for line in lines {
             match &self.spinner {
                 Some(spinner) if passing => spinner.set_message(self.context.secrets.mask(&line)),

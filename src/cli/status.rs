@@ -1,12 +1,12 @@
 //! `konverge status`: how stacks stand.
 
 use super::{
-    Context,
+    CliContext,
     common_args::{Infrastructure, Stacks, every_by_default},
 };
 use crate::{
-    error::Failure,
-    ops::{KeyUse, Request, Selection, open, status},
+    error::UserError,
+    ops::{KeyUse, OpenRequest, Selection, open, status},
     report::{self, terminal::Style},
 };
 
@@ -26,12 +26,12 @@ pub struct Args {
     stacks: Stacks,
     #[command(flatten)]
     infrastructure: Infrastructure,
-    /// Look again and again, and say what changes, until nothing is under way any more
+    /// Watch until no rollout is in progress, until nothing is under way any more
     #[arg(long)]
     watch: bool,
     /// How the result is printed
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = StatusOutput::Text)]
+    pub output: StatusOutput,
     /// Exit with 2 if anything is not applied or not ready
     #[arg(long)]
     exit_code: bool,
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// How a result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub enum StatusOutput {
     /// For a terminal
     Text,
     /// As the help below has it
@@ -49,30 +49,30 @@ pub enum Output {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. What can not be found out of a stack is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+/// Whatever keeps the stacks from being opened. What cannot be found out of a stack is shown, and gives exit code 1.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let selection = match args.stacks.selection() {
         Selection::Affected => Selection::All,
         chosen => chosen,
     };
-    let request = Request {
+    let request = OpenRequest {
         selection: selection.clone(),
         live: args.infrastructure.live.into(),
-        given: args.infrastructure.given(),
-        ..Request::default()
+        given: args.infrastructure.given_cluster(),
+        ..OpenRequest::default()
     };
     let session = open::open(&context.run(), &request, KeyUse::Look).await?;
-    let mut targets = status::targets(&open, &selection).await?;
+    let mut targets = status::targets(&session, &selection).await?;
     if let Some(shard) = args.stacks.shard {
         shard.keep(&mut targets);
     }
     let status = match args.watch {
-        true => status::watch(&open.planning, &targets).await?,
-        false => status::run(&open.planning, &targets).await?,
+        true => status::watch(&session.planning, &targets).await?,
+        false => status::run(&session.planning, &targets).await?,
     };
     context.print(&match args.output {
-        Output::Json => report::json::document(&status),
-        Output::Text => report::status::text(
+        StatusOutput::Json => report::json::document(&status),
+        StatusOutput::Text => report::status::text(
             &status,
             Style {
                 color: context.colour(),

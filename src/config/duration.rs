@@ -26,9 +26,7 @@ impl Span {
 
 /// Not a length of time.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "`{0}` is not a length of time: write a whole number and a unit, such as `90s`, `15m`, `6h` or `30d`"
-)]
+#[error("invalid duration `{0}`: write a whole number and a unit, such as `90s`, `15m`, `6h` or `30d`")]
 pub struct InvalidSpan(String);
 
 impl FromStr for Span {

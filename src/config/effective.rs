@@ -2,7 +2,7 @@
 
 use globset::GlobMatcher;
 
-use super::{Cluster, Config, StackRule, types::StackPolicy};
+use super::{ClusterConfig, Config, StackRule, types::StackPolicy};
 use crate::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
 /// The rules in force for one stack.
@@ -54,9 +54,9 @@ impl Config {
     }
 
     /// The rules with their globs compiled, for asking about many stacks.
-    pub fn rules(&self) -> Rules<'_> {
+    pub fn rules(&self) -> StackRules<'_> {
         let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
-        Rules {
+        StackRules {
             config: self,
             compiled: compiled.collect(),
         }
@@ -80,18 +80,18 @@ impl Config {
     }
 
     /// A cluster by name.
-    pub fn cluster(&self, name: &ClusterName) -> Option<&Cluster> {
+    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
         self.clusters.get(name)
     }
 }
 
 /// The rules for stacks, their globs compiled.
-pub struct Rules<'a> {
+pub struct StackRules<'a> {
     config: &'a Config,
     compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
 }
 
-impl Rules<'_> {
+impl StackRules<'_> {
     /// The rules in force for a stack: of several that match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
         // A rule for the stack's names holds as well when other folders have the same names.

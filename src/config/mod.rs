@@ -4,17 +4,17 @@
 //! core, Terraform, policy) is taken from the protected branch's file, see [`Config::with_power_from`].
 
 mod duration;
-mod types;
+mod effective;
 mod parse;
 mod power;
 mod schema;
-mod effective;
+mod types;
 
 pub use duration::Span;
-pub use types::{
-    Apply, Cluster, Config, Conflicts, Drift, DriftPolicy, Freeze, Kcl, Lease, Notify, NotifyKind, Policy,
-    Provider, Reconcile, Sandbox, StackRule, State, Terraform,
-};
+pub use effective::{ClusterChoice, EffectiveStack};
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
-pub use effective::{ClusterChoice, EffectiveStack};
+pub use types::{
+    Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
+    Notify, NotifyKind, PolicyConfig, Provider, Reconcile, Sandbox, StackRule, State, TerraformConfig,
+};

@@ -2,7 +2,7 @@
 
 use super::{Config, DriftPolicy, Reconcile, StackRule, types::DEFAULT_CORE};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         RepoPath, StackId,
         file_source::{Source, SourceError},
@@ -35,7 +35,7 @@ pub enum ConfigError {
     Source(#[from] SourceError),
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for UserError {
     fn from(error: ConfigError) -> Self {
         match error {
             ConfigError::Invalid {
@@ -44,14 +44,14 @@ impl From<ConfigError> for Failure {
                 message,
                 hint,
             } => {
-                let failure = Failure::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
+                let failure = UserError::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
                 let failure = match hint {
                     Some(hint) => failure.hint(hint),
                     None => failure,
                 };
                 failure.hint("`konverge config schema` prints every key with its meaning")
             }
-            ConfigError::Source(error) => Failure::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+            ConfigError::Source(error) => UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
         }
     }
 }
@@ -62,7 +62,7 @@ const STORES: [&str; 9] = [
 ];
 
 /// Whether anything stands at a path: a link, a submodule or a folder.
-fn stands(source: &dyn Source, path: &RepoPath) -> bool {
+fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
     let after = source
         .files()
         .range::<RepoPath, _>(path..)
@@ -77,11 +77,11 @@ impl Config {
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn of(source: &dyn Source) -> Result<Self, ConfigError> {
+    pub fn load(source: &dyn Source) -> Result<Self, ConfigError> {
         let path = RepoPath::root().child(FILE_NAME);
         match source.read_path(&path)? {
             Some(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
-            None if stands(source, &path) => Err(ConfigError::Invalid {
+            None if file_exists(source, &path) => Err(ConfigError::Invalid {
                 line: None,
                 column: None,
                 message: "it is no regular file: what it holds is not read".to_owned(),
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
-        let failure = Failure::from(Config::parse("version: 1\nstate:\n  ulr: s3://x\n").unwrap_err());
+        let failure = UserError::from(Config::parse("version: 1\nstate:\n  ulr: s3://x\n").unwrap_err());
         assert!(failure.message.contains("ulr"), "{failure:?}");
         assert_eq!(
             failure.location.as_ref().and_then(|l| l.line),
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn an_unknown_word_is_named_with_its_line_and_the_nearest() {
         let text = "notify:\n- kind: slack\n  url_env: CHAT\n  on: [apply-done, drfit]\n";
-        let failure = Failure::from(Config::parse(text).unwrap_err());
+        let failure = UserError::from(Config::parse(text).unwrap_err());
         assert!(failure.message.contains("drfit"), "{failure:?}");
         assert_eq!(
             failure.location.as_ref().and_then(|l| l.line),
@@ -320,7 +320,7 @@ mod tests {
             "{failure:?}"
         );
         assert!(failure.hints[0].contains("`drift`"), "{failure:?}");
-        let failure = Failure::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
+        let failure = UserError::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
         assert!(failure.hints[0].contains("`restore`"), "{failure:?}");
     }
 
@@ -348,7 +348,7 @@ mod tests {
             "options: {endpoint: 'http://me:s3cret-pass@127.0.0.1:9000'}",
             "url: 7\n  options: 'http://me:s3cret-pass@127.0.0.1:9000'",
         ] {
-            let failure = Failure::from(Config::parse(&format!("state:\n  {state}\n")).unwrap_err());
+            let failure = UserError::from(Config::parse(&format!("state:\n  {state}\n")).unwrap_err());
             assert!(!format!("{failure:?}").contains("s3cret"), "{failure:?}");
         }
         for state in [

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{ClusterChoice, Config, effective::Rules};
+use super::{ClusterChoice, Config, effective::StackRules};
 use crate::model::{StackId, power::PowerChange, stack::Stack};
 
 impl Config {
@@ -27,8 +27,8 @@ impl Config {
                         .strip_prefix("clusters.")
                         .map(|rest| self.stacks_of_cluster(after, rest, stacks)),
                     key,
-                    from: from.map(shown),
-                    to: to.map(shown),
+                    from: from.map(display),
+                    to: to.map(display),
                 });
             },
         );
@@ -109,7 +109,7 @@ impl Config {
                         // The table of stacks says that it comes or goes.
                         return;
                     }
-                    let row = (format!("stacks[].{key}"), from.map(shown), to.map(shown));
+                    let row = (format!("stacks[].{key}"), from.map(display), to.map(display));
                     found.entry(row).or_default().insert(stack.id.clone());
                 },
             );
@@ -140,7 +140,7 @@ fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
     keys
 }
 
-fn cluster(rules: &Rules<'_>, stack: Option<&Stack>) -> Value {
+fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
     match stack.map(|stack| rules.cluster_of(stack)) {
         Some(ClusterChoice::Named(name) | ClusterChoice::Unknown(name)) => Value::String(name.to_string()),
         Some(ClusterChoice::Unconfigured | ClusterChoice::Ambiguous) | None => Value::Null,
@@ -187,7 +187,7 @@ fn is_unset(value: &Value) -> bool {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

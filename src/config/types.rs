@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
-use crate::model::{ClusterName, StackId, Topic, stack::SettingsOrder};
+use crate::model::{ClusterName, NotifyEvent, StackId, stack::SettingsOrder};
 
 /// The KCL core used where `kcl.version` is not given.
 pub const DEFAULT_CORE: &str = "0.13.2";
@@ -24,18 +24,18 @@ pub struct Config {
     /// Where state is kept and how it is guarded.
     pub state: State,
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
-    #[schemars(with = "BTreeMap<String, Cluster>")]
-    pub clusters: BTreeMap<ClusterName, Cluster>,
+    #[schemars(with = "BTreeMap<String, ClusterConfig>")]
+    pub clusters: BTreeMap<ClusterName, ClusterConfig>,
     /// Rules by stack; for each key the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
     /// How KCL is compiled.
     pub kcl: Kcl,
     /// How Terraform is run.
-    pub terraform: Terraform,
+    pub terraform: TerraformConfig,
     /// How changes are applied.
     pub apply: Apply,
     /// What is allowed.
-    pub policy: Policy,
+    pub policy: PolicyConfig,
     /// The scheduled look for drift.
     pub drift: Drift,
     /// Who is told.
@@ -55,27 +55,27 @@ pub struct State {
     /// defaults to the normalised URL of `origin`.
     pub id: Option<String>,
     /// The lease on a stack while it is applied.
-    pub lease: Lease,
+    pub lease: LeaseConfig,
     /// How many old states of a stack are kept; default 50.
     pub history: Option<u32>,
     /// age recipients (`age1…`) to which whole state documents are encrypted; the identity to read them is taken from
     /// the environment variable KONVERGE_AGE_IDENTITY.
     pub encrypt_to: Vec<String>,
-    /// Work on a store that can not keep a lease. Two runs may then overwrite each other.
+    /// Work on a store that cannot keep a lease. Two runs may then overwrite each other.
     pub unsafe_no_lock: bool,
 }
 
 /// The lease on a stack while it is applied.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Lease {
+pub struct LeaseConfig {
     /// How long a lease lives without a renewal; default 60 s.
     pub term: Span,
     /// How long to wait for somebody else's; default 10 minutes.
     pub wait: Span,
 }
 
-impl Default for Lease {
+impl Default for LeaseConfig {
     fn default() -> Self {
         Self {
             term: Span::seconds(60),
@@ -87,7 +87,7 @@ impl Default for Lease {
 /// How to reach a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Cluster {
+pub struct ClusterConfig {
     /// The environment variable that holds the path of a kubeconfig. Default: KUBECONFIG, else `~/.kube/config`.
     pub kubeconfig_env: Option<String>,
     /// The context in it; default: its current one.
@@ -140,7 +140,7 @@ pub struct StackPolicy {
     /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
     pub actors: Vec<String>,
     /// When nothing is applied.
-    pub freeze: Vec<Freeze>,
+    pub freeze: Vec<FreezeConfig>,
     /// Resources that one apply may delete or replace in a stack without a consent of its own.
     pub max_delete: Option<u32>,
 }
@@ -148,7 +148,7 @@ pub struct StackPolicy {
 /// A time in which nothing is applied.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Freeze {
+pub struct FreezeConfig {
     /// From, as RFC 3339: `2026-12-23T00:00:00Z`.
     pub from: String,
     /// Until, as RFC 3339.
@@ -197,7 +197,7 @@ pub enum Sandbox {
 /// How Terraform is run.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Terraform {
+pub struct TerraformConfig {
     /// The executable's name or absolute path, outside of the repository; default: `terraform`, else `tofu`, on the PATH.
     pub binary: Option<String>,
     /// Providers that may run. Others are refused before `init`.
@@ -242,7 +242,7 @@ pub struct Apply {
     /// tries them.
     pub health_rules: Option<String>,
     /// What happens when another field manager owns a field that the Spec sets; default `restore`.
-    pub conflicts: Conflicts,
+    pub conflicts: ConflictsConfig,
     /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes
     /// `deployments: write`; at most 20 environments a run.
     pub deployments: bool,
@@ -251,7 +251,7 @@ pub struct Apply {
 /// What happens when another field manager owns a field that the Spec sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Conflicts {
+pub enum ConflictsConfig {
     /// A field that the last apply wrote is put back, as `policy.drift` says. Any other field fails the resource, and the
     /// owner is named.
     #[default]
@@ -267,7 +267,7 @@ pub enum Conflicts {
 /// What is allowed, for every stack; `stacks[].policy` narrows it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// What an apply does about fields that somebody changed since our last write; default `restore`.
     pub drift: DriftPolicy,
     /// How many approvals a pull request needs before its changes are applied; default none.
@@ -277,7 +277,7 @@ pub struct Policy {
     /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
     pub actors: Vec<String>,
     /// When nothing is applied.
-    pub freeze: Vec<Freeze>,
+    pub freeze: Vec<FreezeConfig>,
     /// Resources that one apply may delete or replace in a stack without a consent of its own; default 10.
     pub max_delete: Option<u32>,
 }
@@ -331,9 +331,9 @@ pub struct Notify {
     /// The environment variable that holds the signing key of a `webhook`.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// What they are told of; default: everything.
+    /// Events to send; default: everything.
     #[serde(default)]
-    pub on: Vec<Topic>,
+    pub on: Vec<NotifyEvent>,
 }
 
 /// The protocol of a notification.

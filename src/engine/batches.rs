@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::Node;
+use super::plan::PlanNode;
 use crate::{model::spec::RuntimeKind, runtime::Granularity};
 
 /// What one call of a runtime applies: one resource, or a whole segment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(super) struct Batch {
     /// Indices of nodes, ascending. Empty for the barrier.
     pub members: Vec<usize>,
 }
 
 /// Units and what each waits for, ready for the schedule.
-pub(super) struct Units {
-    pub units: Vec<Unit>,
+pub(super) struct Batches {
+    pub units: Vec<Batch>,
     pub waits: Vec<Vec<usize>>,
 }
 
 /// Deletes start when everything wanted has ended well: until then something may still use what is to go, whether the
 /// Spec says so or not. A barrier stands for that, so that the number of edges stays small.
-pub(super) fn group(nodes: &[Node]) -> Units {
-    let mut units: Vec<Unit> = Vec::new();
+pub(super) fn group(nodes: &[PlanNode]) -> Batches {
+    let mut units: Vec<Batch> = Vec::new();
     let mut unit_of = vec![0; nodes.len()];
     let mut segments: BTreeMap<(RuntimeKind, usize, bool), usize> = BTreeMap::new();
     for (index, node) in nodes.iter().enumerate() {
@@ -33,13 +33,13 @@ pub(super) fn group(nodes: &[Node]) -> Units {
             }
         };
         if unit == units.len() {
-            units.push(Unit { members: Vec::new() });
+            units.push(Batch { members: Vec::new() });
         }
         units[unit].members.push(index);
         unit_of[index] = unit;
     }
     let barrier = units.len();
-    units.push(Unit { members: Vec::new() });
+    units.push(Batch { members: Vec::new() });
     let mut waits = vec![Vec::new(); units.len()];
     for (index, node) in nodes.iter().enumerate() {
         let unit = unit_of[index];
@@ -55,5 +55,5 @@ pub(super) fn group(nodes: &[Node]) -> Units {
             waits[unit].push(barrier);
         }
     }
-    Units { units, waits }
+    Batches { units, waits }
 }

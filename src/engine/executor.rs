@@ -11,15 +11,18 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Journal, Review, plan_builder, secret_propagation::Carried, plan::EnginePlan, schedule::Schedule, batches};
+use super::{
+    Journal, Review, batches, plan::EnginePlan, plan_builder, schedule::Schedule,
+    secret_propagation::PropagatedSecrets,
+};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ResourceId,
-        event::{Event, EventSink},
+        apply_record::Authorization,
         apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        event::{EventSink, RunEvent},
         plan::Action,
-        apply_record::Grounds,
         spec::RuntimeKind,
         state::{JournalEntry, Recorded},
     },
@@ -57,11 +60,11 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         .clone()
         .filter(|n| n.planned.public.action != Action::Unchanged)
         .count();
-    request.events.event(Event::ApplyStarted {
+    request.events.event(RunEvent::ApplyStarted {
         stack: plan.public.id.clone(),
         resources: changing,
     });
-    let walk = Walk {
+    let walk = Executor {
         request: &request,
         plan,
         live: Mutex::default(),
@@ -88,14 +91,14 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
     walk.finish(changing)
 }
 
-fn refusal(request: &ApplyRequest<'_>) -> Option<Failure> {
+fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
     let plan = &request.plan;
     if let Some(refusal) = plan.refusal() {
         return Some(refusal);
     }
     (plan.empties_stack && !request.allow_empty).then(|| {
         let count = plan.nodes.len();
-        Failure::new(
+        UserError::new(
             ErrorKind::Policy,
             format!(
                 "the Spec of `{}` is empty, so all {count} resources of it would be deleted",
@@ -110,7 +113,7 @@ fn outcome(
     plan: &EnginePlan,
     result: StackResult,
     resources: Vec<ResourceOutcome>,
-    failure: Option<Failure>,
+    failure: Option<UserError>,
 ) -> StackOutcome {
     StackOutcome {
         stack: plan.public.stack.clone(),
@@ -118,7 +121,7 @@ fn outcome(
         result,
         digest: plan.public.digest,
         serial: None,
-        grounds: Grounds::default(),
+        grounds: Authorization::default(),
         resources,
         error: failure.map(|mut failure| {
             failure.message = plan.secrets.mask(&failure.message);
@@ -128,27 +131,27 @@ fn outcome(
 }
 
 /// The walk over a plan's units; shared by the futures that carry them out.
-struct Walk<'a> {
+struct Executor<'a> {
     request: &'a ApplyRequest<'a>,
     plan: &'a EnginePlan,
     /// What references read.
     live: Mutex<HashMap<ResourceId, Value>>,
     /// What of it is secret.
-    carried: Mutex<Carried>,
+    carried: Mutex<PropagatedSecrets>,
     outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
     data: Mutex<BTreeMap<String, Value>>,
-    failures: Mutex<BTreeMap<ResourceId, Failure>>,
+    failures: Mutex<BTreeMap<ResourceId, UserError>>,
     /// Why nothing more may be done.
-    stopped: Mutex<Option<Failure>>,
+    stopped: Mutex<Option<UserError>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic while the lock is held")
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Executor<'a> {
     async fn run(&self) {
-        let batches::Units { units, waits } = batches::group(&self.plan.nodes);
+        let batches::Batches { units, waits } = batches::group(&self.plan.nodes);
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -171,16 +174,16 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let blame = self.first_failed(&units[unit].members);
-            for skipped in schedule.failed(unit) {
+            for skipped in schedule.mark_failed(unit) {
                 self.skip(&units[skipped].members, &blame);
             }
         }
-        let why = if locked(&self.stopped).is_some() {
+        let why = if lock(&self.stopped).is_some() {
             "the run stopped"
         } else {
             "the run was interrupted"
         };
-        for left in schedule.left() {
+        for left in schedule.remaining() {
             self.skip(&units[left].members, why);
         }
         self.withdraw().await;
@@ -188,7 +191,7 @@ impl<'a> Walk<'a> {
 
     /// Takes the intents of what was skipped back, so that nobody takes it for something that may have been made.
     async fn withdraw(&self) {
-        let ids: Vec<_> = locked(&self.outcomes)
+        let ids: Vec<_> = lock(&self.outcomes)
             .values()
             .filter(|outcome| outcome.result == ResourceResult::Skipped)
             .map(|outcome| outcome.id.clone())
@@ -201,9 +204,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Says what could not be planned, and leaves out what waits for it.
-    fn hold_back(&self, units: &[batches::Unit], schedule: &mut Schedule) {
+    fn hold_back(&self, units: &[batches::Batch], schedule: &mut Schedule) {
         for (id, failure) in &self.plan.failures {
-            let failure = failure.clone().within(NOT_PLANNED);
+            let failure = failure.clone().context(NOT_PLANNED);
             self.fail(id, Action::Unknown, &failure);
         }
         let why = |failed: &ResourceId| format!("`{failed}` could not be planned");
@@ -215,7 +218,7 @@ impl<'a> Walk<'a> {
         for (unit, members) in units.iter().map(|unit| &unit.members).enumerate() {
             let mut holders = members.iter().filter_map(|&n| self.plan.nodes[n].held.as_ref());
             if let Some(failed) = holders.next() {
-                for unit in schedule.failed(unit).into_iter().chain([unit]) {
+                for unit in schedule.mark_failed(unit).into_iter().chain([unit]) {
                     left_out.entry(unit).or_insert_with(|| why(failed));
                 }
             }
@@ -226,11 +229,11 @@ impl<'a> Walk<'a> {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.request.cancel.is_cancelled() || locked(&self.stopped).is_some()
+        self.request.cancel.is_cancelled() || lock(&self.stopped).is_some()
     }
 
     fn first_failed(&self, members: &[usize]) -> String {
-        let outcomes = locked(&self.outcomes);
+        let outcomes = lock(&self.outcomes);
         let failed = members
             .iter()
             .map(|&n| &self.plan.nodes[n].planned.item.id)
@@ -267,7 +270,7 @@ impl<'a> Walk<'a> {
     /// Puts a resource's outcome down and says so.
     fn note(&self, id: &ResourceId, action: Action, result: ResourceResult, message: Option<String>) {
         let message = message.map(|text| self.plan.secrets.mask(&text));
-        self.request.events.event(Event::ResourceEnded {
+        self.request.events.event(RunEvent::ResourceEnded {
             stack: self.plan.public.id.clone(),
             id: id.clone(),
             result,
@@ -279,18 +282,22 @@ impl<'a> Walk<'a> {
             result,
             message,
         };
-        locked(&self.outcomes).insert(id.clone(), outcome);
+        lock(&self.outcomes).insert(id.clone(), outcome);
     }
 
-    fn fail(&self, id: &ResourceId, action: Action, failure: &Failure) {
-        locked(&self.failures).insert(id.clone(), failure.clone());
+    fn fail(&self, id: &ResourceId, action: Action, failure: &UserError) {
+        lock(&self.failures).insert(id.clone(), failure.clone());
         let hints = failure.hints.iter().map(|hint| format!("; {hint}"));
         let message = format!("{failure}{}", hints.collect::<String>());
         self.note(id, action, ResourceResult::Failed, Some(message));
     }
 
     /// What to write down before a resource is touched; nothing for one that is not.
-    fn intent(&self, planned: &crate::runtime::Planned, depends_on: &[ResourceId]) -> Option<JournalEntry> {
+    fn intent(
+        &self,
+        planned: &crate::runtime::PlannedResource,
+        depends_on: &[ResourceId],
+    ) -> Option<JournalEntry> {
         let action = planned.public.action;
         if matches!(action, Action::Unchanged | Action::Forget) {
             return None;
@@ -303,7 +310,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What the state is to hold of the clusters, if anything is done.
-    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, Failure> {
+    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
         let clusters = self
             .plan
             .nodes
@@ -318,8 +325,8 @@ impl<'a> Walk<'a> {
         Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
     }
 
-    fn stop(&self, failure: Failure) {
-        locked(&self.stopped).get_or_insert(failure);
+    fn stop(&self, failure: UserError) {
+        lock(&self.stopped).get_or_insert(failure);
     }
 
     fn finish(self, changing: usize) -> StackOutcome {
@@ -338,11 +345,11 @@ impl<'a> Walk<'a> {
             .into_inner()
             .expect("no panic while the lock is held");
         let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
-        let unplanned = || Some(plan_builder::combined(&self.plan.failures)?.within(NOT_PLANNED));
+        let unplanned = || Some(plan_builder::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
         let failure = stopped.or_else(unplanned);
         let failure = failure.or_else(|| match failures.into_iter().next() {
             Some((id, failure)) => Some(plan_builder::of_resource(&id, failure)),
-            None if bad && interrupted => Some(Failure::new(
+            None if bad && interrupted => Some(UserError::new(
                 ErrorKind::Interrupted,
                 "interrupted; what was done is recorded, and the next run takes the rest up",
             )),

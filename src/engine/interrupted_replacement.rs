@@ -12,14 +12,14 @@ use crate::{
         plan::{Action, ResourcePlan},
         state::Replacement,
     },
-    runtime::Planned,
+    runtime::PlannedResource,
     secrets::Secrets,
 };
 
 /// The replacement that a plan is, as it is written down before its old object goes.
-pub(super) fn replacement(planned: &Planned, secrets: &Secrets) -> Option<Replacement> {
+pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Option<Replacement> {
     let public = &planned.public;
-    let wanted = wanted(planned, secrets).filter(|_| public.action == Action::Replace)?;
+    let wanted = desired_digest(planned, secrets).filter(|_| public.action == Action::Replace)?;
     Some(Replacement {
         wanted,
         changes: public.changes.clone(),
@@ -31,11 +31,12 @@ pub(super) fn replacement(planned: &Planned, secrets: &Secrets) -> Option<Replac
 pub(super) fn as_agreed(
     begun: &BTreeMap<ResourceId, Replacement>,
     stack: &StackId,
-    mut planned: Planned,
+    mut planned: PlannedResource,
     secrets: &Secrets,
-) -> Planned {
+) -> PlannedResource {
     let begun = begun.get(&planned.item.id).filter(|begun| {
-        planned.public.action == Action::Create && wanted(&planned, secrets).as_ref() == Some(&begun.wanted)
+        planned.public.action == Action::Create
+            && desired_digest(&planned, secrets).as_ref() == Some(&begun.wanted)
     });
     if let Some(begun) = begun {
         let public = planned.public;
@@ -60,7 +61,7 @@ pub(super) fn as_agreed(
 }
 
 /// Over what is wanted of a resource; keyed, since it may hold secrets.
-fn wanted(planned: &Planned, secrets: &Secrets) -> Option<String> {
+fn desired_digest(planned: &PlannedResource, secrets: &Secrets) -> Option<String> {
     let desired = planned.item.desired.as_ref()?;
     let wanted = json!([desired.attributes, desired.extensions]);
     Some(secrets.hash(canonical_json(&wanted).as_bytes()))

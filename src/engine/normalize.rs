@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Runtimes;
+use super::RuntimeRegistry;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId,
         reference::Targets,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Resources in their normal form, with `dependsOn` and references following, in the order of the Spec.
-pub(super) struct Prepared {
+pub(super) struct NormalizedResources {
     /// The resources.
     pub resources: Vec<Resource>,
     /// Per resource the id it had in the Spec.
@@ -24,8 +24,8 @@ pub(super) struct Prepared {
 pub(super) async fn prepare(
     spec: Spec,
     cluster: Option<&ClusterName>,
-    runtimes: &Runtimes,
-) -> Result<Prepared, Failure> {
+    runtimes: &RuntimeRegistry,
+) -> Result<NormalizedResources, UserError> {
     let mut prepared: HashMap<ResourceId, Resource> = HashMap::new();
     let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
     let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
@@ -42,7 +42,7 @@ pub(super) async fn prepare(
     let mut resources = Vec::with_capacity(old_ids.len());
     for id in &old_ids {
         let resource = prepared.remove(id).ok_or_else(|| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Spec,
                 format!("the id `{id}` occurs more than once in the Spec"),
             )
@@ -59,14 +59,14 @@ pub(super) async fn prepare(
     if !names.is_empty() {
         follow(&mut resources, &old_ids, &names)?;
     }
-    Ok(Prepared { resources, old_ids })
+    Ok(NormalizedResources { resources, old_ids })
 }
 
 fn follow(
     resources: &mut [Resource],
     old_ids: &[ResourceId],
     names: &HashMap<ResourceId, ResourceId>,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let targets: Targets = old_ids.iter().chain(names.values()).collect();
     for resource in resources {
         for dependency in &mut resource.depends_on {
@@ -76,7 +76,7 @@ fn follow(
         }
         resource.attributes = targets
             .rename(&resource.attributes, names)
-            .map_err(|error| Failure::new(ErrorKind::Spec, format!("in `{}`: {error}", resource.id)))?;
+            .map_err(|error| UserError::new(ErrorKind::Spec, format!("in `{}`: {error}", resource.id)))?;
     }
     Ok(())
 }

@@ -6,83 +6,83 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{StackId, claim::IMPORT_ID, plan::Action, spec::RuntimeKind},
-    runtime::{Item, Planned},
+    runtime::{Item, PlannedResource},
 };
 
 /// Knows the other stacks.
 #[async_trait]
-pub trait Neighbours: Send + Sync {
+pub trait OtherStacks: Send + Sync {
     /// Which other stack wants what this one is about to delete.
-    async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure>;
+    async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError>;
 
     /// Which other stack records what this one is about to create or to take over.
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, Failure> {
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, UserError> {
         let _ = (stack, item);
         Ok(None)
     }
 
     /// What the owner of objects has let go of.
-    async fn released_by(&self, owner: &StackId) -> Result<Released, Failure>;
+    async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError>;
 }
 
 /// Knows of each object of an owner whether it was let go of.
-pub struct Released(Box<Told>);
+pub struct ReleasedObjects(Box<Told>);
 
-type Told = dyn Fn(&Item) -> Result<bool, Failure> + Send + Sync;
+type Told = dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync;
 
-impl Released {
+impl ReleasedObjects {
     /// Nothing was.
-    pub fn nothing() -> Self {
-        Self::as_told(|_| Ok(false))
+    pub fn none() -> Self {
+        Self::from_fn(|_| Ok(false))
     }
 
     /// What this says.
-    pub fn as_told(tells: impl Fn(&Item) -> Result<bool, Failure> + Send + Sync + 'static) -> Self {
+    pub fn from_fn(tells: impl Fn(&Item) -> Result<bool, UserError> + Send + Sync + 'static) -> Self {
         Self(Box::new(tells))
     }
 }
 
 /// Who wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
+pub enum OwnerClaim {
     /// Nobody else.
     Nobody,
     /// That stack.
     By(StackId),
     /// That stack has it too, and keeps it.
     SharedWith(StackId),
-    /// It can not be said: the Spec of that stack can not be compiled.
+    /// It cannot be said: the Spec of that stack cannot be compiled.
     Unclear(StackId),
-    /// It can not be said of that stack either, and somebody answers for it: it does not want it.
+    /// It cannot be said of that stack either, and somebody answers for it: it does not want it.
     Waived(StackId),
 }
 
 /// A stack that is alone: nobody claims anything, and no owner lets go.
-pub struct Alone;
+pub struct NoOtherStacks;
 
 #[async_trait]
-impl Neighbours for Alone {
-    async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
-        Ok(Claim::Nobody)
+impl OtherStacks for NoOtherStacks {
+    async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
+        Ok(OwnerClaim::Nobody)
     }
 
-    async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
-        Ok(Released::nothing())
+    async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
+        Ok(ReleasedObjects::none())
     }
 }
 
 /// The other stacks as one plan asks them: each owner once, however many objects it had.
-pub(super) struct Neighbourhood<'a> {
+pub(super) struct OwnershipLookup<'a> {
     stack: &'a StackId,
-    neighbours: &'a dyn Neighbours,
-    owners: HashMap<StackId, Released>,
+    neighbours: &'a dyn OtherStacks,
+    owners: HashMap<StackId, ReleasedObjects>,
 }
 
-impl<'a> Neighbourhood<'a> {
+impl<'a> OwnershipLookup<'a> {
     /// Around a stack.
-    pub fn of(stack: &'a StackId, neighbours: &'a dyn Neighbours) -> Self {
+    pub fn of(stack: &'a StackId, neighbours: &'a dyn OtherStacks) -> Self {
         Self {
             stack,
             neighbours,
@@ -91,7 +91,7 @@ impl<'a> Neighbourhood<'a> {
     }
 
     /// A plan of one resource, as far as the other stacks let it stand.
-    pub async fn agreed(&mut self, planned: Planned) -> Result<Planned, Failure> {
+    pub async fn resolve_claims(&mut self, planned: PlannedResource) -> Result<PlannedResource, UserError> {
         match (&planned.foreign, planned.public.action) {
             (Some(_), _) => self.taken_over(planned).await,
             (None, Action::Create | Action::Adopt) => self.not_recorded_elsewhere(planned).await,
@@ -100,12 +100,12 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    async fn taken_over(&mut self, mut planned: Planned) -> Result<Planned, Failure> {
+    async fn taken_over(&mut self, mut planned: PlannedResource) -> Result<PlannedResource, UserError> {
         let Some(foreign) = &planned.foreign else {
             return Ok(planned);
         };
         let released = match foreign.owner.parse::<StackId>() {
-            Ok(owner) => self.released(owner, &planned.item).await?,
+            Ok(owner) => self.is_released(owner, &planned.item).await?,
             Err(_) => false,
         };
         if !released {
@@ -116,19 +116,22 @@ impl<'a> Neighbourhood<'a> {
         Ok(planned)
     }
 
-    async fn not_recorded_elsewhere(&mut self, planned: Planned) -> Result<Planned, Failure> {
+    async fn not_recorded_elsewhere(
+        &mut self,
+        planned: PlannedResource,
+    ) -> Result<PlannedResource, UserError> {
         let Some(other) = self.neighbours.recorded_by(self.stack, &planned.item).await? else {
             return Ok(planned);
         };
         let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
-        if is_object && self.released(other.clone(), &planned.item).await? {
+        if is_object && self.is_released(other.clone(), &planned.item).await? {
             return Ok(planned);
         }
         let what = match is_object {
             true => format!("stack `{other}` records the same object, and has not let go of it"),
             false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
         };
-        Err(Failure::new(ErrorKind::Policy, what)
+        Err(UserError::new(ErrorKind::Policy, what)
             .hint(format!("only one stack can own an object: take it out of this one or of `{other}`"))
             .hint(format!(
                 "if `{other}` is to give it up: `konverge state forget {other} '{}'` forgets it there, nothing outside is touched",
@@ -136,30 +139,30 @@ impl<'a> Neighbourhood<'a> {
             )))
     }
 
-    async fn released(&mut self, owner: StackId, item: &Item) -> Result<bool, Failure> {
+    async fn is_released(&mut self, owner: StackId, item: &Item) -> Result<bool, UserError> {
         if !self.owners.contains_key(&owner) {
             let released = self.neighbours.released_by(&owner).await?;
             self.owners.insert(owner.clone(), released);
         }
         self.owners
             .get(&owner)
-            .map_or(Ok(false), |Released(tells)| tells(item))
+            .map_or(Ok(false), |ReleasedObjects(tells)| tells(item))
     }
 }
 
 async fn let_go(
-    neighbours: &dyn Neighbours,
+    neighbours: &dyn OtherStacks,
     stack: &StackId,
-    mut planned: Planned,
-) -> Result<Planned, Failure> {
-    let refused = |what: String| Failure::new(ErrorKind::Policy, what);
+    mut planned: PlannedResource,
+) -> Result<PlannedResource, UserError> {
+    let refused = |what: String| UserError::new(ErrorKind::Policy, what);
     match (neighbours.claim(stack, &planned.item).await?, planned.protected.take()) {
-        (Claim::Nobody, Some(refusal)) => Err(refusal),
-        (Claim::Unclear(other), Some(refusal)) => Err(refusal.hint(format!(
+        (OwnerClaim::Nobody, Some(refusal)) => Err(refusal),
+        (OwnerClaim::Unclear(other), Some(refusal)) => Err(refusal.hint(format!(
             "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
-        (Claim::Nobody, None) => Ok(planned),
-        (Claim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
+        (OwnerClaim::Nobody, None) => Ok(planned),
+        (OwnerClaim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
             "it would be destroyed, while stack `{other}` now wants a resource of the same id"
         ))
         .hint(format!(
@@ -173,26 +176,26 @@ async fn let_go(
         .hint(format!(
             "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
         ))),
-        (Claim::By(other), _) => Ok(stays(
+        (OwnerClaim::By(other), _) => Ok(stays(
             stack,
             planned,
             format!("it moves to stack `{other}`: nothing is deleted"),
         )),
-        (Claim::SharedWith(other), _) => Ok(stays(
+        (OwnerClaim::SharedWith(other), _) => Ok(stays(
             stack,
             planned,
             format!("it stays: stack `{other}` has it too"),
         )),
-        (Claim::Waived(other), None) => {
+        (OwnerClaim::Waived(other), None) => {
             planned.public.notes.push(format!(
                 "it is not known whether stack `{other}` wants it, whose Spec does not compile: `--without {other}` says \
                  that it does not"
             ));
             Ok(planned)
         }
-        (Claim::Waived(_), Some(refusal)) => Err(refusal),
-        (Claim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
-            "it would be deleted with its data, and it can not be seen whether it moves to stack `{other}`, whose Spec can \
+        (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
+        (OwnerClaim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
+            "it would be deleted with its data, and it cannot be seen whether it moves to stack `{other}`, whose Spec can \
              not be compiled"
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
@@ -200,17 +203,17 @@ async fn let_go(
             "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
              by hand with `approve: without={other}`"
         ))),
-        (Claim::Unclear(other), None) => {
+        (OwnerClaim::Unclear(other), None) => {
             planned.public.notes.push(format!(
-                "whether stack `{other}` wants it can not be seen: its Spec can not be compiled"
+                "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
             ));
             Ok(planned)
         }
     }
 }
 
-fn stays(stack: &StackId, planned: Planned, note: String) -> Planned {
-    Planned::forgotten(stack, planned.item, planned.public.runtime, note)
+fn stays(stack: &StackId, planned: PlannedResource, note: String) -> PlannedResource {
+    PlannedResource::forgotten(stack, planned.item, planned.public.runtime, note)
 }
 
 #[cfg(test)]
@@ -224,21 +227,21 @@ mod tests {
         runtime::{Foreign, Needs},
     };
 
-    struct Says(Claim, bool);
+    struct Says(OwnerClaim, bool);
 
     #[async_trait]
-    impl Neighbours for Says {
-        async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
+    impl OtherStacks for Says {
+        async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
             Ok(self.0.clone())
         }
 
-        async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
+        async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
             let released = self.1;
-            Ok(Released::as_told(move |_| Ok(released)))
+            Ok(ReleasedObjects::from_fn(move |_| Ok(released)))
         }
     }
 
-    fn planned(kind: RuntimeKind, action: Action, data_loss: bool, owner: Option<&str>) -> Planned {
+    fn planned(kind: RuntimeKind, action: Action, data_loss: bool, owner: Option<&str>) -> PlannedResource {
         let stack = "shop/dev".parse().unwrap();
         let id = "v1:PersistentVolumeClaim:shop:data";
         let item = Item {
@@ -248,19 +251,23 @@ mod tests {
             desired: None,
             needs: Needs::default(),
         };
-        let mut planned = Planned::forgotten(&stack, item.clone(), kind, String::new());
+        let mut planned = PlannedResource::forgotten(&stack, item.clone(), kind, String::new());
         planned.public = ResourcePlan::new(&stack, item.id, kind, action, Vec::new());
         planned.public.data_loss = data_loss;
         planned.foreign = owner.map(|owner| Foreign {
             owner: owner.to_owned(),
-            refusal: Failure::new(ErrorKind::Policy, "it belongs to another"),
+            refusal: UserError::new(ErrorKind::Policy, "it belongs to another"),
         });
         planned
     }
 
-    async fn asked(planned: Planned, claim: Claim, released: bool) -> Result<Planned, Failure> {
+    async fn asked(
+        planned: PlannedResource,
+        claim: OwnerClaim,
+        released: bool,
+    ) -> Result<PlannedResource, UserError> {
         let (stack, says) = ("shop/dev".parse().unwrap(), Says(claim, released));
-        Neighbourhood::of(&stack, &says).agreed(planned).await
+        OwnershipLookup::of(&stack, &says).resolve_claims(planned).await
     }
 
     #[tokio::test]
@@ -268,25 +275,30 @@ mod tests {
         let other: StackId = "shop/prod".parse().unwrap();
         let delete = |kind, data_loss| planned(kind, Action::Delete, data_loss, None);
         let kubernetes = RuntimeKind::Kubernetes;
-        let moved = asked(delete(kubernetes, true), Claim::By(other.clone()), false).await;
+        let moved = asked(delete(kubernetes, true), OwnerClaim::By(other.clone()), false).await;
         let moved = moved.unwrap().public;
         assert_eq!((moved.action, moved.data_loss), (Action::Forget, false));
         assert!(
             moved.notes[0].contains("it moves to stack `shop/prod`"),
             "{moved:?}"
         );
-        let shared = asked(delete(kubernetes, false), Claim::SharedWith(other.clone()), false).await;
+        let shared = asked(
+            delete(kubernetes, false),
+            OwnerClaim::SharedWith(other.clone()),
+            false,
+        )
+        .await;
         let shared = shared.unwrap().public;
         assert_eq!(
             (shared.action, shared.notes[0].as_str()),
             (Action::Forget, "it stays: stack `shop/prod` has it too")
         );
-        let deleted = asked(delete(kubernetes, true), Claim::Nobody, false).await;
+        let deleted = asked(delete(kubernetes, true), OwnerClaim::Nobody, false).await;
         assert_eq!(deleted.unwrap().public.action, Action::Delete);
 
         let terraform = asked(
             delete(RuntimeKind::Terraform, false),
-            Claim::By(other.clone()),
+            OwnerClaim::By(other.clone()),
             false,
         )
         .await;
@@ -297,8 +309,8 @@ mod tests {
             "{refusal:?}"
         );
 
-        // Who may claim it can not be seen: what can be made again goes, data does not.
-        let unclear = Claim::Unclear(other);
+        // Who may claim it cannot be seen: what can be made again goes, data does not.
+        let unclear = OwnerClaim::Unclear(other);
         let small = asked(delete(kubernetes, false), unclear.clone(), false).await;
         let small = small.unwrap().public;
         assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
@@ -306,7 +318,7 @@ mod tests {
         let refusal = data.unwrap_err();
         assert!(refusal.hints[0].contains("konverge build shop/prod"));
         assert!(refusal.hints[1].contains("konverge apply shop/dev --without shop/prod"));
-        let waived = Claim::Waived("shop/prod".parse().unwrap());
+        let waived = OwnerClaim::Waived("shop/prod".parse().unwrap());
         let data = asked(delete(kubernetes, true), waived, false)
             .await
             .unwrap()
@@ -317,24 +329,24 @@ mod tests {
     struct Counts(AtomicUsize);
 
     #[async_trait]
-    impl Neighbours for Counts {
-        async fn claim(&self, _: &StackId, _: &Item) -> Result<Claim, Failure> {
-            Ok(Claim::Nobody)
+    impl OtherStacks for Counts {
+        async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
+            Ok(OwnerClaim::Nobody)
         }
 
-        async fn released_by(&self, _: &StackId) -> Result<Released, Failure> {
+        async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(Released::as_told(|_| Ok(true)))
+            Ok(ReleasedObjects::from_fn(|_| Ok(true)))
         }
     }
 
     #[tokio::test]
     async fn an_owner_is_asked_once_for_all_that_it_had() {
         let (stack, counts) = ("shop/dev".parse().unwrap(), Counts(AtomicUsize::new(0)));
-        let mut around = Neighbourhood::of(&stack, &counts);
+        let mut around = OwnershipLookup::of(&stack, &counts);
         for owner in ["shop/old", "shop/old", "shop/older", "shop/old"] {
             let adopt = planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
-            around.agreed(adopt).await.unwrap();
+            around.resolve_claims(adopt).await.unwrap();
         }
         assert_eq!(counts.0.into_inner(), 2);
     }
@@ -344,17 +356,17 @@ mod tests {
         let other: StackId = "shop/prod".parse().unwrap();
         let protected = |claim| {
             let mut delete = planned(RuntimeKind::Kubernetes, Action::Delete, true, None);
-            delete.protected = Some(Failure::new(ErrorKind::Policy, "it is protected"));
+            delete.protected = Some(UserError::new(ErrorKind::Policy, "it is protected"));
             asked(delete, claim, false)
         };
-        let moved = protected(Claim::By(other.clone())).await.unwrap().public;
+        let moved = protected(OwnerClaim::By(other.clone())).await.unwrap().public;
         assert_eq!(moved.action, Action::Forget);
-        let refused = protected(Claim::Nobody).await.unwrap_err();
+        let refused = protected(OwnerClaim::Nobody).await.unwrap_err();
         assert_eq!(
             (refused.message.as_str(), refused.hints.len()),
             ("it is protected", 0)
         );
-        let refused = protected(Claim::Unclear(other)).await.unwrap_err();
+        let refused = protected(OwnerClaim::Unclear(other)).await.unwrap_err();
         assert!(
             refused.message == "it is protected" && refused.hints[0].contains("konverge build shop/prod")
         );
@@ -363,10 +375,10 @@ mod tests {
     #[tokio::test]
     async fn what_its_owner_has_not_let_go_of_is_not_taken() {
         let adopt = |owner| planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
-        let taken = asked(adopt("shop/old"), Claim::Nobody, true).await;
+        let taken = asked(adopt("shop/old"), OwnerClaim::Nobody, true).await;
         assert!(taken.unwrap().public.notes[0].contains("from stack `shop/old`"));
         for (owner, released) in [("shop/old", false), ("no identity", true)] {
-            let refused = asked(adopt(owner), Claim::Nobody, released).await;
+            let refused = asked(adopt(owner), OwnerClaim::Nobody, released).await;
             assert_eq!(refused.unwrap_err().message, "it belongs to another");
         }
     }

@@ -8,27 +8,25 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Runtimes,
-    plan_builder::{self, Failures},
-    interrupted_replacement,
-    secret_propagation::Carried,
-    plan_nodes::{Draft, add_deletes, wanted_drafts},
-    ownership::{Neighbourhood, Neighbours},
-    normalize,
+    RuntimeRegistry, interrupted_replacement, normalize,
+    ownership::{OtherStacks, OwnershipLookup},
+    plan_builder::{self, PlanFailures},
+    plan_nodes::{DraftNode, add_deletes, wanted_drafts},
+    secret_propagation::PropagatedSecrets,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, RepoPath, ResourceId, StackId,
-        event::{Event, EventSink},
+        event::{EventSink, RunEvent},
         plan::{Action, StackPlan},
         reference::Targets,
         spec::{Resource, RuntimeKind, Spec},
         state::{Replacement, StackState},
     },
-    runtime::{Granularity, Item, Needs, Pending, Planned, Scope},
+    runtime::{Granularity, Item, Needs, Pending, PlannedResource, StackScope},
     secrets::Secrets,
-    spec::{graph::Graph, resolve::Known},
+    spec::{graph::ResourceGraph, resolve::KnownValue},
 };
 
 /// What a plan is made of.
@@ -42,13 +40,13 @@ pub struct PlanRequest<'a> {
     /// What was recorded.
     pub state: &'a StackState,
     /// Who looks at what is there.
-    pub runtimes: &'a Runtimes,
+    pub runtimes: &'a RuntimeRegistry,
     /// Paths that are not compared.
     pub ignore: &'a [String],
     /// The stack's cluster; a resource's extension `cluster` goes before it.
     pub cluster: Option<ClusterName>,
     /// Who knows the other stacks.
-    pub neighbours: &'a dyn Neighbours,
+    pub neighbours: &'a dyn OtherStacks,
     /// Hears how it goes.
     pub events: &'a dyn EventSink,
     /// Masks what failures say.
@@ -60,15 +58,15 @@ pub struct EnginePlan {
     /// What is shown and reviewed. If a resource could not be planned, its `error` is set.
     pub public: StackPlan,
     /// The resources that could not be planned, each with its own reason; in the order of the Spec.
-    pub failures: Vec<(ResourceId, Failure)>,
+    pub failures: Vec<(ResourceId, UserError)>,
     /// Those that were not planned since they wait for one of the failures, each with that one.
     pub(super) waiting: Vec<(ResourceId, ResourceId)>,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<PlanNode>,
     pub(super) targets: Targets,
-    pub(super) scope: Scope,
+    pub(super) scope: StackScope,
     /// Replacements that an earlier run began.
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
-    pub(super) runtimes: Runtimes,
+    pub(super) runtimes: RuntimeRegistry,
     pub(super) secrets: Secrets,
     /// The Spec wants nothing, though something is recorded.
     pub(super) empties_stack: bool,
@@ -77,7 +75,7 @@ pub struct EnginePlan {
 impl EnginePlan {
     /// Why nothing of it may be done: a resource whose failure is the whole stack's. One that Terraform could not plan
     /// holds back what waits for it, and every deletion; the rest is done.
-    pub fn refusal(&self) -> Option<Failure> {
+    pub fn refusal(&self) -> Option<UserError> {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| plan_builder::stops_the_stack(failure))?;
         Some(plan_builder::of_resource(id, failure.clone()))
@@ -85,7 +83,7 @@ impl EnginePlan {
 
     /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;
     /// secrets in clear, so never printed.
-    pub fn expected(&self, id: &ResourceId) -> Option<&Value> {
+    pub fn expected_object(&self, id: &ResourceId) -> Option<&Value> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.planned.item.id == *id)?;
         node.planned.expected.as_ref()
@@ -93,7 +91,7 @@ impl EnginePlan {
 }
 
 /// One resource of a plan.
-pub(super) struct Node {
+pub(super) struct PlanNode {
     pub granularity: Granularity,
     /// Of what is wanted and of what is to go, counted apart.
     pub stage: usize,
@@ -112,16 +110,16 @@ pub(super) struct Node {
     /// Whether values were missing: it is planned again when they are known.
     pub provisional: bool,
     /// Without its changes, which are in the plan that is shown; those of a replacement are written down when it begins.
-    pub planned: Planned,
+    pub planned: PlannedResource,
 }
 
 /// Plans a stack.
 ///
 /// # Errors
-/// The Spec can not be put in order, or a runtime can not be reached. A single resource that can not be planned is
+/// The Spec cannot be put in order, or a runtime cannot be reached. A single resource that cannot be planned is
 /// in [`EnginePlan::failures`] instead.
-pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
-    request.events.event(Event::PlanStarted {
+pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError> {
+    request.events.event(RunEvent::PlanStarted {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
@@ -131,15 +129,15 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         request.runtimes,
     )
     .await?;
-    let graph = Graph::of_spec(&prepared.resources)?;
+    let graph = ResourceGraph::from_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
-    let normalize::Prepared { resources, old_ids } = prepared;
+    let normalize::NormalizedResources { resources, old_ids } = prepared;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
 
     let read = drafts.iter().flat_map(|d| d.references.iter().cloned());
-    let scope = Scope {
+    let scope = StackScope {
         stack: request.stack.clone(),
         earlier: request.state.earlier_identities.clone(),
         data: request.state.runtime.clone(),
@@ -147,17 +145,17 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
         read: Arc::new(read.collect()),
         pending: Arc::default(),
     };
-    let mut planner = Planner {
+    let mut planner = PlanBuilder {
         scope,
         runtimes: request.runtimes,
         targets: &targets,
         planned: drafts.iter().map(|_| None).collect(),
         expected: HashMap::new(),
-        carried: Carried::default(),
-        failures: Failures::default(),
+        carried: PropagatedSecrets::default(),
+        failures: PlanFailures::default(),
         stack: &request.stack,
         begun: &request.state.begun,
-        neighbours: Neighbourhood::of(&request.stack, request.neighbours),
+        neighbours: OwnershipLookup::of(&request.stack, request.neighbours),
         secrets: request.secrets,
     };
     for deleting in [false, true] {
@@ -180,7 +178,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
             }
         }
     }
-    let Planner {
+    let PlanBuilder {
         mut scope,
         planned,
         failures,
@@ -198,29 +196,29 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, Failure> {
     ))
 }
 
-struct Planner<'a> {
-    scope: Scope,
-    runtimes: &'a Runtimes,
+struct PlanBuilder<'a> {
+    scope: StackScope,
+    runtimes: &'a RuntimeRegistry,
     targets: &'a Targets,
-    planned: Vec<Option<Planned>>,
+    planned: Vec<Option<PlannedResource>>,
     /// What references of later stages read, and whether nothing will be done to it.
     expected: HashMap<ResourceId, (Value, bool)>,
     /// What of it is secret.
-    carried: Carried,
-    failures: Failures,
+    carried: PropagatedSecrets,
+    failures: PlanFailures,
     stack: &'a StackId,
     begun: &'a BTreeMap<ResourceId, Replacement>,
-    neighbours: Neighbourhood<'a>,
+    neighbours: OwnershipLookup<'a>,
     secrets: &'a Secrets,
 }
 
-impl Planner<'_> {
+impl PlanBuilder<'_> {
     async fn plan_segment(
         &mut self,
         kind: RuntimeKind,
-        drafts: &mut [Draft],
+        drafts: &mut [DraftNode],
         members: &[usize],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), UserError> {
         let Some(&first) = members.first() else {
             return Ok(());
         };
@@ -235,7 +233,7 @@ impl Planner<'_> {
             if let Some(now) = drafts[member].is_now.take() {
                 let note = format!("it is the same object as `{now}`");
                 let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
-                self.planned[member] = Some(Planned::forgotten(self.stack, item, kind, note));
+                self.planned[member] = Some(PlannedResource::forgotten(self.stack, item, kind, note));
                 continue;
             }
             if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
@@ -258,19 +256,20 @@ impl Planner<'_> {
         for (member, answer) in asked.into_iter().zip(answers) {
             let id = drafts[member].item.id.clone();
             let answer = match answer {
-                Ok(planned) => self.neighbours.agreed(planned).await,
+                Ok(planned) => self.neighbours.resolve_claims(planned).await,
                 failed => failed,
             };
             match answer {
                 Ok(mut planned) => {
-                    let nothing = Carried::default();
+                    let nothing = PropagatedSecrets::default();
                     let carried = match drafts[member].references.is_empty() {
                         true => &nothing,
                         false => &self.carried,
                     };
                     let wanted = drafts[member].wanted.as_ref();
                     carried.hide(self.stack, &mut planned, wanted, self.secrets);
-                    let mut planned = interrupted_replacement::as_agreed(self.begun, self.stack, planned, self.secrets);
+                    let mut planned =
+                        interrupted_replacement::as_agreed(self.begun, self.stack, planned, self.secrets);
                     self.carried.learn(planned.sensitive.clone());
                     if !self.scope.read.contains(&id) {
                         (planned.expected, planned.sensitive) = (None, Vec::new());
@@ -285,7 +284,7 @@ impl Planner<'_> {
                 }
             }
         }
-        let comes_later = |draft: &Draft| !draft.goes && draft.stage > stage;
+        let comes_later = |draft: &DraftNode| !draft.goes && draft.stage > stage;
         if !drafts[first].goes && drafts.iter().any(comes_later) {
             self.add_pending(members);
         }
@@ -309,14 +308,14 @@ impl Planner<'_> {
         Arc::make_mut(&mut self.scope.pending).extend(pending);
     }
 
-    /// Whether a draft that waits for a failed one can not even be planned: it reads what is not known, or is applied
+    /// Whether a draft that waits for a failed one cannot even be planned: it reads what is not known, or is applied
     /// as one with others that need not wait.
-    fn needs_what_is_missing(&self, draft: &Draft) -> bool {
+    fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
         reads || (draft.granularity == Granularity::Segment && !draft.goes)
     }
 
-    fn item(&self, draft: &mut Draft, inside: &HashSet<ResourceId>) -> Result<Item, Failure> {
+    fn item(&self, draft: &mut DraftNode, inside: &HashSet<ResourceId>) -> Result<Item, UserError> {
         let mut item = Item {
             id: draft.item.id.clone(),
             cluster: draft.item.cluster.clone(),
@@ -332,14 +331,14 @@ impl Planner<'_> {
         };
         let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
         let lookup = |id: &ResourceId| match self.expected.get(id) {
-            Some((value, true)) => Known::Settled(value),
-            Some((value, false)) => Known::Expected(value),
-            None => Known::Nothing,
+            Some((value, true)) => KnownValue::Settled(value),
+            Some((value, false)) => KnownValue::Expected(value),
+            None => KnownValue::Nothing,
         };
         let attributes = self
             .targets
             .resolve(&wanted.attributes, &keep, &lookup)
-            .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
+            .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
         item.desired = Some(wanted.with(attributes));
         Ok(item)
     }

@@ -4,37 +4,36 @@
 use std::collections::HashMap;
 
 use super::{
-    plan_nodes::Draft,
-    plan::{EnginePlan, Node, PlanRequest},
+    plan::{EnginePlan, PlanNode, PlanRequest},
+    plan_nodes::DraftNode,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
-        ResourceId,
+        ResourceId, masked_value,
         plan::{Action, Basis, ResourcePlan, StackPlan},
         reference::Targets,
-        masked_value,
     },
-    runtime::{Planned, Scope},
+    runtime::{PlannedResource, StackScope},
 };
 
 /// What could not be planned.
 #[derive(Default)]
-pub(super) struct Failures {
+pub(super) struct PlanFailures {
     /// Each with its own reason.
-    pub own: HashMap<ResourceId, Failure>,
+    pub own: HashMap<ResourceId, UserError>,
     /// Those that were left out since they wait for one of these: which.
     pub waiting: HashMap<ResourceId, ResourceId>,
 }
 
-impl Failures {
+impl PlanFailures {
     /// Whether there is no plan of it, whatever the reason.
     pub fn has(&self, id: &ResourceId) -> bool {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
     /// Per draft the index of a failed one that it waits for, directly or not.
-    pub fn hold(&self, drafts: &[Draft]) -> Vec<Option<usize>> {
+    pub fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {
             return held;
@@ -45,7 +44,7 @@ impl Failures {
                 dependents[on].push(index);
             }
         }
-        let failed = |draft: &Draft| self.own.contains_key(&draft.item.id);
+        let failed = |draft: &DraftNode| self.own.contains_key(&draft.item.id);
         for failed in (0..drafts.len()).filter(|&n| failed(&drafts[n])) {
             let mut reached = vec![failed];
             while let Some(next) = reached.pop() {
@@ -62,26 +61,26 @@ impl Failures {
 }
 
 /// Whether a failure is the whole stack's: what is refused by a guardrail, by the cluster, or in the Spec itself must be
-/// mended before anything is touched. Terraform may lack an executable, a package, credentials or a service, none of
+/// fixed before anything is touched. Terraform may lack an executable, a package, credentials or a service, none of
 /// which is the cluster's business.
-pub(super) fn stops_the_stack(failure: &Failure) -> bool {
+pub(super) fn stops_the_stack(failure: &UserError) -> bool {
     failure.kind != ErrorKind::Terraform
 }
 
 /// The plan.
 pub(super) fn assemble(
     request: PlanRequest<'_>,
-    scope: Scope,
+    scope: StackScope,
     targets: Targets,
-    (drafts, planned): (Vec<Draft>, Vec<Option<Planned>>),
-    mut failures: Failures,
+    (drafts, planned): (Vec<DraftNode>, Vec<Option<PlannedResource>>),
+    mut failures: PlanFailures,
     empties_stack: bool,
 ) -> EnginePlan {
     for failure in failures.own.values_mut() {
         failure.message = request.secrets.mask(&failure.message);
     }
     let all_stops = failures.own.values().any(stops_the_stack);
-    let held: Vec<Option<ResourceId>> = held(&drafts, &failures);
+    let held: Vec<Option<ResourceId>> = held_back_by(&drafts, &failures);
     let mut places = vec![None; drafts.len()];
     for (place, draft) in (0..drafts.len()).filter(|&n| planned[n].is_some()).enumerate() {
         places[draft] = Some(place);
@@ -100,13 +99,13 @@ pub(super) fn assemble(
             continue;
         };
         let desired = planned.item.desired.as_ref();
-        let provisional =
-            planned.provisional || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
+        let provisional = planned.provisional
+            || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
         let settled = planned.public.action == Action::Unchanged && !provisional;
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
             planned.public.notes.push(match draft.goes {
-                true => format!("held back: nothing is deleted while `{failed}` can not be planned"),
+                true => format!("held back: nothing is deleted while `{failed}` cannot be planned"),
                 false => format!("held back: it waits for `{failed}`, which could not be planned"),
             });
         }
@@ -118,7 +117,7 @@ pub(super) fn assemble(
             changes,
             ..planned.public.clone()
         });
-        nodes.push(Node {
+        nodes.push(PlanNode {
             granularity: draft.granularity,
             stage: draft.stage,
             waits: draft.waits.into_iter().filter_map(|on| places[on]).collect(),
@@ -132,7 +131,7 @@ pub(super) fn assemble(
         });
     }
     let mut public = StackPlan::new(request.folder, request.stack, Basis::Live, public);
-    public.error = combined(&own).map(|failure| failure.body());
+    public.error = combine_failures(&own).map(|failure| failure.body());
     if !all_stops {
         let failed = own.iter().map(|(id, _)| id);
         let planned = nodes.iter().filter(|node| node.held.is_some());
@@ -159,7 +158,7 @@ pub(super) fn assemble(
 
 /// Who holds each draft back. What goes is held back by any failure: the one that could not be planned may be using it,
 /// under an id of its own or through a value that only its plan would show.
-fn held(drafts: &[Draft], failures: &Failures) -> Vec<Option<ResourceId>> {
+fn held_back_by(drafts: &[DraftNode], failures: &PlanFailures) -> Vec<Option<ResourceId>> {
     let any = drafts
         .iter()
         .find(|draft| failures.own.contains_key(&draft.item.id));
@@ -174,15 +173,15 @@ fn held(drafts: &[Draft], failures: &Failures) -> Vec<Option<ResourceId>> {
 }
 
 /// A failure that names its resource, once.
-pub(super) fn of_resource(id: &ResourceId, failure: Failure) -> Failure {
+pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
     match failure.message.contains(&format!("`{id}`")) {
         true => failure,
-        false => failure.within(format_args!("`{id}`")),
+        false => failure.context(format_args!("`{id}`")),
     }
 }
 
 /// One failure that stands for all: the first in full, the others by name.
-pub(super) fn combined(failures: &[(ResourceId, Failure)]) -> Option<Failure> {
+pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<UserError> {
     let (id, first) = failures.first()?;
     let mut failure = of_resource(id, first.clone());
     if failures.len() > 1 {

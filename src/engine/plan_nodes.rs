@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::{PlanRequest, stages};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId,
         spec::{Resource, RuntimeKind, object_key},
         state::Recorded,
     },
     runtime::{Granularity, Item, Needs},
-    spec::graph::{Edge, Graph},
+    spec::graph::{Edge, ResourceGraph},
 };
 
 /// A node before it is planned.
-pub(super) struct Draft {
+pub(super) struct DraftNode {
     pub granularity: Granularity,
     pub stage: usize,
     /// Indices of the drafts that come before.
@@ -43,8 +43,8 @@ pub(super) fn wanted_drafts(
     request: &PlanRequest<'_>,
     resources: Vec<Resource>,
     old_ids: &[ResourceId],
-    graph: &Graph,
-) -> Result<Vec<Draft>, Failure> {
+    graph: &ResourceGraph,
+) -> Result<Vec<DraftNode>, UserError> {
     let index: HashMap<_, _> = graph.ids().enumerate().map(|(n, id)| (id, n)).collect();
     let recorded: HashMap<_, _> = request.state.resources.iter().map(|r| (&r.id, r)).collect();
     let in_another_version = LazyCell::new(|| objects(&request.state.resources));
@@ -52,7 +52,7 @@ pub(super) fn wanted_drafts(
     for (resource, old_id) in resources.into_iter().zip(old_ids) {
         let dependencies = graph.dependencies(&resource.id);
         let cluster = cluster_of(&resource, request.cluster.as_ref())?;
-        drafts.push(Draft {
+        drafts.push(DraftNode {
             granularity: request.runtimes.get(resource.runtime)?.granularity(),
             stage: 0,
             waits: dependencies.iter().map(|(id, _)| index[id]).collect(),
@@ -83,7 +83,7 @@ pub(super) fn wanted_drafts(
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
     let nodes: Vec<_> = drafts
         .iter()
-        .map(|draft| stages::Node {
+        .map(|draft| stages::StageNode {
             kind: draft.kind,
             granularity: draft.granularity,
             waits: draft
@@ -93,7 +93,7 @@ pub(super) fn wanted_drafts(
                 .collect(),
         })
         .collect();
-    for (draft, stage) in drafts.iter_mut().zip(stages::cut(&nodes, &order)) {
+    for (draft, stage) in drafts.iter_mut().zip(stages::cut_stages(&nodes, &order)) {
         draft.stage = stage;
     }
     Ok(drafts)
@@ -102,9 +102,9 @@ pub(super) fn wanted_drafts(
 /// Adds what is recorded and no longer wanted; who needed another goes before it.
 pub(super) fn add_deletes(
     request: &PlanRequest<'_>,
-    drafts: &mut Vec<Draft>,
+    drafts: &mut Vec<DraftNode>,
     old_ids: &[ResourceId],
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let wanted: HashSet<_> = old_ids.iter().chain(drafts.iter().map(|d| &d.item.id)).collect();
     let gone: Vec<&Recorded> = request
         .state
@@ -113,18 +113,18 @@ pub(super) fn add_deletes(
         .filter(|r| !wanted.contains(&r.id))
         .collect();
     let is_now: Vec<Option<ResourceId>> = {
-        let claimed = claimed(drafts)?;
+        let claimed = claimed_objects(drafts)?;
         let now = |recorded: &&Recorded| claimed.get(&recorded_object(recorded)?).map(|id| (*id).clone());
         gone.iter().map(now).collect()
     };
     if gone.is_empty() {
         return Ok(());
     }
-    let graph = Graph::of_state(gone.iter().copied());
+    let graph = ResourceGraph::from_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
     for (recorded, is_now) in gone.iter().zip(is_now) {
-        drafts.push(Draft {
+        drafts.push(DraftNode {
             granularity: request.runtimes.get(recorded.runtime)?.granularity(),
             stage: 0,
             waits: graph
@@ -155,13 +155,13 @@ pub(super) fn add_deletes(
         .collect();
     let nodes: Vec<_> = drafts[first..]
         .iter()
-        .map(|draft| stages::Node {
+        .map(|draft| stages::StageNode {
             kind: draft.kind,
             granularity: draft.granularity,
             waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
         })
         .collect();
-    for (draft, stage) in drafts[first..].iter_mut().zip(stages::cut(&nodes, &order)) {
+    for (draft, stage) in drafts[first..].iter_mut().zip(stages::cut_stages(&nodes, &order)) {
         draft.stage = stage;
     }
     Ok(())
@@ -171,7 +171,7 @@ pub(super) fn add_deletes(
 ///
 /// # Errors
 /// One is wanted twice, in two versions of its kind: each would undo what the other did.
-fn claimed(drafts: &[Draft]) -> Result<HashMap<Object<'_>, &ResourceId>, Failure> {
+fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &ResourceId>, UserError> {
     let mut claimed = HashMap::with_capacity(drafts.len());
     for draft in drafts {
         let wanted = draft.wanted.as_ref();
@@ -181,7 +181,7 @@ fn claimed(drafts: &[Draft]) -> Result<HashMap<Object<'_>, &ResourceId>, Failure
         };
         if let Some(other) = claimed.insert(key, &wanted.id) {
             let what = format!("`{other}` and `{}` are the same object", wanted.id);
-            return Err(Failure::new(ErrorKind::Spec, what).hint("keep one of the two"));
+            return Err(UserError::new(ErrorKind::Spec, what).hint("keep one of the two"));
         }
     }
     Ok(claimed)
@@ -208,20 +208,20 @@ fn objects(recorded: &[Recorded]) -> HashMap<Object<'_>, &Recorded> {
 pub(super) fn cluster_of(
     resource: &Resource,
     stack: Option<&ClusterName>,
-) -> Result<Option<ClusterName>, Failure> {
+) -> Result<Option<ClusterName>, UserError> {
     if resource.runtime != RuntimeKind::Kubernetes {
         return Ok(None);
     }
     match resource.extensions.get("cluster") {
         None | Some(Value::Null) => Ok(stack.cloned()),
         Some(Value::String(name)) => name.parse().map(Some).map_err(|error| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Spec,
                 format!("extension `cluster` of `{}`: {error}", resource.id),
             )
             .hint("it is a name defined in `konverge.yaml` under `clusters`")
         }),
-        Some(_) => Err(Failure::new(
+        Some(_) => Err(UserError::new(
             ErrorKind::Spec,
             format!("extension `cluster` of `{}` is not a text", resource.id),
         )),

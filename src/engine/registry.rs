@@ -3,16 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::spec::RuntimeKind,
     runtime::Runtime,
 };
 
 /// One runtime per kind; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Runtimes(BTreeMap<RuntimeKind, Arc<dyn Runtime>>);
+pub struct RuntimeRegistry(BTreeMap<RuntimeKind, Arc<dyn Runtime>>);
 
-impl Runtimes {
+impl RuntimeRegistry {
     /// None yet.
     pub fn new() -> Self {
         Self::default()
@@ -29,14 +29,14 @@ impl Runtimes {
     ///
     /// # Errors
     /// None was given.
-    pub fn get(&self, kind: RuntimeKind) -> Result<&dyn Runtime, Failure> {
+    pub fn get(&self, kind: RuntimeKind) -> Result<&dyn Runtime, UserError> {
         self.0.get(&kind).map(AsRef::as_ref).ok_or_else(|| match kind {
-            RuntimeKind::Kubernetes => Failure::new(
+            RuntimeKind::Kubernetes => UserError::new(
                 ErrorKind::Config,
                 "the stack holds Kubernetes objects, but no cluster is configured for it",
             )
             .hint("name one in `konverge.yaml` under `clusters`, or compare with the Spec alone: `konverge preview --live never`"),
-            RuntimeKind::Terraform => Failure::new(
+            RuntimeKind::Terraform => UserError::new(
                 ErrorKind::Config,
                 "the stack holds Terraform resources, but Terraform is not set up",
             )

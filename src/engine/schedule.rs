@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// How a unit stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum UnitState {
     Waiting,
     Ready,
     Done,
@@ -18,7 +18,7 @@ pub struct Schedule {
     /// How many units each one still waits for.
     waiting: Vec<usize>,
     dependents: Vec<Vec<usize>>,
-    standing: Vec<Standing>,
+    standing: Vec<UnitState>,
     ready: VecDeque<usize>,
 }
 
@@ -32,10 +32,10 @@ impl Schedule {
             }
         }
         let waiting: Vec<_> = waits.iter().map(Vec::len).collect();
-        let mut standing = vec![Standing::Waiting; waits.len()];
+        let mut standing = vec![UnitState::Waiting; waits.len()];
         let mut ready = VecDeque::new();
         for (unit, _) in waiting.iter().enumerate().filter(|(_, count)| **count == 0) {
-            standing[unit] = Standing::Ready;
+            standing[unit] = UnitState::Ready;
             ready.push_back(unit);
         }
         Self {
@@ -51,7 +51,7 @@ impl Schedule {
         loop {
             let unit = self.ready.pop_front()?;
             // One that was ready may have been told to fail before its turn.
-            if self.standing[unit] == Standing::Ready {
+            if self.standing[unit] == UnitState::Ready {
                 return Some(unit);
             }
         }
@@ -59,12 +59,12 @@ impl Schedule {
 
     /// A unit ended well.
     pub fn done(&mut self, unit: usize) {
-        self.standing[unit] = Standing::Done;
+        self.standing[unit] = UnitState::Done;
         for at in 0..self.dependents[unit].len() {
             let dependent = self.dependents[unit][at];
             self.waiting[dependent] -= 1;
-            if self.waiting[dependent] == 0 && self.standing[dependent] == Standing::Waiting {
-                self.standing[dependent] = Standing::Ready;
+            if self.waiting[dependent] == 0 && self.standing[dependent] == UnitState::Waiting {
+                self.standing[dependent] = UnitState::Ready;
                 self.ready.push_back(dependent);
             }
         }
@@ -72,15 +72,15 @@ impl Schedule {
 
     /// A unit failed: everything that waits for it, directly or not, is not tried. Returns those units with the one
     /// they blame, which is `unit`.
-    pub fn failed(&mut self, unit: usize) -> Vec<usize> {
-        self.standing[unit] = Standing::Failed(unit);
+    pub fn mark_failed(&mut self, unit: usize) -> Vec<usize> {
+        self.standing[unit] = UnitState::Failed(unit);
         let mut skipped = Vec::new();
         let mut reached = vec![unit];
         while let Some(next) = reached.pop() {
             for at in 0..self.dependents[next].len() {
                 let dependent = self.dependents[next][at];
-                if self.standing[dependent] == Standing::Waiting {
-                    self.standing[dependent] = Standing::Failed(unit);
+                if self.standing[dependent] == UnitState::Waiting {
+                    self.standing[dependent] = UnitState::Failed(unit);
                     skipped.push(dependent);
                     reached.push(dependent);
                 }
@@ -91,8 +91,8 @@ impl Schedule {
     }
 
     /// The units that were neither done nor failed: what a cancelled walk leaves.
-    pub fn left(&self) -> Vec<usize> {
-        let open = |s: &Standing| matches!(s, Standing::Waiting | Standing::Ready);
+    pub fn remaining(&self) -> Vec<usize> {
+        let open = |s: &UnitState| matches!(s, UnitState::Waiting | UnitState::Ready);
         (0..self.standing.len())
             .filter(|&unit| open(&self.standing[unit]))
             .collect()
@@ -110,16 +110,16 @@ mod tests {
             (schedule.start(), schedule.start(), schedule.start()),
             (Some(0), Some(3), None)
         );
-        assert_eq!(schedule.failed(0), [1, 2, 4]);
+        assert_eq!(schedule.mark_failed(0), [1, 2, 4]);
         schedule.done(3);
         assert_eq!(schedule.start(), None);
-        assert!(schedule.left().is_empty());
+        assert!(schedule.remaining().is_empty());
     }
 
     #[test]
     fn what_fails_before_its_turn_is_not_started() {
         let mut schedule = Schedule::new(&[vec![], vec![0], vec![]]);
-        assert_eq!(schedule.failed(0), [1]);
+        assert_eq!(schedule.mark_failed(0), [1]);
         assert_eq!((schedule.start(), schedule.start()), (Some(2), None));
     }
 

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    model::{StackId, plan::ResourcePlan, spec::Resource, state::Recorded, masked_value},
-    runtime::Planned,
+    model::{StackId, masked_value, plan::ResourcePlan, spec::Resource, state::Recorded},
+    runtime::PlannedResource,
     secrets::Secrets,
 };
 
@@ -19,9 +19,9 @@ const SHORTEST: usize = 4;
 
 /// The secret texts that references of a stack may read, as far as they are known.
 #[derive(Default)]
-pub(super) struct Carried(BTreeSet<String>);
+pub(super) struct PropagatedSecrets(BTreeSet<String>);
 
-impl Carried {
+impl PropagatedSecrets {
     /// Takes what a runtime says is secret of a resource.
     pub fn learn(&mut self, texts: Vec<String>) {
         self.0
@@ -34,7 +34,13 @@ impl Carried {
     ///
     /// A text that is `wanted` as it stands was carried by no reference: nobody hides it from reviewers by a Secret that
     /// holds a part of it.
-    pub fn hide(&self, stack: &StackId, planned: &mut Planned, wanted: Option<&Resource>, secrets: &Secrets) {
+    pub fn hide(
+        &self,
+        stack: &StackId,
+        planned: &mut PlannedResource,
+        wanted: Option<&Resource>,
+        secrets: &Secrets,
+    ) {
         if let Some(recorded) = &mut planned.recorded {
             self.hide_recorded(recorded, wanted, secrets);
         }
@@ -44,7 +50,7 @@ impl Carried {
             prior
                 .attributes
                 .values()
-                .for_each(|value| marks(masked_value, &mut before));
+                .for_each(|value| marks(value, &mut before));
         }
         if self.0.is_empty() && before.is_empty() {
             return;
@@ -80,7 +86,7 @@ impl Carried {
         let literals = literals(wanted);
         let holds = |text: &str| !literals.contains(text) && self.is_in(text);
         for value in Arc::make_mut(&mut recorded.attributes).values_mut() {
-            mark(masked_value, &holds, secrets);
+            mark(value, &holds, secrets);
         }
     }
 
@@ -92,37 +98,37 @@ impl Carried {
 /// The texts of a resource as the code has them; one with a reference is no value of any plan.
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
-        match masked_value {
+        match value {
             Value::String(text) => drop(found.insert(text)),
             Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
-            Value::Object(map) => map.values().for_each(|value| gather(masked_value, found)),
+            Value::Object(map) => map.values().for_each(|value| gather(value, found)),
             _ => {}
         }
     }
     let mut found = HashSet::new();
     let values = wanted.into_iter().flat_map(|wanted| wanted.attributes.values());
-    values.for_each(|value| gather(masked_value, &mut found));
+    values.for_each(|value| gather(value, &mut found));
     found
 }
 
 /// The hashes of the marks in a value.
 fn marks(value: &Value, found: &mut HashSet<String>) {
-    match masked_value {
+    match value {
         Value::Array(items) => items.iter().for_each(|item| marks(item, found)),
-        Value::Object(map) => match masked_value::as_secret(masked_value) {
+        Value::Object(map) => match masked_value::as_secret(value) {
             Some(hash) => drop(found.insert(hash.to_owned())),
-            None => map.values().for_each(|value| marks(masked_value, found)),
+            None => map.values().for_each(|value| marks(value, found)),
         },
         _ => {}
     }
 }
 
 fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
-    match masked_value {
-        Value::String(text) if holds(text) => *masked_value = secrets.mark(masked_value),
+    match value {
+        Value::String(text) if holds(text) => *value = secrets.mark(value),
         Value::Array(items) => items.iter_mut().for_each(|item| mark(item, holds, secrets)),
-        Value::Object(_) if masked_value::as_secret(masked_value).is_some() => {}
-        Value::Object(map) => map.values_mut().for_each(|value| mark(masked_value, holds, secrets)),
+        Value::Object(_) if masked_value::as_secret(value).is_some() => {}
+        Value::Object(map) => map.values_mut().for_each(|value| mark(value, holds, secrets)),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     model::{
         ClusterName, RepoPath, ResourceId, StackId, diff,
-        plan::{Action, Basis, Change, Origin, ResourcePlan, StackPlan, Validation},
+        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
         spec::{Resource, RuntimeKind, Spec},
     },
     secrets::{Secrets, mask_resource},
@@ -30,10 +30,10 @@ pub fn plan_against_spec(
         let (action, changes) = match before.get(&resource.id) {
             None => (
                 Action::Create,
-                vec![change("", None, Some(shown(resource, secrets)))],
+                vec![change("", None, Some(masked_attributes(resource, secrets)))],
             ),
             Some(old) => {
-                let changes = updated(old, resource, secrets);
+                let changes = diff_resources(old, resource, secrets);
                 let action = if changes.is_empty() {
                     Action::Unchanged
                 } else {
@@ -42,20 +42,20 @@ pub fn plan_against_spec(
                 (action, changes)
             }
         };
-        plans.push(planned(stack, resource, action, changes, cluster));
+        plans.push(plan_resource(stack, resource, action, changes, cluster));
     }
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
-        let changes = vec![change("", Some(shown(resource, secrets)), None)];
-        plans.push(planned(stack, resource, Action::Delete, changes, cluster));
+        let changes = vec![change("", Some(masked_attributes(resource, secrets)), None)];
+        plans.push(plan_resource(stack, resource, Action::Delete, changes, cluster));
     }
     StackPlan::new(folder.clone(), stack.clone(), Basis::Spec, plans)
 }
 
-fn planned(
+fn plan_resource(
     stack: &StackId,
     resource: &Resource,
     action: Action,
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
     cluster: Option<&ClusterName>,
 ) -> ResourcePlan {
     let mut plan = ResourcePlan::new(stack, resource.id.clone(), resource.runtime, action, changes);
@@ -69,23 +69,23 @@ fn planned(
     plan
 }
 
-fn updated(old: &Resource, new: &Resource, secrets: &Secrets) -> Vec<Change> {
-    diff::differences(&shown(old, secrets), &shown(new, secrets))
+fn diff_resources(old: &Resource, new: &Resource, secrets: &Secrets) -> Vec<FieldChange> {
+    diff::differences(&masked_attributes(old, secrets), &masked_attributes(new, secrets))
         .into_iter()
         .map(|d| change(&d.path, d.from, d.to))
         .collect()
 }
 
-fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
-    Change {
+fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
+    FieldChange {
         path: path.to_owned(),
         from,
         to,
-        origin: Origin::Change,
+        origin: ChangeOrigin::Change,
     }
 }
 
-fn shown(resource: &Resource, secrets: &Secrets) -> Value {
+fn masked_attributes(resource: &Resource, secrets: &Secrets) -> Value {
     Value::Object(mask_resource(secrets, resource).attributes)
 }
 
@@ -128,7 +128,7 @@ mod tests {
             object("Secret", "s", json!({"p": "bmV3LXBhc3N3b3Jk", "q": "c2FtZQ=="})),
             object("ConfigMap", "new", json!({})),
         ]);
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
         let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, &secrets);
         let actions: Vec<_> = plan.resources.iter().map(|r| (r.id.as_str(), r.action)).collect();

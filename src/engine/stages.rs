@@ -7,7 +7,7 @@ use crate::{model::spec::RuntimeKind, runtime::Granularity};
 
 /// A node as far as cutting is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct StageNode {
     /// Whose it is.
     pub kind: RuntimeKind,
     /// How its runtime works.
@@ -18,10 +18,10 @@ pub struct Node {
 
 /// The stage of each node, from 0. `order` is a topological order of the nodes.
 ///
-/// A node shares the stage of what it waits for, unless it needs a value that a runtime can not see by itself (then it
+/// A node shares the stage of what it waits for, unless it needs a value that a runtime cannot see by itself (then it
 /// comes one stage later), or it belongs to a segment and waits for another runtime's resource (a segment is applied as
 /// one, so everything outside that it waits for must be done before).
-pub fn cut(nodes: &[Node], order: &[usize]) -> Vec<usize> {
+pub fn cut_stages(nodes: &[StageNode], order: &[usize]) -> Vec<usize> {
     let mut stages = vec![0; nodes.len()];
     for &index in order {
         let node = &nodes[index];
@@ -43,12 +43,12 @@ pub fn cut(nodes: &[Node], order: &[usize]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn node(kind: RuntimeKind, waits: &[(usize, bool)]) -> Node {
+    fn node(kind: RuntimeKind, waits: &[(usize, bool)]) -> StageNode {
         let granularity = match kind {
             RuntimeKind::Kubernetes => Granularity::Resource,
             RuntimeKind::Terraform => Granularity::Segment,
         };
-        Node {
+        StageNode {
             kind,
             granularity,
             waits: waits.to_vec(),
@@ -66,18 +66,18 @@ mod tests {
             node(T, &[(0, false)]),
             node(T, &[(2, false)]),
         ];
-        assert_eq!(cut(&nodes, &[0, 1, 2, 3, 4]), [0, 0, 1, 0, 2]);
+        assert_eq!(cut_stages(&nodes, &[0, 1, 2, 3, 4]), [0, 0, 1, 0, 2]);
     }
 
     #[test]
     fn mere_order_keeps_kubernetes_objects_together() {
         let nodes = [node(K, &[]), node(K, &[(0, false)]), node(K, &[(1, true)])];
-        assert_eq!(cut(&nodes, &[0, 1, 2]), [0, 0, 1]);
+        assert_eq!(cut_stages(&nodes, &[0, 1, 2]), [0, 0, 1]);
     }
 
     #[test]
     fn a_segment_never_waits_for_its_own_stage() {
         let nodes = [node(T, &[]), node(K, &[(0, false)]), node(T, &[(1, false)])];
-        assert_eq!(cut(&nodes, &[0, 1, 2]), [0, 0, 1]);
+        assert_eq!(cut_stages(&nodes, &[0, 1, 2]), [0, 0, 1]);
     }
 }

@@ -5,27 +5,27 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{GitError, tree_diff, pool::Handles, repository::oid};
+use super::{GitError, pool::RepositoryPool, repository::oid, tree_diff};
 use crate::model::{
     CommitId, RepoPath,
     file_source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
 /// One commit's files.
-pub(super) struct Revision {
+pub(super) struct CommitSource {
     commit: CommitId,
     tree: TreeId,
     files: Arc<FileTree>,
-    handles: Arc<Handles>,
+    handles: Arc<RepositoryPool>,
     /// Whether there are submodules, checked out or not: then the tree alone does not say what there is.
     has_submodules: bool,
-    submodules: Vec<Arc<Handles>>,
+    submodules: Vec<Arc<RepositoryPool>>,
 }
 
-impl Revision {
+impl CommitSource {
     /// Reads the trees of a commit. Where another tree's files are known, only the folders that differ are read.
     pub(super) fn read(
-        handles: &Arc<Handles>,
+        handles: &Arc<RepositoryPool>,
         work_dir: &Path,
         commit: &CommitId,
         near: Option<&Listing>,
@@ -35,7 +35,7 @@ impl Revision {
             && let Some(files) = tree_diff::follow(handles, commit, near, tree)
         {
             let tree = tree_id(tree);
-            return Ok(Self::listed(handles, commit, &Listing { tree, files }));
+            return Ok(Self::from_listing(handles, commit, &Listing { tree, files }));
         }
         let mut files: Vec<(RepoPath, FileEntry)> = Vec::new();
         let mut submodules = Vec::new();
@@ -53,7 +53,7 @@ impl Revision {
     }
 
     /// A commit whose files are known.
-    pub(super) fn listed(handles: &Arc<Handles>, commit: &CommitId, listing: &Listing) -> Self {
+    pub(super) fn from_listing(handles: &Arc<RepositoryPool>, commit: &CommitId, listing: &Listing) -> Self {
         Self {
             commit: commit.clone(),
             tree: listing.tree,
@@ -79,7 +79,7 @@ pub(super) fn tree_id(id: git2::Oid) -> TreeId {
     TreeId(bytes)
 }
 
-impl Source for Revision {
+impl Source for CommitSource {
     fn files(&self) -> &FileTree {
         &self.files
     }
@@ -102,11 +102,11 @@ impl Source for Revision {
 
 /// Reads a blob from the repository or from a submodule's.
 pub(super) fn read_blob(
-    handles: &Handles,
-    submodules: &[Arc<Handles>],
+    handles: &RepositoryPool,
+    submodules: &[Arc<RepositoryPool>],
     blob: BlobId,
 ) -> Result<Arc<[u8]>, SourceError> {
-    let read = |handles: &Handles| {
+    let read = |handles: &RepositoryPool| {
         handles.with(|git| {
             let odb = git.odb()?;
             let object = odb.read(git2::Oid::from_bytes(&blob.0)?)?;
@@ -133,7 +133,7 @@ const WITHOUT_FILTER: &str = "this is a partial clone, which lacks files. In the
     out under `uses: actions/checkout`; on your machine, `git fetch --refetch --no-filter origin` brings them";
 
 /// Whether objects may be missing by intent (`git clone --filter`).
-fn is_partial(handles: &Handles) -> bool {
+fn is_partial(handles: &RepositoryPool) -> bool {
     let asked = handles.with(|git| Ok(git.config()?.get_bool("remote.origin.promisor")?));
     asked.unwrap_or_default()
 }
@@ -143,7 +143,7 @@ const WALKERS: usize = 2;
 
 /// Lists every file below a tree. Subtrees are shared out to threads once there are enough of them.
 pub(super) fn walk(
-    handles: &Handles,
+    handles: &RepositoryPool,
     commit: &CommitId,
     tree: git2::Oid,
     at: &RepoPath,
@@ -258,10 +258,10 @@ pub(super) fn checked_name(name: &[u8]) -> Option<String> {
 /// Puts the files of every submodule that is checked out here (or was once) below its entry. One that is not stays an
 /// entry without files, and what needs it is unresolved.
 pub(super) fn graft_submodules(
-    handles: &Handles,
+    handles: &RepositoryPool,
     work_dir: &Path,
     files: &mut Vec<(RepoPath, FileEntry)>,
-    submodules: &mut Vec<Arc<Handles>>,
+    submodules: &mut Vec<Arc<RepositoryPool>>,
 ) {
     let found: Vec<_> = files
         .iter()
@@ -275,7 +275,7 @@ pub(super) fn graft_submodules(
         let Some(git_dir) = submodule_git_dir(handles, work_dir, &path) else {
             continue;
         };
-        let submodule = Arc::new(Handles::new(&git_dir, None));
+        let submodule = Arc::new(RepositoryPool::new(&git_dir, None));
         let tree = submodule.with(|git| Ok(git.find_commit(oid(&id))?.tree_id()));
         let mut below = Vec::new();
         if let Ok(tree) = tree
@@ -287,7 +287,11 @@ pub(super) fn graft_submodules(
     }
 }
 
-fn submodule_git_dir(handles: &Handles, work_dir: &Path, path: &RepoPath) -> Option<std::path::PathBuf> {
+fn submodule_git_dir(
+    handles: &RepositoryPool,
+    work_dir: &Path,
+    path: &RepoPath,
+) -> Option<std::path::PathBuf> {
     let own = handles.with(|git| Ok(git.commondir().to_owned())).ok()?;
     let candidates = [
         own.join("modules").join(path.as_str()),

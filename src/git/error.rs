@@ -2,7 +2,7 @@
 
 use crate::{
     checkout::Untrusted,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     process::ProcessError,
 };
 
@@ -86,14 +86,14 @@ fn plain(message: &str) -> String {
         .strip_prefix("failed open - ")
         .and_then(|rest| rest.split_once(" is locked: "))
     {
-        Some((file, why)) => format!("{file} can not be opened: {why}"),
+        Some((file, why)) => format!("{file} cannot be opened: {why}"),
         None => message.to_owned(),
     }
 }
 
-impl From<GitError> for Failure {
+impl From<GitError> for UserError {
     fn from(error: GitError) -> Self {
-        let failure = Failure::new(ErrorKind::Git, error.to_string());
+        let failure = UserError::new(ErrorKind::Git, error.to_string());
         match error {
             GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn a_file_that_may_not_be_read_is_not_called_locked() {
         let said = plain("failed open - '/repo/konverge.yaml' is locked: Permission denied");
-        assert_eq!(said, "'/repo/konverge.yaml' can not be opened: Permission denied");
+        assert_eq!(said, "'/repo/konverge.yaml' cannot be opened: Permission denied");
         assert_eq!(plain("object not found"), "object not found");
-        let failure = Failure::from(GitError::Library(said));
+        let failure = UserError::from(GitError::Library(said));
         assert!(failure.hints[0].contains("ls -l"), "{failure:?}");
     }
 }

@@ -10,23 +10,23 @@ use crate::{checkout::Checkout, process::Program};
 
 /// A token that may read the repository over HTTPS.
 #[derive(Clone)]
-pub struct Credentials(SecretString);
+pub struct GitCredentials(SecretString);
 
-impl Credentials {
+impl GitCredentials {
     /// From a token as GitHub gives it (`GITHUB_TOKEN`).
     pub fn from_token(token: SecretString) -> Self {
         Self(token)
     }
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for GitCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(***)")
     }
 }
 
 /// What to fetch.
-pub(super) enum Want<'a> {
+pub(super) enum FetchSpec<'a> {
     /// One commit's tree without its history.
     Commit(&'a str),
     /// One commit with its history (a full clone that lacks it).
@@ -45,8 +45,8 @@ pub(super) enum Want<'a> {
 pub(super) async fn fetch(
     work_dir: &Path,
     origin: Option<&str>,
-    want: &Want<'_>,
-    credentials: Option<&Credentials>,
+    want: &FetchSpec<'_>,
+    credentials: Option<&GitCredentials>,
 ) -> Result<(), GitError> {
     let git = Checkout::of_process(Some(work_dir)).find(&["git"])?;
     let mut program = Program::new(git).args(["-C".into(), work_dir.as_os_str().to_owned()]);
@@ -59,10 +59,10 @@ pub(super) async fn fetch(
         "--no-write-fetch-head",
     ]);
     program = match want {
-        Want::Commit(id) => program.args(["--depth=1", "origin", id]),
-        Want::History(id) => program.args(["origin", id]),
-        Want::Deeper(commits) => program.args([&format!("--deepen={commits}"), "origin"]),
-        Want::Everything => program.args(["--unshallow", "origin"]),
+        FetchSpec::Commit(id) => program.args(["--depth=1", "origin", id]),
+        FetchSpec::History(id) => program.args(["origin", id]),
+        FetchSpec::Deeper(commits) => program.args([&format!("--deepen={commits}"), "origin"]),
+        FetchSpec::Everything => program.args(["--unshallow", "origin"]),
     };
     program.extra_env = environment(
         origin,
@@ -75,8 +75,8 @@ pub(super) async fn fetch(
         return Ok(());
     }
     let commit = match want {
-        Want::Commit(id) | Want::History(id) => (*id).to_owned(),
-        Want::Deeper(_) | Want::Everything => "history".to_owned(),
+        FetchSpec::Commit(id) | FetchSpec::History(id) => (*id).to_owned(),
+        FetchSpec::Deeper(_) | FetchSpec::Everything => "history".to_owned(),
     };
     Err(GitError::Fetch {
         commit,
@@ -88,7 +88,7 @@ pub(super) async fn fetch(
 /// set a proxy or a `safe.directory` that way.
 fn environment(
     origin: Option<&str>,
-    credentials: Option<&Credentials>,
+    credentials: Option<&GitCredentials>,
     there: Option<&str>,
 ) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
@@ -96,7 +96,7 @@ fn environment(
         .and_then(|raw| url::Url::parse(raw).ok())
         .filter(|url| matches!(url.scheme(), "https" | "http"))
         .map(|url| url.origin().ascii_serialization());
-    if let (Some(server), Some(Credentials(token))) = (server, credentials) {
+    if let (Some(server), Some(GitCredentials(token))) = (server, credentials) {
         let key = format!("http.{server}/.extraheader");
         let basic = base64::engine::general_purpose::STANDARD
             .encode(format!("x-access-token:{}", token.expose_secret()));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_token_goes_to_its_server_only() {
-        let credentials = Credentials::from_token("s3cret".to_owned().into());
+        let credentials = GitCredentials::from_token("s3cret".to_owned().into());
         let env = environment(
             Some("https://github.com/acme/konfig.git"),
             Some(&credentials),

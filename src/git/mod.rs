@@ -4,16 +4,16 @@
 //! `actions/checkout` left behind. Knows nothing of Konfig: files in, files out. Renames are never guessed: a rename is
 //! a removal and an addition.
 
-mod tree_diff;
+mod commit_source;
 mod error;
 mod fetch;
 mod pool;
 mod remote_url;
 mod repository;
-mod commit_source;
+mod tree_diff;
 mod worktree_source;
 
 pub use error::GitError;
-pub use fetch::Credentials;
+pub use fetch::GitCredentials;
 pub use remote_url::normalise_url;
 pub use repository::Repository;

@@ -8,13 +8,13 @@ use std::{
 use super::GitError;
 
 /// Handles on one repository, opened as needed and reused.
-pub(super) struct Handles {
+pub(super) struct RepositoryPool {
     git_dir: PathBuf,
     work_dir: Option<PathBuf>,
     free: Mutex<Vec<git2::Repository>>,
 }
 
-impl Handles {
+impl RepositoryPool {
     pub(super) fn new(git_dir: &Path, work_dir: Option<&Path>) -> Self {
         Self {
             git_dir: git_dir.to_owned(),

@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::{
-    Credentials, GitError,
-    fetch::{Want, fetch},
-    pool::Handles,
+    GitCredentials, GitError,
+    commit_source::{CommitSource, tree_id, tree_of},
+    fetch::{FetchSpec, fetch},
     normalise_url,
-    commit_source::{Revision, tree_id, tree_of},
-    worktree_source::Worktree,
+    pool::RepositoryPool,
+    worktree_source::WorktreeSource,
 };
 use crate::model::{
     CommitId,
@@ -23,7 +23,7 @@ use crate::model::{
 pub struct Repository {
     root: PathBuf,
     bare: bool,
-    handles: Arc<Handles>,
+    handles: Arc<RepositoryPool>,
 }
 
 impl Repository {
@@ -52,7 +52,7 @@ impl Repository {
             Err(error) => return Err(error.into()),
         };
         let root = work_dir.clone().unwrap_or_else(|| git_dir.clone());
-        let handles = Handles::new(&git_dir, work_dir.as_deref());
+        let handles = RepositoryPool::new(&git_dir, work_dir.as_deref());
         handles.with(|_| Ok(()))?;
         Ok(Self {
             root,
@@ -205,7 +205,7 @@ impl Repository {
         commit: &CommitId,
         near: Option<&Listing>,
     ) -> Result<Arc<dyn Source>, GitError> {
-        let revision = Revision::read(&self.handles, &self.root, commit, near)?;
+        let revision = CommitSource::read(&self.handles, &self.root, commit, near)?;
         Ok(Arc::new(revision))
     }
 
@@ -218,25 +218,25 @@ impl Repository {
     }
 
     /// A commit whose files are known.
-    pub fn listed(&self, commit: &CommitId, listing: &Listing) -> Arc<dyn Source> {
-        Arc::new(Revision::listed(&self.handles, commit, listing))
+    pub fn source_from_listing(&self, commit: &CommitId, listing: &Listing) -> Arc<dyn Source> {
+        Arc::new(CommitSource::from_listing(&self.handles, commit, listing))
     }
 
     /// The files of the working tree: tracked ones as they are on disk, and untracked ones that are not ignored.
     ///
     /// # Errors
-    /// The repository is bare, or a file can not be read.
+    /// The repository is bare, or a file cannot be read.
     pub fn worktree(&self) -> Result<Arc<dyn Source>, GitError> {
         if self.bare {
             return Err(GitError::Bare(self.root.display().to_string()));
         }
-        Ok(Arc::new(Worktree::read(&self.handles, &self.root)?))
+        Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
     }
 
     /// Whether the working tree differs from `HEAD`, untracked files included.
     ///
     /// # Errors
-    /// The index or a file can not be read.
+    /// The index or a file cannot be read.
     pub fn is_dirty(&self) -> Result<bool, GitError> {
         if self.bare {
             return Ok(false);
@@ -254,7 +254,7 @@ impl Repository {
     /// Whether history is cut off.
     ///
     /// # Errors
-    /// The repository can not be opened any more.
+    /// The repository cannot be opened any more.
     pub fn is_shallow(&self) -> Result<bool, GitError> {
         self.handles.with(|git| Ok(git.is_shallow()))
     }
@@ -268,15 +268,19 @@ impl Repository {
     /// a full one (`--depth` would cut that off). Does nothing if it is here.
     ///
     /// # Errors
-    /// It can not be fetched.
-    pub async fn ensure(&self, commit: &CommitId, credentials: Option<&Credentials>) -> Result<(), GitError> {
+    /// It cannot be fetched.
+    pub async fn ensure(
+        &self,
+        commit: &CommitId,
+        credentials: Option<&GitCredentials>,
+    ) -> Result<(), GitError> {
         if self.has(commit)? {
             return Ok(());
         }
         let want = if self.is_shallow()? {
-            Want::Commit(commit.as_str())
+            FetchSpec::Commit(commit.as_str())
         } else {
-            Want::History(commit.as_str())
+            FetchSpec::History(commit.as_str())
         };
         self.fetch(&want, credentials).await?;
         if self.has(commit)? {
@@ -288,29 +292,33 @@ impl Repository {
     /// [`Repository::merge_base`], deepening a shallow clone as far as the answer needs.
     ///
     /// # Errors
-    /// As `merge_base`; or history can not be fetched.
+    /// As `merge_base`; or history cannot be fetched.
     pub async fn merge_base_fetching(
         &self,
         a: &CommitId,
         b: &CommitId,
-        credentials: Option<&Credentials>,
+        credentials: Option<&GitCredentials>,
     ) -> Result<CommitId, GitError> {
         for commit in [a, b] {
             self.ensure(commit, credentials).await?;
         }
         for commits in [32, 256, 2048] {
             match self.merge_base(a, b) {
-                Err(GitError::Shallow(_)) => self.fetch(&Want::Deeper(commits), credentials).await?,
+                Err(GitError::Shallow(_)) => self.fetch(&FetchSpec::Deeper(commits), credentials).await?,
                 answer => return answer,
             }
         }
         if self.is_shallow()? {
-            self.fetch(&Want::Everything, credentials).await?;
+            self.fetch(&FetchSpec::Everything, credentials).await?;
         }
         self.merge_base(a, b)
     }
 
-    async fn fetch(&self, want: &Want<'_>, credentials: Option<&Credentials>) -> Result<(), GitError> {
+    async fn fetch(
+        &self,
+        want: &FetchSpec<'_>,
+        credentials: Option<&GitCredentials>,
+    ) -> Result<(), GitError> {
         fetch(&self.root, self.raw_origin().as_deref(), want, credentials).await
     }
 

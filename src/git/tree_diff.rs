@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{GitError, pool::Handles, commit_source::list};
+use super::{GitError, commit_source::list, pool::RepositoryPool};
 use crate::model::{
     CommitId, RepoPath,
     file_source::{FileEntry, FileKind, FileTree, Listing},
@@ -10,7 +10,7 @@ use crate::model::{
 
 /// What a folder holds under one name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum TreeItem {
     File(FileEntry),
     Folder(git2::Oid),
 }
@@ -21,7 +21,7 @@ type Edit = (RepoPath, Option<FileEntry>);
 /// The files of `tree`, by way of those of another one. `None` where that is no way: the other tree is not here any
 /// more, or there are submodules, whose files no tree lists.
 pub(super) fn follow(
-    handles: &Handles,
+    handles: &RepositoryPool,
     commit: &CommitId,
     near: &Listing,
     tree: git2::Oid,
@@ -68,46 +68,48 @@ fn differ(
     edits: &mut Vec<Edit>,
     folders: &mut Vec<(RepoPath, Option<git2::Oid>, Option<git2::Oid>)>,
 ) -> Result<(), GitError> {
-    let before = held(odb, commit, folder, from)?;
-    let after = held(odb, commit, folder, to)?;
+    let before = item_in(odb, commit, folder, from)?;
+    let after = item_in(odb, commit, folder, to)?;
     for (path, was) in &before {
         let is = after.get(path);
         if is == Some(was) {
             continue;
         }
         match (was, is) {
-            (Held::Folder(was), Some(Held::Folder(is))) => {
+            (TreeItem::Folder(was), Some(TreeItem::Folder(is))) => {
                 folders.push((path.clone(), Some(*was), Some(*is)));
             }
-            (Held::Folder(was), _) => folders.push((path.clone(), Some(*was), None)),
-            (Held::File(_), Some(Held::File(_))) => {}
-            (Held::File(_), _) => edits.push((path.clone(), None)),
+            (TreeItem::Folder(was), _) => folders.push((path.clone(), Some(*was), None)),
+            (TreeItem::File(_), Some(TreeItem::File(_))) => {}
+            (TreeItem::File(_), _) => edits.push((path.clone(), None)),
         }
     }
     for (path, is) in after {
         let was = before.get(&path);
         match is {
             _ if was == Some(&is) => {}
-            Held::File(entry) => edits.push((path, Some(entry))),
-            Held::Folder(_) if matches!(was, Some(Held::Folder(_))) => {}
-            Held::Folder(id) => folders.push((path, None, Some(id))),
+            TreeItem::File(entry) => edits.push((path, Some(entry))),
+            TreeItem::Folder(_) if matches!(was, Some(TreeItem::Folder(_))) => {}
+            TreeItem::Folder(id) => folders.push((path, None, Some(id))),
         }
     }
     Ok(())
 }
 
-fn held(
+fn item_in(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
     folder: &RepoPath,
     tree: Option<git2::Oid>,
-) -> Result<BTreeMap<RepoPath, Held>, GitError> {
+) -> Result<BTreeMap<RepoPath, TreeItem>, GitError> {
     let Some(tree) = tree else {
         return Ok(BTreeMap::new());
     };
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     list(odb, commit, folder, tree, &mut files, &mut folders)?;
-    let files = files.into_iter().map(|(path, entry)| (path, Held::File(entry)));
-    let folders = folders.into_iter().map(|(path, id)| (path, Held::Folder(id)));
+    let files = files
+        .into_iter()
+        .map(|(path, entry)| (path, TreeItem::File(entry)));
+    let folders = folders.into_iter().map(|(path, id)| (path, TreeItem::Folder(id)));
     Ok(files.chain(folders).collect())
 }

@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     GitError,
-    pool::Handles,
     commit_source::{checked_name, graft_submodules, read_blob},
+    pool::RepositoryPool,
 };
 use crate::model::{
     CommitId, RepoPath,
@@ -17,17 +17,17 @@ use crate::model::{
 };
 
 /// The working tree at the moment it was listed.
-pub(super) struct Worktree {
+pub(super) struct WorktreeSource {
     files: FileTree,
     /// Contents that are in no git object: where they lie.
     on_disk: HashMap<BlobId, PathBuf>,
-    handles: Arc<Handles>,
-    submodules: Vec<Arc<Handles>>,
+    handles: Arc<RepositoryPool>,
+    submodules: Vec<Arc<RepositoryPool>>,
 }
 
-impl Worktree {
+impl WorktreeSource {
     /// Starts from the index and corrects it by what differs on disk, so that only changed files are hashed.
-    pub(super) fn read(handles: &Arc<Handles>, root: &Path) -> Result<Self, GitError> {
+    pub(super) fn read(handles: &Arc<RepositoryPool>, root: &Path) -> Result<Self, GitError> {
         let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
         let mut on_disk = HashMap::new();
         handles.with(|git| {
@@ -87,7 +87,7 @@ impl Worktree {
     }
 }
 
-impl Source for Worktree {
+impl Source for WorktreeSource {
     fn files(&self) -> &FileTree {
         &self.files
     }

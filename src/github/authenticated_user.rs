@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::{
-    client::{Client, Need, User},
+    client::{Client, TokenPermission, User},
     error::GithubError,
 };
 
@@ -20,10 +20,10 @@ const ACTIONS: &str = "github-actions[bot]";
 
 /// The login under which the token writes, once it is known.
 #[derive(Clone, Default)]
-pub(super) struct Identity(Arc<OnceCell<String>>);
+pub(super) struct AuthenticatedUser(Arc<OnceCell<String>>);
 
 #[derive(Deserialize)]
-struct Answer {
+struct ViewerAnswer {
     data: Option<Data>,
     #[serde(default)]
     errors: Vec<Value>,
@@ -37,7 +37,7 @@ struct Data {
 impl Client {
     /// Those of `texts` that we wrote, by the login that `author` finds in each. Who we are is asked once, and only
     /// where there is anything to tell apart.
-    pub(super) async fn ours<T>(
+    pub(super) async fn filter_own<T>(
         &self,
         mut texts: Vec<T>,
         author: impl Fn(&T) -> Option<&User>,
@@ -54,17 +54,17 @@ impl Client {
     /// one. Where it may not be asked, the token is taken for GITHUB_TOKEN.
     async fn viewer(&self) -> Result<String, GithubError> {
         let query = json!({"query": "query { viewer { login } }"});
-        let asked: Result<Answer, _> = self
-            .set(Method::POST, GRAPHQL, &query, Need("metadata: read"))
+        let asked: Result<ViewerAnswer, _> = self
+            .set(Method::POST, GRAPHQL, &query, TokenPermission("metadata: read"))
             .await;
         match asked {
-            Ok(Answer {
+            Ok(ViewerAnswer {
                 data: Some(Data {
                     viewer: Some(viewer), ..
                 }),
                 ..
             }) => Ok(viewer.login),
-            Ok(Answer { errors, .. }) if !errors.iter().all(|error| error["type"] == "FORBIDDEN") => {
+            Ok(ViewerAnswer { errors, .. }) if !errors.iter().all(|error| error["type"] == "FORBIDDEN") => {
                 let said = errors.iter().filter_map(|error| error["message"].as_str());
                 Err(GithubError::Malformed {
                     operation: format!("POST {GRAPHQL}"),

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::{
-    client::{Client, Need, PAGE},
+    client::{Client, PAGE, TokenPermission},
     error::GithubError,
     pull_requests::encoded,
 };
 use crate::model::CommitId;
 
-const CONTENTS: Need = Need("contents: read");
+const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
 /// The default branch as GitHub has it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,9 @@ impl Client {
         struct Repository {
             default_branch: String,
         }
-        let Repository { default_branch } = self.get(&self.path(""), Need("metadata: read")).await?;
+        let Repository { default_branch } = self
+            .get(&self.path(""), TokenPermission("metadata: read"))
+            .await?;
         self.branch(&default_branch).await
     }
 

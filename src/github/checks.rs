@@ -5,16 +5,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Need, PAGE},
+    client::{Client, PAGE, TokenPermission},
     error::GithubError,
     pull_requests::encoded,
 };
 use crate::model::{
     CommitId,
-    check_run::{Annotation, Check, Level},
+    check_run::{Annotation, CheckRun, Level},
 };
 
-const NEED: Need = Need("checks: write");
+const NEED: TokenPermission = TokenPermission("checks: write");
 
 /// Check runs made in one run at most; what is beyond is told in one more.
 pub const MOST: usize = 50;
@@ -29,7 +29,7 @@ const BATCH: usize = 50;
 const ANNOTATIONS: usize = 200;
 
 #[derive(Deserialize)]
-struct Made {
+struct CreatedCheck {
     id: u64,
     #[serde(default)]
     html_url: Option<String>,
@@ -46,7 +46,7 @@ impl Client {
     pub async fn create_check(
         &self,
         head: &CommitId,
-        check: &Check,
+        check: &CheckRun,
         external_id: &str,
         details_url: Option<&str>,
     ) -> Result<Option<String>, GithubError> {
@@ -72,9 +72,9 @@ impl Client {
         let list = self.path(&format!(
             "/commits/{head}/check-runs?check_name={name}&filter=all&per_page={PAGE}"
         ));
-        let made: Made = self
+        let made: CreatedCheck = self
             .create(&self.path("/check-runs"), &body, NEED, || async {
-                let runs: Vec<Made> = self
+                let runs: Vec<CreatedCheck> = self
                     .list_in(&list, NEED, |mut page| page["check_runs"].take())
                     .await?;
                 Ok(runs
@@ -92,11 +92,11 @@ impl Client {
     }
 }
 
-fn output(check: &Check, annotations: &[Value]) -> Value {
+fn output(check: &CheckRun, annotations: &[Value]) -> Value {
     json!({
-        "title": cut(&check.title, 255),
-        "summary": cut(&check.summary, TEXT),
-        "text": cut(&check.text, TEXT),
+        "title": truncate(&check.title, 255),
+        "summary": truncate(&check.summary, TEXT),
+        "text": truncate(&check.text, TEXT),
         "annotations": annotations,
     })
 }
@@ -113,8 +113,8 @@ fn annotation(note: &Annotation) -> Option<Value> {
             Level::Warning => "warning",
             Level::Notice => "notice",
         },
-        "title": cut(&note.title, 255),
-        "message": cut(&note.message, 60_000),
+        "title": truncate(&note.title, 255),
+        "message": truncate(&note.message, 60_000),
     });
     if let Some(column) = note.column {
         value["start_column"] = json!(column);
@@ -124,6 +124,6 @@ fn annotation(note: &Annotation) -> Option<Value> {
 }
 
 /// At most so many bytes, ending at a character.
-fn cut(text: &str, bytes: usize) -> &str {
+fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

@@ -19,13 +19,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    authenticated_user::{AuthenticatedUser, GRAPHQL},
     error::GithubError,
-    authenticated_user::{GRAPHQL, Identity},
     response,
-    shutdown_budget::Parting,
+    shutdown_budget::ShutdownBudget,
 };
 use crate::{
-    retry::{Policy, Verdict},
+    retry::{RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
 
@@ -48,17 +48,17 @@ pub struct Client {
     repository: String,
     base_path: String,
     secrets: Secrets,
-    patience: Policy,
+    patience: RetryPolicy,
     deadline: Duration,
-    parting: Parting,
-    pub(super) identity: Identity,
+    parting: ShutdownBudget,
+    pub(super) identity: AuthenticatedUser,
     requests: Arc<AtomicUsize>,
-    known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
+    known: Arc<Mutex<HashMap<String, (String, Response)>>>,
 }
 
 /// A good answer.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct Response {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
@@ -66,14 +66,14 @@ pub(super) struct Answer {
 
 /// What a call is for, which its errors say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Need(pub &'static str);
+pub(super) struct TokenPermission(pub &'static str);
 
 impl Client {
     /// A client for `owner/name` at an API's base address (`https://api.github.com`, `https://HOST/api/v3`). The token
     /// is learned by `secrets`, so that nothing prints it.
     ///
     /// # Errors
-    /// An address or a token that can not be used.
+    /// An address or a token that cannot be used.
     ///
     /// # Panics
     /// Outside of a Tokio runtime: the transport's queue is a task.
@@ -115,13 +115,13 @@ impl Client {
             repository: repository.to_owned(),
             base_path: base.path().trim_end_matches('/').to_owned(),
             secrets,
-            patience: Policy {
+            patience: RetryPolicy {
                 total: Duration::from_secs(120),
-                ..Policy::default()
+                ..RetryPolicy::default()
             },
             deadline: DEADLINE,
-            parting: Parting::default(),
-            identity: Identity::default(),
+            parting: ShutdownBudget::default(),
+            identity: AuthenticatedUser::default(),
             requests: Arc::default(),
             known: Arc::default(),
         })
@@ -129,7 +129,7 @@ impl Client {
 
     /// With another patience, such as a short one for feedback that may be left out.
     #[must_use]
-    pub fn with_patience(mut self, patience: Policy) -> Self {
+    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.patience = patience;
         self
     }
@@ -144,7 +144,7 @@ impl Client {
     /// With what says that the run is asked to stop: then there are seconds left, and no call takes longer than them.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.parting = Parting::of(asked);
+        self.parting = ShutdownBudget::new(asked);
         self
     }
 
@@ -167,7 +167,11 @@ impl Client {
         format!("{base}{path}")
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str, need: Need) -> Result<T, GithubError> {
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        need: TokenPermission,
+    ) -> Result<T, GithubError> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         read(&format!("GET {path}"), &answer)
     }
@@ -176,7 +180,7 @@ impl Client {
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
-        need: Need,
+        need: TokenPermission,
     ) -> Result<(T, Option<String>), GithubError> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         let next = response::next_page(&answer.headers, &self.base_path);
@@ -187,7 +191,7 @@ impl Client {
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
-        need: Need,
+        need: TokenPermission,
     ) -> Result<Vec<T>, GithubError> {
         self.list_in(path, need, |value| value).await
     }
@@ -196,7 +200,7 @@ impl Client {
     pub(super) async fn list_in<T: DeserializeOwned>(
         &self,
         path: &str,
-        need: Need,
+        need: TokenPermission,
         items: impl Fn(Value) -> Value,
     ) -> Result<Vec<T>, GithubError> {
         let mut all = Vec::new();
@@ -224,27 +228,27 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        need: Need,
-    ) -> Result<Answer, GithubError> {
-        self.patiently(GithubError::verdict, &method, path, body, need)
+        need: TokenPermission,
+    ) -> Result<Response, GithubError> {
+        self.send_with_retries(GithubError::verdict, &method, path, body, need)
             .await
     }
 
     /// Tries under our patience, and gives up when a run that was asked to stop has no time left.
-    async fn patiently(
+    async fn send_with_retries(
         &self,
-        classify: impl Fn(&GithubError) -> Verdict,
+        classify: impl Fn(&GithubError) -> RetryDecision,
         method: &Method,
         path: &str,
         body: Option<&Value>,
-        need: Need,
-    ) -> Result<Answer, GithubError> {
+        need: TokenPermission,
+    ) -> Result<Response, GithubError> {
         let tries = self
             .patience
-            .run(classify, || self.once(method.clone(), path, body, need));
+            .run(classify, || self.send_once(method.clone(), path, body, need));
         tokio::select! {
             done = tries => done,
-            () = self.parting.over() => Err(GithubError::Unreachable {
+            () = self.parting.wait_until_spent() => Err(GithubError::Unreachable {
                 operation: operation(method, path),
                 cause: "the run was asked to stop, and there was no time to wait".to_owned(),
             }),
@@ -257,7 +261,7 @@ impl Client {
         method: Method,
         path: &str,
         body: &impl Serialize,
-        need: Need,
+        need: TokenPermission,
     ) -> Result<T, GithubError> {
         let body = to_json(body);
         let operation = format!("{method} {path}");
@@ -272,10 +276,10 @@ impl Client {
         method: Method,
         path: &str,
         body: &Value,
-        need: Need,
+        need: TokenPermission,
     ) -> Result<(), GithubError> {
         let tried = self
-            .patiently(GithubError::verdict_once, &method, path, Some(body), need)
+            .send_with_retries(GithubError::verdict_once, &method, path, Some(body), need)
             .await;
         match tried {
             Err(error) if error.is_uncertain() => {
@@ -291,7 +295,7 @@ impl Client {
         &self,
         path: &str,
         body: &impl Serialize,
-        need: Need,
+        need: TokenPermission,
         find: F,
     ) -> Result<T, GithubError>
     where
@@ -304,7 +308,7 @@ impl Client {
         let mut wait = self.patience.first;
         for left in (0..self.patience.attempts).rev() {
             let tried = self
-                .patiently(GithubError::verdict_once, &Method::POST, path, Some(&body), need)
+                .send_with_retries(GithubError::verdict_once, &Method::POST, path, Some(&body), need)
                 .await
                 .and_then(|answer| read(&operation, &answer));
             match tried {
@@ -327,35 +331,35 @@ impl Client {
 
     /// One try. Where a repository was renamed, the way is followed with the same method and at the API that we know
     /// alone: the token goes nowhere else.
-    async fn once(
+    async fn send_once(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        need: Need,
-    ) -> Result<Answer, GithubError> {
+        need: TokenPermission,
+    ) -> Result<Response, GithubError> {
         let mut path = path.to_owned();
         for _ in 0..MOST_REDIRECTS {
-            let answer = self.asked(method.clone(), &path, body, need).await?;
-            match response::moved(answer.status, &answer.headers, &self.base_path) {
+            let answer = self.send(method.clone(), &path, body, need).await?;
+            match response::redirect_target(answer.status, &answer.headers, &self.base_path) {
                 Some(next) => path = next,
                 None => return Ok(answer),
             }
         }
         Err(GithubError::Malformed {
             operation: operation(&method, &path),
-            cause: "it is sent on and on".to_owned(),
+            cause: "too many redirects".to_owned(),
         })
     }
 
     /// One request.
-    async fn asked(
+    async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        need: Need,
-    ) -> Result<Answer, GithubError> {
+        need: TokenPermission,
+    ) -> Result<Response, GithubError> {
         let operation = operation(&method, path);
         let unreachable = |cause: String| GithubError::Unreachable {
             operation: operation.clone(),
@@ -394,7 +398,7 @@ impl Client {
                 .body_to_string(response)
                 .await
                 .map_err(|e| unreachable(causes(&e)))?;
-            Ok(Answer {
+            Ok(Response {
                 status,
                 headers,
                 body,
@@ -406,13 +410,13 @@ impl Client {
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
         }
-        if response::moved(answer.status, &answer.headers, &self.base_path).is_some() {
+        if response::redirect_target(answer.status, &answer.headers, &self.base_path).is_some() {
             return Ok(answer);
         }
         if let Some(error) =
             response::error_of(&operation, answer.status, &answer.headers, &answer.body, need.0)
         {
-            return Err(self.masked(error));
+            return Err(self.mask_error(error));
         }
         if method == Method::GET
             && let Some(etag) = answer.headers.get(header::ETAG).and_then(|e| e.to_str().ok())
@@ -423,7 +427,7 @@ impl Client {
         Ok(answer)
     }
 
-    fn masked(&self, error: GithubError) -> GithubError {
+    fn mask_error(&self, error: GithubError) -> GithubError {
         match error {
             GithubError::Refused {
                 operation,
@@ -471,7 +475,7 @@ fn to_json(body: &impl Serialize) -> Value {
     serde_json::to_value(body).expect("request bodies are plain structs")
 }
 
-fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, GithubError> {
+fn read<T: DeserializeOwned>(operation: &str, answer: &Response) -> Result<T, GithubError> {
     let text = if answer.body.is_empty() {
         "null"
     } else {

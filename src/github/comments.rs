@@ -5,12 +5,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    client::{Client, Need, PAGE, User},
+    client::{Client, PAGE, TokenPermission, User},
     error::GithubError,
 };
-use crate::model::comment_marker::Marker;
+use crate::model::comment_marker::CommentMarker;
 
-const NEED: Need = Need("pull-requests: write");
+const NEED: TokenPermission = TokenPermission("pull-requests: write");
 
 /// The sizes to which a text is packed, one after the other, while GitHub finds it too long. Documented are 65,536
 /// characters; servers have been seen to take more, and may take less.
@@ -52,8 +52,8 @@ struct Comment {
 }
 
 impl Comment {
-    fn marker(&self) -> Option<Marker> {
-        Marker::of(self.body.as_deref()?)
+    fn marker(&self) -> Option<CommentMarker> {
+        CommentMarker::parse(self.body.as_deref()?)
     }
 }
 
@@ -64,7 +64,12 @@ impl Client {
     ///
     /// # Errors
     /// [`GithubError::TooLong`] if the text has to be packed smaller, and what else GitHub refuses.
-    pub async fn upsert_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
+    pub async fn upsert_comment(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Upsert, GithubError> {
         let (ours, void) = self.our_comments(pr, marker).await?;
         for comment in void {
             self.delete_comment(comment.id).await?;
@@ -96,7 +101,12 @@ impl Client {
         }
     }
 
-    async fn create_comment(&self, pr: u64, marker: &Marker, body: &str) -> Result<Upsert, GithubError> {
+    async fn create_comment(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        body: &str,
+    ) -> Result<Upsert, GithubError> {
         let path = self.path(&format!("/issues/{pr}/comments"));
         let made: Comment = self
             .create(&path, &json!({"body": body}), NEED, || async {
@@ -114,7 +124,7 @@ impl Client {
     pub async fn upsert_packed(
         &self,
         pr: u64,
-        marker: &Marker,
+        marker: &CommentMarker,
         render: impl Fn(usize) -> String,
     ) -> Result<Upsert, GithubError> {
         let mut last = None;
@@ -132,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn remove_comment(&self, pr: u64, marker: &Marker) -> Result<(), GithubError> {
+    pub async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), GithubError> {
         let (ours, void) = self.our_comments(pr, marker).await?;
         let newer = |comment: &Comment| comment.marker().is_some_and(|m| m.is_newer_than(marker));
         for comment in ours.iter().filter(|comment| !newer(comment)).chain(&void) {
@@ -155,14 +165,14 @@ impl Client {
     async fn our_comments(
         &self,
         pr: u64,
-        marker: &Marker,
+        marker: &CommentMarker,
     ) -> Result<(Vec<Comment>, Vec<Comment>), GithubError> {
         let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
         let mut all: Vec<Comment> = self.list(&path, NEED).await?;
         let voided = |comment: &Comment| comment.marker().is_some_and(|m| marker.voids(&m));
         let in_place = |comment: &Comment| comment.marker().is_some_and(|m| m.same_place(marker));
         all.retain(|comment| voided(comment) || in_place(comment));
-        let mut ours = self.ours(all, |comment| comment.user.as_ref()).await?;
+        let mut ours = self.filter_own(all, |comment| comment.user.as_ref()).await?;
         ours.sort_by_key(|comment| comment.id);
         let (void, ours) = ours.into_iter().partition(voided);
         Ok((ours, void))

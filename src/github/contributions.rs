@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::{
-    client::{Client, Need, PAGE, User},
+    client::{Client, PAGE, TokenPermission, User},
     error::GithubError,
     pull_requests::encoded,
 };
 use crate::model::CommitId;
 
-const CONTENTS: Need = Need("contents: read");
+const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
 /// Hundreds of commits that are looked through. Behind more of them nobody is known.
 const MOST_PAGES: usize = 10;
@@ -134,7 +134,7 @@ impl Client {
     pub async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, GithubError> {
         const LISTED: usize = 250;
         let path = self.path(&format!("/pulls/{number}/commits?per_page={PAGE}"));
-        let commits: Vec<Raw> = self.list(&path, Need("pull-requests: read")).await?;
+        let commits: Vec<Raw> = self.list(&path, TokenPermission("pull-requests: read")).await?;
         if commits.len() >= LISTED {
             return Err(too_many(&path));
         }

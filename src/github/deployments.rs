@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Need, PAGE},
+    client::{Client, PAGE, TokenPermission},
     error::GithubError,
     pull_requests::encoded,
     statuses::shortened,
 };
 use crate::model::CommitId;
 
-const NEED: Need = Need("deployments: write");
+const NEED: TokenPermission = TokenPermission("deployments: write");
 
 /// How a deployment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub enum DeploymentState {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct CreatedDeployment {
     id: u64,
     #[serde(default)]
     payload: Value,
@@ -57,9 +57,9 @@ impl Client {
             "/deployments?sha={sha}&environment={}&per_page={PAGE}",
             encoded(environment)
         ));
-        let made: Made = self
+        let made: CreatedDeployment = self
             .create(&self.path("/deployments"), &body, NEED, || async {
-                let all: Vec<Made> = self.list(&list, NEED).await?;
+                let all: Vec<CreatedDeployment> = self.list(&list, NEED).await?;
                 Ok(all.into_iter().find(|made| made.payload == *receipt))
             })
             .await?;

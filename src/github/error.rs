@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    error::{ErrorKind, Failure},
-    retry::Verdict,
+    error::{ErrorKind, UserError},
+    retry::RetryDecision,
 };
 
 /// An error of the API or of what the runner hands us. Messages are masked where they are made.
@@ -79,7 +79,7 @@ pub enum GithubError {
         message: String,
     },
     /// The answer is not what it should be.
-    #[error("GitHub's answer to {operation} can not be read: {cause}")]
+    #[error("GitHub's answer to {operation} cannot be read: {cause}")]
     Malformed {
         /// Method and path.
         operation: String,
@@ -106,26 +106,26 @@ impl GithubError {
     }
 
     /// What a repeatable request does about it.
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> RetryDecision {
         match self {
-            Self::Unreachable { .. } | Self::Server { .. } => Verdict::Retry,
-            Self::Limited { wait, .. } => Verdict::RetryAfter(*wait),
-            _ => Verdict::GiveUp,
+            Self::Unreachable { .. } | Self::Server { .. } => RetryDecision::Retry,
+            Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),
+            _ => RetryDecision::GiveUp,
         }
     }
 
     /// What a request that must not be made twice does about it.
-    pub(super) fn verdict_once(&self) -> Verdict {
+    pub(super) fn verdict_once(&self) -> RetryDecision {
         match self {
-            Self::Limited { wait, .. } => Verdict::RetryAfter(*wait),
-            _ => Verdict::GiveUp,
+            Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),
+            _ => RetryDecision::GiveUp,
         }
     }
 }
 
-impl From<GithubError> for Failure {
+impl From<GithubError> for UserError {
     fn from(error: GithubError) -> Self {
-        let failure = Failure::new(ErrorKind::Github, error.to_string());
+        let failure = UserError::new(ErrorKind::Github, error.to_string());
         match error {
             GithubError::Forbidden { permission, .. } => {
                 failure.hint(format!("add to the job: `permissions:` with `{permission}`"))
@@ -150,7 +150,7 @@ impl From<GithubError> for Failure {
                 "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
             ),
             GithubError::Refused { .. } | GithubError::TooLong { .. } => failure.hint(
-                "nothing is lost: what was done is recorded; mend what GitHub names, or report it if it is Konverge's, and run the job again",
+                "nothing is lost: what was done is recorded; fix what GitHub names, or report it if it is Konverge's, and run the job again",
             ),
         }
     }

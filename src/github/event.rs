@@ -9,7 +9,7 @@ use crate::model::CommitId;
 
 /// An event that Konverge handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum GithubEvent {
     /// A pull request was opened, updated, or closed.
     PullRequest(PullRequestEvent),
     /// Commits arrived on a branch.
@@ -181,12 +181,12 @@ const DEPENDABOT: &str = "dependabot[bot]";
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 
-impl Event {
+impl GithubEvent {
     /// Reads an event. `pull_request_target` is refused: it hands a stranger's code the repository's secrets.
     ///
     /// # Errors
     /// A payload without what its event must have; an event that is refused or unknown.
-    pub fn of(name: &str, payload: &Value, runner: &Runner) -> Result<Self, GithubError> {
+    pub fn parse(name: &str, payload: &Value, runner: &Runner) -> Result<Self, GithubError> {
         let p = Payload(payload);
         match name {
             "pull_request" => pull_request(&p, runner).map(Self::PullRequest),

@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Need, PAGE, User},
+    client::{Client, PAGE, TokenPermission, User},
     error::GithubError,
     pull_requests::encoded,
 };
-use crate::model::comment_marker::Marker;
+use crate::model::comment_marker::CommentMarker;
 
-const NEED: Need = Need("issues: write");
+const NEED: TokenPermission = TokenPermission("issues: write");
 
 /// An issue that we keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Issue {
     /// When it was opened, RFC 3339.
     pub created_at: String,
     /// Its marker: which stack, and the digest of what it says.
-    pub marker: Marker,
+    pub marker: CommentMarker,
 }
 
 /// What became of an issue.
@@ -45,7 +45,7 @@ pub enum IssueChange {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct IssueBody {
     number: u64,
     #[serde(default)]
     html_url: String,
@@ -68,9 +68,9 @@ impl Client {
             "/issues?labels={}&state=all&per_page={PAGE}",
             encoded(label)
         ));
-        let raw: Vec<Raw> = self.list(&path, NEED).await?;
-        let kept: Vec<_> = raw.into_iter().filter_map(kept).collect();
-        let ours = self.ours(kept, |(author, _)| Some(author)).await?;
+        let raw: Vec<IssueBody> = self.list(&path, NEED).await?;
+        let kept: Vec<_> = raw.into_iter().filter_map(into_issue).collect();
+        let ours = self.filter_own(kept, |(author, _)| Some(author)).await?;
         Ok(ours.into_iter().map(|(_, issue)| issue).collect())
     }
 
@@ -83,7 +83,7 @@ impl Client {
         &self,
         known: &[Issue],
         label: &str,
-        marker: &Marker,
+        marker: &CommentMarker,
         title: &str,
         body: &str,
     ) -> Result<IssueChange, GithubError> {
@@ -107,7 +107,7 @@ impl Client {
     async fn open_issue(
         &self,
         label: &str,
-        marker: &Marker,
+        marker: &CommentMarker,
         title: &str,
         body: &str,
     ) -> Result<IssueChange, GithubError> {
@@ -149,7 +149,7 @@ fn is_gone(error: &GithubError) -> bool {
 }
 
 /// An issue with a marker, and who opened it.
-fn kept(raw: Raw) -> Option<(User, Issue)> {
+fn into_issue(raw: IssueBody) -> Option<(User, Issue)> {
     // The list of issues holds pull requests too.
     if raw.pull_request.is_some() {
         return None;
@@ -159,7 +159,7 @@ fn kept(raw: Raw) -> Option<(User, Issue)> {
         url: raw.html_url,
         open: raw.state == "open",
         created_at: raw.created_at,
-        marker: Marker::of(raw.body.as_deref()?)?,
+        marker: CommentMarker::parse(raw.body.as_deref()?)?,
     };
     Some((raw.user?, issue))
 }

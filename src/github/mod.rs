@@ -1,9 +1,10 @@
 //! GitHub: what the runner says, what the API is told and asked. Knows nothing of what stands in a plan.
 //!
-//! - [`Runner`] and [`Event`]: which run this is and what started it
+//! - [`Runner`] and [`GithubEvent`]: which run this is and what started it
 //! - [`Client`]: the comment, statuses, check runs, branches, commits, pull requests, issues, deployments, other runs
 //! - [`workflow`]: outputs, annotations, text that the runner must not obey
 
+mod authenticated_user;
 mod branches;
 mod checks;
 mod client;
@@ -12,15 +13,14 @@ mod contributions;
 mod deployments;
 mod error;
 mod event;
-mod authenticated_user;
 mod issues;
-mod response;
-mod shutdown_budget;
 mod pull_requests;
+mod response;
 mod runner;
-mod workflow_runs;
+mod shutdown_budget;
 mod statuses;
 pub mod workflow_commands;
+mod workflow_runs;
 
 pub use branches::DefaultBranch;
 pub use checks::MOST as MOST_CHECKS;
@@ -29,9 +29,9 @@ pub use comments::{BUDGETS, Upsert};
 pub use contributions::{Contribution, Movement};
 pub use deployments::DeploymentState;
 pub use error::GithubError;
-pub use event::{Event, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
+pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
 pub use issues::{Issue, IssueChange};
-pub use pull_requests::{Approval, Permission, PullRequest};
+pub use pull_requests::{Permission, PullRequest, ReviewApproval};
 pub use runner::Runner;
+pub use statuses::{APPLY, CommitStatus, StatusState, preview_of};
 pub use workflow_runs::RunPage;
-pub use statuses::{APPLY, Status, StatusState, preview_of};

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::{
-    client::{Client, Need, PAGE, User},
+    client::{Client, PAGE, TokenPermission, User},
     error::GithubError,
 };
 use crate::model::CommitId;
 
-const READ: Need = Need("pull-requests: read");
+const READ: TokenPermission = TokenPermission("pull-requests: read");
 
 /// A pull request as far as Konverge asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl PullRequest {
 
 /// One person's latest review.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approval {
+pub struct ReviewApproval {
     /// Who.
     pub reviewer: String,
     /// The head that was looked at.
@@ -66,7 +66,7 @@ pub enum Permission {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct PullRequestBody {
     number: u64,
     user: Option<User>,
     head: RawRef,
@@ -96,7 +96,7 @@ impl Client {
     /// What GitHub refuses.
     pub async fn pull_request(&self, number: u64) -> Result<PullRequest, GithubError> {
         let path = self.path(&format!("/pulls/{number}"));
-        let raw: Raw = self.get(&path, READ).await?;
+        let raw: PullRequestBody = self.get(&path, READ).await?;
         pull_request(&path, raw)
     }
 
@@ -107,7 +107,7 @@ impl Client {
     /// What GitHub refuses.
     pub async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, GithubError> {
         let path = self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}"));
-        let raw: Vec<Raw> = self.list(&path, READ).await?;
+        let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }
 
@@ -122,7 +122,7 @@ impl Client {
     ) -> Result<Vec<PullRequest>, GithubError> {
         let head = encoded(&format!("{owner}:{branch}"));
         let path = self.path(&format!("/pulls?state=open&head={head}&per_page={PAGE}"));
-        let raw: Vec<Raw> = self.list(&path, READ).await?;
+        let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }
 
@@ -142,7 +142,7 @@ impl Client {
             let path = self.path(&format!(
                 "/pulls?state=all&sort=updated&direction=desc&per_page={PAGE}&page={page}"
             ));
-            let raw: Vec<Raw> = self.get(&path, READ).await?;
+            let raw: Vec<PullRequestBody> = self.get(&path, READ).await?;
             let last = raw.len() < PAGE;
             for raw in raw.into_iter().filter(|raw| numbers.contains(&raw.number)) {
                 let pull = pull_request(&path, raw)?;
@@ -159,7 +159,7 @@ impl Client {
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn approvals(&self, pr: u64) -> Result<Vec<Approval>, GithubError> {
+    pub async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, GithubError> {
         #[derive(Deserialize)]
         struct Review {
             user: Option<User>,
@@ -168,7 +168,7 @@ impl Client {
         }
         let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
         let reviews: Vec<Review> = self.list(&path, READ).await?;
-        let mut approvals: Vec<Approval> = Vec::new();
+        let mut approvals: Vec<ReviewApproval> = Vec::new();
         for review in reviews {
             let Some(user) = review.user else { continue };
             // A comment does not take an approval back; the order is GitHub's, the oldest first.
@@ -178,7 +178,7 @@ impl Client {
             approvals.retain(|a| a.reviewer != user.login);
             let commit = review.commit_id.and_then(|sha| sha.parse().ok());
             if let ("APPROVED", Some(commit)) = (review.state.as_str(), commit) {
-                approvals.push(Approval {
+                approvals.push(ReviewApproval {
                     reviewer: user.login,
                     commit,
                 });
@@ -204,7 +204,7 @@ impl Client {
             name: String,
         }
         let path = self.path(&format!("/actions/runs/{run}/approvals"));
-        let reviews: Vec<Review> = self.get(&path, Need("actions: read")).await?;
+        let reviews: Vec<Review> = self.get(&path, TokenPermission("actions: read")).await?;
         // GitHub's names of environments do not tell cases apart.
         let here = |of: &Environment| of.name.to_lowercase() == environment.to_lowercase();
         let approved = reviews
@@ -222,11 +222,14 @@ impl Client {
     /// What GitHub refuses.
     pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct PermissionAnswer {
             permission: String,
         }
         let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
-        match self.get::<Answer>(&path, Need("metadata: read")).await {
+        match self
+            .get::<PermissionAnswer>(&path, TokenPermission("metadata: read"))
+            .await
+        {
             // GitHub says `write` for maintain and `read` for triage.
             Ok(answer) => Ok(match answer.permission.as_str() {
                 "admin" => Permission::Admin,
@@ -239,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Whether somebody is an active member of a team `org/slug`. GITHUB_TOKEN can not ask this: it takes an App's
+    /// Whether somebody is an active member of a team `org/slug`. GITHUB_TOKEN cannot ask this: it takes an App's
     /// token with `members: read`.
     ///
     /// # Errors
@@ -255,7 +258,10 @@ impl Client {
             encoded(team),
             encoded(user)
         );
-        match self.get::<Membership>(&path, Need("members: read")).await {
+        match self
+            .get::<Membership>(&path, TokenPermission("members: read"))
+            .await
+        {
             Ok(membership) => Ok(membership.state == "active"),
             Err(GithubError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -263,7 +269,7 @@ impl Client {
     }
 }
 
-fn pull_request(path: &str, raw: Raw) -> Result<PullRequest, GithubError> {
+fn pull_request(path: &str, raw: PullRequestBody) -> Result<PullRequest, GithubError> {
     let head = raw
         .head
         .sha

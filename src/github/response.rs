@@ -47,7 +47,7 @@ pub(super) fn error_of(
         other => GithubError::Refused {
             operation,
             status: other,
-            message: words(&json, message),
+            message: error_text(&json, message),
         },
     })
 }
@@ -115,7 +115,7 @@ fn says_too_long(json: &Value, message: &str) -> bool {
     text.contains("too long") || text.contains("too_long") || text.contains("maximum is")
 }
 
-fn words(json: &Value, message: &str) -> String {
+fn error_text(json: &Value, message: &str) -> String {
     let mut text = message.to_owned();
     for error in json["errors"].as_array().into_iter().flatten() {
         let detail = error["message"]
@@ -141,17 +141,17 @@ pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> 
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
     let address = next.split('<').nth(1)?.split('>').next()?;
-    below(address, base_path)
+    path_below(address, base_path)
 }
 
 /// Where a request is sent on to, in the same way.
-pub(super) fn moved(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
+pub(super) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
     let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
     let location = headers.get(header::LOCATION).filter(|_| sent_on)?;
-    below(location.to_str().ok()?, base_path)
+    path_below(location.to_str().ok()?, base_path)
 }
 
-fn below(address: &str, base_path: &str) -> Option<String> {
+fn path_below(address: &str, base_path: &str) -> Option<String> {
     let uri: http::Uri = address.parse().ok()?;
     let path = uri.path_and_query()?.as_str();
     Some(path.strip_prefix(base_path).unwrap_or(path).to_owned())
@@ -202,7 +202,7 @@ mod tests {
         let body = r#"{"message":"Unable to create comment because issue is locked.","status":"403"}"#;
         let locked = error(403, &[], body);
         assert!(matches!(locked, GithubError::Locked { .. }), "{locked}");
-        let failure = crate::error::Failure::from(locked);
+        let failure = crate::error::UserError::from(locked);
         assert!(
             failure.hints.iter().all(|hint| !hint.contains("permissions")),
             "{failure:?}"

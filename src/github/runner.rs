@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
 
 use serde_json::Value;
 
-use super::{error::GithubError, event::Event, workflow_commands};
+use super::{error::GithubError, event::GithubEvent, workflow_commands};
 use crate::model::CommitId;
 
 /// What GitHub's runner (or a compatible one) says in the environment.
@@ -51,17 +51,17 @@ impl Runner {
     /// Reads the environment.
     ///
     /// # Errors
-    /// The first variable that is missing or can not be what it is.
+    /// The first variable that is missing or cannot be what it is.
     pub fn from_env(env: &HashMap<String, String>) -> Result<Self, GithubError> {
         let optional = |name: &str| env.get(name).filter(|value| !value.is_empty()).cloned();
         let required = |name: &str| {
             optional(name).ok_or_else(|| GithubError::Runner {
-                message: format!("{name} is not set: this is no job of GitHub Actions"),
+                message: format!("{name} is not set: not running in GitHub Actions"),
                 hint: "run `konverge preview` or `konverge apply` outside of a job; in a `container:` job pass the GITHUB_ variables on".to_owned(),
             })
         };
         let unusable = |name: &str, value: &str| GithubError::Runner {
-            message: format!("{name} is `{}`, which it can not be", value.escape_debug()),
+            message: format!("{name} is `{}`, which it cannot be", value.escape_debug()),
             hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
         };
         let repository = required("GITHUB_REPOSITORY")?;
@@ -115,24 +115,24 @@ impl Runner {
     /// Reads the event's payload.
     ///
     /// # Errors
-    /// A payload that can not be read, an event that Konverge does not handle or refuses.
-    pub fn event(&self) -> Result<Event, GithubError> {
+    /// A payload that cannot be read, an event that Konverge does not handle or refuses.
+    pub fn event(&self) -> Result<GithubEvent, GithubError> {
         let unreadable = |why: String| GithubError::Runner {
             message: format!(
-                "the event's payload {} can not be read: {why}",
+                "the event's payload {} cannot be read: {why}",
                 self.event_path.display()
             ),
             hint: "in a `container:` job mount the folder that GITHUB_EVENT_PATH names".to_owned(),
         };
         let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.to_string()))?;
         let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-        Event::of(&self.event_name, &payload, self)
+        GithubEvent::parse(&self.event_name, &payload, self)
     }
 
     /// Sets outputs of the step. Without a file for them nothing happens.
     ///
     /// # Errors
-    /// The file can not be written.
+    /// The file cannot be written.
     pub fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), GithubError> {
         let text: String = outputs
             .iter()
@@ -145,7 +145,7 @@ impl Runner {
     /// beyond is left out and said so. The text must have been packed to the budget.
     ///
     /// # Errors
-    /// The file can not be written.
+    /// The file cannot be written.
     pub fn add_summary(&self, markdown: &str) -> Result<(), GithubError> {
         const LIMIT: u64 = 1_048_576 - 1024;
         let Some(path) = &self.summary else { return Ok(()) };
@@ -179,7 +179,7 @@ fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), Gith
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| GithubError::Runner {
-        message: format!("{} ({variable}) can not be written: {error}", path.display()),
+        message: format!("{} ({variable}) cannot be written: {error}", path.display()),
         hint: "the user of the job's container must be able to write it: leave out `options: --user`, or name the runner's own"
             .to_owned(),
     })

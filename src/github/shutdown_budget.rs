@@ -17,14 +17,14 @@ const EACH: Duration = Duration::from_millis(1_500);
 
 /// Whether the run is asked to stop, and how much time is left then. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Parting {
+pub(super) struct ShutdownBudget {
     asked: CancellationToken,
     end: Arc<OnceLock<Instant>>,
 }
 
-impl Parting {
+impl ShutdownBudget {
     /// Of a run that this token asks to stop.
-    pub fn of(asked: CancellationToken) -> Self {
+    pub fn new(asked: CancellationToken) -> Self {
         Self {
             asked,
             end: Arc::default(),
@@ -32,7 +32,7 @@ impl Parting {
     }
 
     /// Returns when the call that waits for it has no time left: never, unless the run is asked to stop.
-    pub async fn over(&self) {
+    pub async fn wait_until_spent(&self) {
         self.asked.cancelled().await;
         let now = Instant::now();
         let end = *self.end.get_or_init(|| now + ALL);
@@ -46,22 +46,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_is_not_asked_to_stop_has_all_the_time() {
-        let waited = tokio::time::timeout(Duration::from_millis(50), Parting::default().over()).await;
+        let waited = tokio::time::timeout(
+            Duration::from_millis(50),
+            ShutdownBudget::default().wait_until_spent(),
+        )
+        .await;
         assert!(waited.is_err());
     }
 
     #[tokio::test]
     async fn a_call_has_its_time_unless_all_of_it_is_used_up() {
-        let parting = Parting::of(CancellationToken::new());
+        let parting = ShutdownBudget::new(CancellationToken::new());
         parting.asked.cancel();
         let started = Instant::now();
-        parting.clone().over().await;
+        parting.clone().wait_until_spent().await;
         assert!(started.elapsed() >= EACH && started.elapsed() < ALL);
 
-        let late = Parting::of(parting.asked.clone());
+        let late = ShutdownBudget::new(parting.asked.clone());
         assert!(late.end.set(started).is_ok());
         let started = Instant::now();
-        late.over().await;
+        late.wait_until_spent().await;
         assert!(started.elapsed() < EACH);
     }
 }

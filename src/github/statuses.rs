@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Need, PAGE},
+    client::{Client, PAGE, TokenPermission},
     error::GithubError,
 };
-use crate::model::{CommitId, Share};
+use crate::model::{CommitId, Shard};
 
-const NEED: Need = Need("statuses: write");
-const READ: Need = Need("statuses: read");
+const NEED: TokenPermission = TokenPermission("statuses: write");
+const READ: TokenPermission = TokenPermission("statuses: read");
 
 /// GitHub refuses more characters (422).
 const DESCRIPTION: usize = 140;
@@ -23,7 +23,7 @@ pub const APPLY: &str = "konverge/apply";
 /// The status of a preview, or of one share of it: `konverge/preview` is the one to require. `into` is the branch that
 /// it goes to where that is not the default one: one commit may be the head of both, and what is compared there without
 /// a cluster says nothing of the other.
-pub fn preview_of(share: Option<Share>, into: Option<&str>) -> String {
+pub fn preview_of(share: Option<Shard>, into: Option<&str>) -> String {
     let share = share.map(|share| format!(" {share}")).unwrap_or_default();
     let into = into.map(|branch| format!(" into {branch}")).unwrap_or_default();
     format!("konverge/preview{share}{into}")
@@ -45,7 +45,7 @@ pub enum StatusState {
 
 /// A status that somebody set.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Status {
+pub struct CommitStatus {
     /// What it is about.
     pub context: String,
     /// How it stands.
@@ -63,7 +63,7 @@ impl Client {
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn statuses(&self, sha: &CommitId) -> Result<Vec<Status>, GithubError> {
+    pub async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, GithubError> {
         self.list(&self.newest_path(sha), READ).await
     }
 
@@ -71,7 +71,7 @@ impl Client {
     ///
     /// # Errors
     /// What GitHub refuses.
-    pub async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<Status>, GithubError> {
+    pub async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, GithubError> {
         self.get(&self.newest_path(sha), READ).await
     }
 

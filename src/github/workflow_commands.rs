@@ -41,14 +41,14 @@ pub fn annotations(notes: &[Annotation]) -> Vec<String> {
             let rest = of_level.len() - shown;
             lines.push(format!(
                 "::{}::and {rest} more: see the summary and the check runs",
-                word(level)
+                level_word(level)
             ));
         }
     }
     lines
 }
 
-fn word(level: Level) -> &'static str {
+fn level_word(level: Level) -> &'static str {
     match level {
         Level::Error => "error",
         Level::Warning => "warning",
@@ -72,7 +72,7 @@ fn annotation(note: &Annotation) -> String {
     let message: String = note.message.chars().take(MESSAGE).collect();
     format!(
         "::{} {}::{}",
-        word(note.level),
+        level_word(note.level),
         properties.join(","),
         data(&message)
     )

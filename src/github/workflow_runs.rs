@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    client::{Client, Need},
+    client::{Client, TokenPermission},
     error::GithubError,
     runner::is_name,
 };
@@ -44,12 +44,12 @@ impl Client {
     /// What GitHub refuses; [`GithubError::NotFound`] also where the token may not see that repository.
     pub async fn is_over(&self, page: &RunPage) -> Result<bool, GithubError> {
         #[derive(Deserialize)]
-        struct Run {
+        struct WorkflowRun {
             status: Option<String>,
             run_attempt: Option<u64>,
         }
         let path = format!("/repos/{}/actions/runs/{}", page.repository, page.run);
-        let run: Run = self.get(&path, Need("actions: read")).await?;
+        let run: WorkflowRun = self.get(&path, TokenPermission("actions: read")).await?;
         let overtaken = match (page.attempt, run.run_attempt) {
             (Some(theirs), Some(newest)) => newest > theirs,
             _ => false,

@@ -2,8 +2,8 @@
 //!
 //! A local folder, and behind it a store that machines share ([`SharedCache`], wired by `ops`). An entry says for which
 //! key it was made and carries a checksum: one that is truncated, damaged or in the wrong place is thrown away and
-//! made anew. Files appear by renaming, so any number of processes may use one folder. Errors are never kept.
-//! Deleting the cache costs time, never truth.
+//! recreated. Files appear by renaming, so any number of processes may use one folder. Errors are never kept.
+//! Deleting the cache is safe: the next run is slower.
 
 use std::{
     io,
@@ -87,7 +87,7 @@ impl Cache {
                 touch(&path);
                 return Some(compiled);
             }
-            tracing::warn!(%key, "a damaged entry of the compile cache is made anew");
+            tracing::warn!(%key, "a damaged entry of the compile cache is recreated");
             if self.access == CacheAccess::ReadWrite {
                 let _ = std::fs::remove_file(&path);
             }
@@ -96,7 +96,7 @@ impl Cache {
         let entry = match shared.get(key).await {
             Ok(entry) => entry?,
             Err(why) => {
-                tracing::warn!(%key, why, "the shared compile cache can not be read");
+                tracing::warn!(%key, why, "the shared compile cache cannot be read");
                 return None;
             }
         };
@@ -106,7 +106,7 @@ impl Cache {
                 Some(compiled)
             }
             None => {
-                tracing::warn!(%key, "a damaged entry of the shared compile cache is made anew");
+                tracing::warn!(%key, "a damaged entry of the shared compile cache is recreated");
                 if self.access == CacheAccess::ReadWrite {
                     let _ = shared.remove(key).await;
                 }
@@ -125,7 +125,7 @@ impl Cache {
         if let Some(shared) = &self.shared
             && let Err(why) = shared.put(key, entry).await
         {
-            tracing::warn!(%key, why, "the shared compile cache can not be written");
+            tracing::warn!(%key, why, "the shared compile cache cannot be written");
         }
     }
 
@@ -141,7 +141,7 @@ impl Cache {
         if let Some(path) = self.path(key)
             && let Err(error) = write(&path, entry)
         {
-            tracing::warn!(path = %path.display(), %error, "the compile cache can not be written");
+            tracing::warn!(path = %path.display(), %error, "the compile cache cannot be written");
         }
     }
 }
@@ -149,7 +149,7 @@ impl Cache {
 /// Counts what a cache folder holds.
 ///
 /// # Errors
-/// It can not be listed. One that does not exist is empty.
+/// It cannot be listed. One that does not exist is empty.
 pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     each(folder, |_, metadata| {
@@ -163,7 +163,7 @@ pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
 /// Deletes entries that were not used for so long; all with a length of zero. Says what it deleted.
 ///
 /// # Errors
-/// The folder can not be listed, or an entry not be deleted.
+/// The folder cannot be listed, or an entry not be deleted.
 pub fn prune_cache(folder: &Path, unused_for: Duration) -> io::Result<CacheUse> {
     let now = SystemTime::now();
     let mut deleted = CacheUse::default();

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{
     KclError, diagnostic,
-    protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, Status},
+    protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, WorkerStatus},
 };
 use crate::model::{
     RepoPath,
     stack::{CompileSetup, Entry, EntryPackage},
-    text::cut,
+    text::truncate,
 };
 
 /// What to compile.
@@ -101,14 +101,19 @@ fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
 }
 
 /// Reads the core's answer.
-pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> Result<Compiled, KclError> {
-    let refused = |text: &str| KclError::Code(diagnostic::read(&cut(text, LONGEST), root));
+pub(super) fn answer(
+    status: WorkerStatus,
+    body: &[u8],
+    label: &str,
+    root: &Path,
+) -> Result<Compiled, KclError> {
+    let refused = |text: &str| KclError::Code(diagnostic::read(&truncate(text, LONGEST), root));
     match status {
-        Status::Done => {}
-        Status::Refused => return Err(refused(&String::from_utf8_lossy(body))),
-        Status::Panicked => {
+        WorkerStatus::Done => {}
+        WorkerStatus::Refused => return Err(refused(&String::from_utf8_lossy(body))),
+        WorkerStatus::Panicked => {
             let text = String::from_utf8_lossy(body);
-            let text = cut(&text, LONGEST);
+            let text = truncate(&text, LONGEST);
             let all = diagnostic::read(&text, root);
             // Cores before 0.10 answer an error of the code with a panic that holds the usual text.
             if all.iter().any(|diagnostic| diagnostic.place.is_some()) {
@@ -128,7 +133,7 @@ pub(super) fn answer(status: Status, body: &[u8], label: &str, root: &Path) -> R
         .into_iter::<Value>()
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| KclError::Answer(format!("its JSON: {error}")))?;
-    let warnings = diagnostic::plain(&cut(&result.log_message, LONGEST), root)
+    let warnings = diagnostic::plain(&truncate(&result.log_message, LONGEST), root)
         .lines()
         .map(str::to_owned)
         .collect();
@@ -140,18 +145,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn compiled(json: &str) -> Result<Compiled, KclError> {
+    fn parse_output(json: &str) -> Result<Compiled, KclError> {
         let result = ExecProgramResult {
             json_result: json.to_owned(),
             ..ExecProgramResult::default()
         };
-        answer(Status::Done, &result.encode_to_vec(), "p/s", Path::new("/s"))
+        answer(
+            WorkerStatus::Done,
+            &result.encode_to_vec(),
+            "p/s",
+            Path::new("/s"),
+        )
     }
 
     #[test]
     fn types_and_key_order_survive() {
         let json = r#"{"z":"1","a":9223372036854775807,"f":1.0,"e":1e+20}"#;
-        let value = &compiled(json).unwrap().documents[0];
+        let value = &parse_output(json).unwrap().documents[0];
         assert_eq!(
             value.to_string(),
             r#"{"z":"1","a":9223372036854775807,"f":1.0,"e":1e+20}"#
@@ -160,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_several_documents() {
-        assert_eq!(compiled("{\"a\": 1}\n{\"b\": 2}").unwrap().documents.len(), 2);
+        assert_eq!(parse_output("{\"a\": 1}\n{\"b\": 2}").unwrap().documents.len(), 2);
     }
 
     #[test]
@@ -174,9 +184,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_none_is_an_error() {
-        assert!(matches!(compiled("{\"a\": nan}"), Err(KclError::Answer(_))));
+        assert!(matches!(parse_output("{\"a\": nan}"), Err(KclError::Answer(_))));
         assert!(matches!(
-            answer(Status::Done, &[0xff], "p/s", Path::new("/s")),
+            answer(WorkerStatus::Done, &[0xff], "p/s", Path::new("/s")),
             Err(KclError::Answer(_))
         ));
     }

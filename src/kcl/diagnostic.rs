@@ -1,4 +1,4 @@
-//! The core's error texts, read back into what they say: [`Diagnostic`].
+//! The core's error texts, read back into what they say: [`KclDiagnostic`].
 //!
 //! The core prints for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line, a caret and
 //! the message). All versions since 0.9 print alike, so that is what is read; a structured form exists only in new
@@ -10,7 +10,7 @@ use crate::error::Location;
 
 /// One error of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Diagnostic {
+pub struct KclDiagnostic {
     /// `E2G22` and the like; absent for errors at evaluation.
     pub code: Option<String>,
     /// `TypeError`, `EvaluationError`, …
@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub hints: Vec<String>,
 }
 
-impl Diagnostic {
+impl KclDiagnostic {
     fn new(code: Option<&str>, name: &str) -> Self {
         Self {
             code: code.map(str::to_owned),
@@ -71,9 +71,9 @@ impl Diagnostic {
 
 /// Reads the core's text; `root` is the scratch folder, which is taken off every path. A text of another form becomes
 /// one diagnostic without a place.
-pub(super) fn read(text: &str, root: &Path) -> Vec<Diagnostic> {
+pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     let text = plain(text, root);
-    let mut all: Vec<Diagnostic> = Vec::new();
+    let mut all: Vec<KclDiagnostic> = Vec::new();
     let mut lines = text.lines().peekable();
     let mut place: Option<Location> = None;
     let mut source: Option<String> = None;
@@ -122,23 +122,23 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<Diagnostic> {
             } else {
                 last.related.push((at, message));
             }
-        } else if !trimmed.is_empty() && !noise(trimmed) {
+        } else if !trimmed.is_empty() && !is_noise(trimmed) {
             loose.push(trimmed);
         }
     }
     if all.is_empty() && !loose.is_empty() {
-        let mut only = Diagnostic::new(None, "KCL");
+        let mut only = KclDiagnostic::new(None, "KCL");
         only.message = loose.join("\n");
         all.push(only);
     }
-    let mut unique: Vec<Diagnostic> = Vec::with_capacity(all.len());
+    let mut unique: Vec<KclDiagnostic> = Vec::with_capacity(all.len());
     for diagnostic in all {
         if !unique.contains(&diagnostic) {
             unique.push(diagnostic);
         }
     }
-    // The core says of one import that it can not be found twice, the second time with the better words.
-    let shadowed = |one: &Diagnostic, all: &[Diagnostic]| {
+    // The core says of one import that it cannot be found twice, the second time with the better words.
+    let shadowed = |one: &KclDiagnostic, all: &[KclDiagnostic]| {
         one.message.ends_with("not found in the program")
             && all
                 .iter()
@@ -150,18 +150,18 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<Diagnostic> {
 }
 
 /// `error[E1001]: InvalidSyntax`, `EvaluationError`.
-fn heading(line: &str) -> Option<Diagnostic> {
+fn heading(line: &str) -> Option<KclDiagnostic> {
     let severity = |line: &str, word: &str| {
         let rest = line.strip_prefix(word)?;
         let (code, name) = rest.strip_prefix('[')?.split_once("]: ")?;
-        Some(Diagnostic::new(Some(code), name))
+        Some(KclDiagnostic::new(Some(code), name))
     };
     severity(line, "error")
         .or_else(|| severity(line, "warning"))
         .or_else(|| {
             let word = line.strip_suffix("Error")?;
             let is_name = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
-            is_name.then(|| Diagnostic::new(None, line))
+            is_name.then(|| KclDiagnostic::new(None, line))
         })
 }
 
@@ -185,7 +185,7 @@ fn location(text: &str) -> Location {
 }
 
 /// Lines of a panic report that say nothing about the code.
-fn noise(line: &str) -> bool {
+fn is_noise(line: &str) -> bool {
     line.starts_with("thread '") || line.starts_with("note: ") || line.starts_with("stack backtrace")
 }
 

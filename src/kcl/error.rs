@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Diagnostic, OLDEST_VERSION};
+use super::{KclDiagnostic, OLDEST_VERSION};
 use crate::{
     checkout::Untrusted,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
 };
 
 /// A compile, or the core behind it, failed.
@@ -14,8 +14,8 @@ pub enum KclError {
     /// The core is not on this machine.
     #[error("the KCL core {0} is not installed")]
     NotInstalled(String),
-    /// `KONVERGE_KCL` names something that can not host the core.
-    #[error("the Python interpreter `{}` can not host the KCL core: {why}", .0.display(), why = .1)]
+    /// `KONVERGE_KCL` names something that cannot host the core.
+    #[error("the Python interpreter `{}` cannot host the KCL core: {why}", .0.display(), why = .1)]
     Interpreter(PathBuf, String),
     /// A program or a folder that a branch could bring.
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub enum KclError {
         /// What should have come.
         pinned: String,
     },
-    /// A dependency of `kcl.mod` can not be had.
+    /// A dependency of `kcl.mod` cannot be had.
     #[error("the package `{name}`: {why}")]
     Package {
         /// Its name.
@@ -105,7 +105,7 @@ pub enum KclError {
     },
     /// KCL refused the code.
     #[error("{}", render(.0))]
-    Code(Vec<Diagnostic>),
+    Code(Vec<KclDiagnostic>),
     /// The compile did not end in time.
     #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
     Deadline {
@@ -123,12 +123,12 @@ pub enum KclError {
         why: String,
     },
     /// The core answered something that is not its protocol.
-    #[error("the KCL core gave an answer that can not be read: {0}")]
+    #[error("the KCL core gave an answer that cannot be read: {0}")]
     Answer(String),
 }
 
 /// The first diagnostic leads; the others follow, one to a line.
-fn render(diagnostics: &[Diagnostic]) -> String {
+fn render(diagnostics: &[KclDiagnostic]) -> String {
     match diagnostics {
         [] => "KCL refused the code without saying why".to_owned(),
         [first, rest @ ..] => {
@@ -146,7 +146,7 @@ fn render(diagnostics: &[Diagnostic]) -> String {
 const LATER_MODULES: [(&str, &str); 1] = [("base32", "0.12.0")];
 
 /// What to try if the core of another version would not give this error.
-fn another_core(diagnostic: &Diagnostic) -> Option<String> {
+fn another_core(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = &diagnostic.message;
     if message.contains("escapes module root") {
         return Some(
@@ -164,9 +164,9 @@ fn another_core(diagnostic: &Diagnostic) -> Option<String> {
     ))
 }
 
-impl From<KclError> for Failure {
+impl From<KclError> for UserError {
     fn from(error: KclError) -> Self {
-        let failure = Failure::new(ErrorKind::Kcl, error.to_string());
+        let failure = UserError::new(ErrorKind::Kcl, error.to_string());
         match error {
             KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {
@@ -190,7 +190,7 @@ impl From<KclError> for Failure {
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::Start(why) if why.contains(super::sandbox::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
-                .hint("or accept the walls that there are: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
+                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } | KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn an_error_that_another_core_would_not_give_names_that_core() {
         let hints = |message: &str| {
-            let diagnostic = Diagnostic {
+            let diagnostic = KclDiagnostic {
                 code: None,
                 name: "EvaluationError".to_owned(),
                 message: message.to_owned(),
@@ -244,7 +244,7 @@ mod tests {
                 related: Vec::new(),
                 hints: Vec::new(),
             };
-            Failure::from(KclError::Code(vec![diagnostic])).hints
+            UserError::from(KclError::Code(vec![diagnostic])).hints
         };
         let older = hints("failed to read '/r/a.txt': path escapes module root");
         assert!(older[0].contains("try `kcl.version: 0.13.1`"), "{older:?}");

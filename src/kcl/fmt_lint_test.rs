@@ -5,9 +5,9 @@ use std::path::Path;
 use prost::Message;
 
 use super::{
-    CompileRequest, Diagnostic, KclError, Pool, diagnostic,
-    pool::Answer,
-    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult, Status},
+    CompileRequest, KclDiagnostic, KclError, Pool, diagnostic,
+    pool::WorkerAnswer,
+    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult, WorkerStatus},
 };
 use crate::model::{
     RepoPath,
@@ -20,7 +20,7 @@ pub struct TestCase {
     /// Its name, `test_…`.
     pub name: String,
     /// Why it failed; empty if it passed.
-    pub errors: Vec<Diagnostic>,
+    pub errors: Vec<KclDiagnostic>,
 }
 
 impl Pool {
@@ -33,7 +33,7 @@ impl Pool {
             source: text.to_owned(),
         };
         let answer = self.exchange(request, "FormatCode", message).await?;
-        let (result, _) = decoded::<FormatCodeResult>(request, answer)?;
+        let (result, _) = decode::<FormatCodeResult>(request, answer)?;
         Ok(result.formatted == text.as_bytes())
     }
 
@@ -46,7 +46,7 @@ impl Pool {
             paths: vec![root.join(file).display().to_string()],
         };
         let answer = self.exchange(request, "LintPath", message).await?;
-        let (result, root) = decoded::<LintPathResult>(request, answer)?;
+        let (result, root) = decode::<LintPathResult>(request, answer)?;
         Ok(result
             .results
             .iter()
@@ -110,18 +110,18 @@ fn tests_of(text: &str) -> Vec<String> {
     text.lines().filter_map(name).collect()
 }
 
-fn decoded<R: Message + Default>(
+fn decode<R: Message + Default>(
     request: &CompileRequest,
-    (status, body, root): Answer,
+    (status, body, root): WorkerAnswer,
 ) -> Result<(R, std::path::PathBuf), KclError> {
     let text = String::from_utf8_lossy(&body);
     match status {
-        Status::Done => {
+        WorkerStatus::Done => {
             let result = R::decode(body.as_slice()).map_err(|error| KclError::Answer(error.to_string()))?;
             Ok((result, root))
         }
-        Status::Refused => Err(KclError::Code(diagnostic::read(&text, &root))),
-        Status::Panicked => Err(KclError::Crash {
+        WorkerStatus::Refused => Err(KclError::Code(diagnostic::read(&text, &root))),
+        WorkerStatus::Panicked => Err(KclError::Crash {
             label: request.label.clone(),
             why: diagnostic::plain(&text, &root).trim().to_owned(),
         }),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 
-use super::{Core, KclError, toolchain};
+use super::{KclError, Toolchain, toolchain};
 use crate::{
     checkout::{Checkout, Executable},
     process::Program,
@@ -64,16 +64,16 @@ pub fn versions() -> Vec<&'static str> {
     all
 }
 
-/// Fetches a core, checks it and puts it where [`Core::find`] looks. Does nothing if it is there.
+/// Fetches a core, checks it and puts it where [`Toolchain::find`] looks. Does nothing if it is there.
 ///
 /// # Errors
-/// There is no pinned wheel for this interpreter and machine, the index can not be reached, or what it sends is not
+/// There is no pinned wheel for this interpreter and machine, the index cannot be reached, or what it sends is not
 /// what was pinned.
 pub async fn install(
     version: &str,
     options: &InstallOptions,
     progress: &mut (dyn FnMut(InstallStep) + Send),
-) -> Result<Core, KclError> {
+) -> Result<Toolchain, KclError> {
     let data = match &options.data {
         Some(data) => data.clone(),
         None => toolchain::data_folder()?,
@@ -81,7 +81,7 @@ pub async fn install(
     let target = toolchain::folder_of(&data, version)?;
     let checkout = &options.checkout;
     checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &target)?;
-    if let Ok(core) = Core::installed(&data, version, checkout).await {
+    if let Ok(core) = Toolchain::installed(&data, version, checkout).await {
         progress(InstallStep::Present);
         return Ok(core);
     }
@@ -113,7 +113,7 @@ pub async fn install(
         .map_err(failed)?;
     std::fs::remove_file(&archive).map_err(io)?;
     // Tried where it is, described where it will be.
-    let mut core = Core::in_folder(interpreter, fresh.path(), version).await?;
+    let mut core = Toolchain::in_folder(interpreter, fresh.path(), version).await?;
     let real = fresh.path().canonicalize().map_err(io)?;
     let moved = |path: &Path| match path.strip_prefix(&real) {
         Ok(rest) => target.join(rest),
@@ -126,18 +126,18 @@ pub async fn install(
     std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(io)?;
     let fresh = fresh.keep();
-    if let Err(error) = put_in_place(&fresh, &target) {
+    if let Err(error) = replace_folder(&fresh, &target) {
         let _ = std::fs::remove_dir_all(&fresh);
         // Somebody else was faster: theirs is as good.
-        return Core::installed(&data, version, checkout)
+        return Toolchain::installed(&data, version, checkout)
             .await
             .map_err(|_| io(error));
     }
-    Core::installed(&data, version, checkout).await
+    Toolchain::installed(&data, version, checkout).await
 }
 
 /// Renames over an incomplete earlier try.
-fn put_in_place(fresh: &Path, target: &Path) -> std::io::Result<()> {
+fn replace_folder(fresh: &Path, target: &Path) -> std::io::Result<()> {
     if target.exists() && !target.join("core.json").exists() {
         std::fs::remove_dir_all(target)?;
     }

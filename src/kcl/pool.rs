@@ -14,15 +14,15 @@ use prost::Message;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
-    CompileRequest, Compiled, Core, KclError, SandboxMode, compile, diagnostic, protocol,
-    worker::{Lost, Worker},
+    CompileRequest, Compiled, KclError, SandboxMode, Toolchain, compile, diagnostic, protocol,
+    worker::{Worker, WorkerLost},
 };
 
 /// How a pool works.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
     /// The core.
-    pub core: Core,
+    pub core: Toolchain,
     /// The `konverge` binary, which is started as `konverge __worker`.
     pub self_exe: PathBuf,
     /// How many compiles run at once.
@@ -31,7 +31,7 @@ pub struct PoolOptions {
     pub memory_limit: u64,
     /// For one compile.
     pub deadline: Duration,
-    /// What to do where a wall can not be put up.
+    /// What to do where a wall cannot be put up.
     pub sandbox: SandboxMode,
     /// The folder of fetched packages, which workers may read.
     pub packages: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct PoolOptions {
 
 impl PoolOptions {
     /// One worker a processor, 2 GiB, one minute, the full sandbox.
-    pub fn new(core: Core, self_exe: PathBuf) -> Self {
+    pub fn new(core: Toolchain, self_exe: PathBuf) -> Self {
         Self {
             core,
             self_exe,
@@ -56,7 +56,7 @@ impl PoolOptions {
 }
 
 /// Status, message, and the folder where the files lay.
-pub(super) type Answer = (protocol::Status, Vec<u8>, PathBuf);
+pub(super) type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
@@ -98,12 +98,12 @@ impl Pool {
     }
 
     /// The core that compiles.
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &Toolchain {
         &self.inner.options.core
     }
 
     /// How many workers were started so far, replacements included.
-    pub fn started(&self) -> u32 {
+    pub fn workers_started(&self) -> u32 {
         self.inner.started.load(Ordering::Relaxed)
     }
 
@@ -128,7 +128,7 @@ impl Pool {
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
-    ) -> Result<Answer, KclError> {
+    ) -> Result<WorkerAnswer, KclError> {
         let mut lent = self.lend().await?;
         let answer = match self.attempt(&mut lent, request, method, &message).await? {
             Ok(answer) => answer,
@@ -148,11 +148,11 @@ impl Pool {
 
     async fn attempt<M: Message>(
         &self,
-        lent: &mut Lent<'_>,
+        lent: &mut BorrowedWorker<'_>,
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
-    ) -> Result<Result<Answer, Lost>, KclError> {
+    ) -> Result<Result<WorkerAnswer, WorkerLost>, KclError> {
         let options = &self.inner.options;
         let worker = lent.worker();
         // Writing a few small files takes less than handing the folder to another thread.
@@ -166,21 +166,23 @@ impl Pool {
         Ok(answer.map(|(status, body)| (status, body, root)))
     }
 
-    fn explain(&self, lost: Lost, request: &CompileRequest) -> KclError {
+    fn explain(&self, lost: WorkerLost, request: &CompileRequest) -> KclError {
         let label = request.label.clone();
         let memory = self.inner.options.memory_limit >> 20;
         let why = match lost {
-            Lost::Deadline => {
+            WorkerLost::Deadline => {
                 return KclError::Deadline {
                     label,
                     deadline: self.inner.options.deadline,
                 };
             }
-            Lost::Garbled(why) => format!("it answered nonsense: {why}"),
-            Lost::Ended(_, said) if said.contains("memory allocation of") || said.contains("MemoryError") => {
+            WorkerLost::Garbled(why) => format!("it answered nonsense: {why}"),
+            WorkerLost::Ended(_, said)
+                if said.contains("memory allocation of") || said.contains("MemoryError") =>
+            {
                 format!("it needed more memory than the {memory} MiB of `kcl.memory_mib`")
             }
-            Lost::Ended(status, said) => match status.signal() {
+            WorkerLost::Ended(status, said) => match status.signal() {
                 Some(nix::libc::SIGSEGV) => "the stack overflowed: look for an endless recursion".to_owned(),
                 Some(nix::libc::SIGKILL) => {
                     "it was killed twice from outside, by the kernel if memory was short".to_owned()
@@ -198,7 +200,7 @@ impl Pool {
         KclError::Crash { label, why }
     }
 
-    async fn lend(&self) -> Result<Lent<'_>, KclError> {
+    async fn lend(&self) -> Result<BorrowedWorker<'_>, KclError> {
         let inner = &*self.inner;
         let permit = inner
             .permits
@@ -214,7 +216,7 @@ impl Pool {
                 worker
             }
         };
-        Ok(Lent {
+        Ok(BorrowedWorker {
             inner,
             worker: Some(worker),
             _permit: permit,
@@ -228,14 +230,14 @@ impl Inner {
     }
 }
 
-/// A worker in use; dropped without [`Lent::give_back`] it is killed.
-struct Lent<'pool> {
+/// A worker in use; dropped without [`BorrowedWorker::give_back`] it is killed.
+struct BorrowedWorker<'pool> {
     inner: &'pool Inner,
     worker: Option<Worker>,
     _permit: SemaphorePermit<'pool>,
 }
 
-impl Lent<'_> {
+impl BorrowedWorker<'_> {
     fn worker(&mut self) -> &mut Worker {
         self.worker
             .as_mut()

@@ -11,7 +11,7 @@ pub const MAX_ANSWER: usize = 256 << 20;
 
 /// The first byte of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum WorkerStatus {
     /// The message follows.
     Done,
     /// The core's error text follows.
@@ -20,9 +20,9 @@ pub enum Status {
     Panicked,
 }
 
-impl Status {
+impl WorkerStatus {
     /// Reads the byte.
-    pub fn of(byte: u8) -> Option<Self> {
+    pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             b'+' => Some(Self::Done),
             b'-' => Some(Self::Refused),

@@ -6,7 +6,7 @@
 //! - limits: memory, no core dumps, no file of more than zero bytes.
 //! - an empty environment, and no new privileges, ever.
 //!
-//! Walls are inherited and can not be taken down again. Those that the kernel lacks are named; with
+//! Walls are inherited and cannot be taken down again. Those that the kernel lacks are named; with
 //! [`SandboxMode::Required`] the worker then does not start.
 
 use std::{
@@ -32,13 +32,13 @@ pub enum SandboxMode {
     /// Do not compile. The default.
     #[default]
     Required,
-    /// Compile behind the walls that there are, and say loudly which are missing.
+    /// Compile in a partial sandbox, and warn about each missing layer.
     BestEffort,
 }
 
 /// Everything `konverge __worker` is told, as one JSON argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Walls {
+pub struct SandboxLayers {
     /// What to become.
     pub interpreter: PathBuf,
     /// Its arguments.
@@ -59,16 +59,16 @@ pub struct Walls {
     pub file_size: u64,
     /// Bytes of address space.
     pub memory: u64,
-    /// What to do where a wall can not be put up.
+    /// What to do where a wall cannot be put up.
     pub mode: SandboxMode,
 }
 
-/// How [`WallError::Missing`] begins: it reaches the pool as a worker's words.
-pub(super) const MISSING: &str = "the sandbox can not be put up";
+/// How [`SandboxError::Missing`] begins: it reaches the pool as a worker's words.
+pub(super) const MISSING: &str = "the sandbox cannot be put up";
 
 /// The walls could not be put up, or the interpreter not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum WallError {
+pub enum SandboxError {
     /// The kernel lacks walls and the mode is `required`.
     #[error("{MISSING}: {0}")]
     Missing(String),
@@ -81,16 +81,16 @@ pub enum WallError {
 /// core compiles elsewhere.
 const STACK: u64 = 64 << 20;
 
-impl Walls {
+impl SandboxLayers {
     /// Puts up the walls around this thread, then becomes the interpreter. Returns only if that fails. A missing wall
     /// that the mode tolerates is written to `warn`.
     #[expect(
         clippy::disallowed_methods,
         reason = "this process has one thread and is about to become another"
     )]
-    pub fn enter(&self, warn: &mut dyn std::io::Write) -> WallError {
+    pub fn enter(&self, warn: &mut dyn std::io::Write) -> SandboxError {
         if let Err(error) = std::env::set_current_dir(&self.work_dir) {
-            return WallError::Start(self.work_dir.clone(), error);
+            return SandboxError::Start(self.work_dir.clone(), error);
         }
         let mut missing = Vec::new();
         missing.extend(self.limit().err());
@@ -99,7 +99,7 @@ impl Walls {
         if !missing.is_empty() {
             let words = missing.join("; ");
             if self.mode == SandboxMode::Required {
-                return WallError::Missing(words);
+                return SandboxError::Missing(words);
             }
             let _ = writeln!(warn, "warning: KCL is compiled without a full sandbox: {words}");
         }
@@ -108,7 +108,7 @@ impl Walls {
             .env_clear()
             .envs(&self.environment)
             .exec();
-        WallError::Start(self.interpreter.clone(), error)
+        SandboxError::Start(self.interpreter.clone(), error)
     }
 
     fn limit(&self) -> Result<(), String> {
@@ -164,7 +164,7 @@ impl Walls {
             .map_err(|error| words(&error))?;
         let mut created = ruleset.create().map_err(|error| words(&error))?;
         for (path, access) in rules {
-            // What is not there can not be read either.
+            // What is not there cannot be read either.
             if let Ok(opened) = PathFd::new(path) {
                 created = created
                     .add_rule(PathBeneath::new(opened, access))

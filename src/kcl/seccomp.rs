@@ -1,7 +1,7 @@
 //! The system calls that an interpreter with the core loaded may make; every other one fails with `EPERM`.
 //!
 //! An allow list: what a future kernel adds is closed. Found by tracing the core over the example monorepo, by the
-//! memory allocator and thread start of glibc, and held by the tests in `tests/it/sandbox.rs`.
+//! memory allocator and thread start of glibc, and held by the tests in `tests/it/security/sandbox.rs`.
 
 use nix::libc;
 use seccompiler::{

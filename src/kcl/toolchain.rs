@@ -1,4 +1,4 @@
-//! [`Core`]: an installed official compiler of one version, and where it is looked for.
+//! [`Toolchain`]: an installed official compiler of one version, and where it is looked for.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ const PROBE: &str = include_str!("probe.py");
 
 /// An official KCL core on this machine: an interpreter, the native library it loads, and what both must read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Core {
+pub struct Toolchain {
     /// Its version, for example `0.13.2`: a part of every stack's digest.
     pub version: String,
     /// The Python interpreter, all links resolved.
@@ -53,7 +53,7 @@ pub(super) struct Probe {
     folders: Vec<PathBuf>,
 }
 
-impl Core {
+impl Toolchain {
     /// Finds the core of the version that a repository wants: in the interpreter that `KONVERGE_KCL` names, else what
     /// [`install`](super::install()) put under the data folder. A core runs outside of the sandbox, so none is taken from
     /// the checkout.
@@ -62,7 +62,7 @@ impl Core {
     /// There is none (the hint says how to get it), or `KONVERGE_KCL` names an interpreter with another version.
     pub async fn find(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match interpreter() {
-            Some(interpreter) => Self::of_interpreter(&interpreter, version, checkout).await,
+            Some(interpreter) => Self::from_interpreter(&interpreter, version, checkout).await,
             None => Self::installed(&data_folder()?, version, checkout).await,
         }
     }
@@ -71,7 +71,7 @@ impl Core {
     /// names, since versions lie side by side under the data folder.
     ///
     /// # Errors
-    /// As [`Core::find`]; of a `KONVERGE_KCL` with another version its error says so.
+    /// As [`Toolchain::find`]; of a `KONVERGE_KCL` with another version its error says so.
     pub async fn find_earlier(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match Self::find(version, checkout).await {
             Err(other @ KclError::WrongVersion { .. }) => {
@@ -86,7 +86,7 @@ impl Core {
     ///
     /// # Errors
     /// The interpreter lies in the checkout, does not run, has no `kcl_lib`, or one of another version.
-    pub async fn of_interpreter(
+    pub async fn from_interpreter(
         interpreter: &Path,
         version: &str,
         checkout: &Checkout,
@@ -104,13 +104,13 @@ impl Core {
                 wanted: version.to_owned(),
             });
         }
-        core.trusted(checkout)
+        core.require_trusted(checkout)
     }
 
     /// The core that [`install`](super::install()) put below a data folder.
     ///
     /// # Errors
-    /// It is not there, lies in the checkout, or is no longer complete and can not be looked over again.
+    /// It is not there, lies in the checkout, or is no longer complete and cannot be looked over again.
     pub async fn installed(data: &Path, version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         let folder = folder_of(data, version)?;
         checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &folder)?;
@@ -119,22 +119,22 @@ impl Core {
         let core: Self = serde_json::from_str(&text).map_err(|_| missing())?;
         // An upgrade of the system renames shared libraries: then the interpreter is asked anew.
         if core.readable.iter().all(|path| path.exists()) {
-            return core.trusted(checkout);
+            return core.require_trusted(checkout);
         }
         let interpreter = checkout.executable(HOST, &core.interpreter)?;
         Self::in_folder(interpreter, &folder, version)
             .await?
-            .trusted(checkout)
+            .require_trusted(checkout)
     }
 
     /// The core, if neither its interpreter nor its library lies in the checkout.
-    fn trusted(self, checkout: &Checkout) -> Result<Self, KclError> {
+    fn require_trusted(self, checkout: &Checkout) -> Result<Self, KclError> {
         checkout.trust(HOST, &self.interpreter)?;
         checkout.trust("the library of the KCL core", &self.extension)?;
         Ok(self)
     }
 
-    /// The core whose package lies in `folder`, hosted by an interpreter.
+    /// The core whose package lies in `folder`, run by an interpreter.
     pub(super) async fn in_folder(
         interpreter: Executable,
         folder: &Path,
@@ -179,8 +179,8 @@ impl Probe {
         }
     }
 
-    fn core(self) -> Option<Core> {
-        Some(Core {
+    fn core(self) -> Option<Toolchain> {
+        Some(Toolchain {
             version: self.version?,
             interpreter: self.executable,
             extension: self.extension?,
@@ -265,17 +265,17 @@ mod tests {
     #[tokio::test]
     async fn a_missing_core_says_how_to_get_it() {
         let empty = tempfile::tempdir().unwrap();
-        let error = Core::installed(empty.path(), "0.13.2", &Checkout::default())
+        let error = Toolchain::installed(empty.path(), "0.13.2", &Checkout::default())
             .await
             .unwrap_err();
-        let failure = crate::error::Failure::from(error);
+        let failure = crate::error::UserError::from(error);
         assert_eq!(failure.hints, ["run `konverge kcl install 0.13.2`"]);
     }
 
     #[tokio::test]
     async fn an_interpreter_without_the_core_is_named() {
         let python = Path::new("/nonexistent/python");
-        let error = Core::of_interpreter(python, "0.13.2", &Checkout::default())
+        let error = Toolchain::from_interpreter(python, "0.13.2", &Checkout::default())
             .await
             .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/python"), "{error}");
@@ -293,7 +293,7 @@ mod tests {
             readable: Vec::new(),
             folders: Vec::new(),
         };
-        let failure = crate::error::Failure::from(probe(false).check_call().unwrap_err());
+        let failure = crate::error::UserError::from(probe(false).check_call().unwrap_err());
         assert!(
             failure.message.contains("0.8.7") && failure.message.contains("0.9.0"),
             "{failure:?}"
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_service_is_called_by_the_name_of_its_time() {
-        let core = |version: &str| Core {
+        let core = |version: &str| Toolchain {
             version: version.to_owned(),
             interpreter: PathBuf::new(),
             extension: PathBuf::new(),

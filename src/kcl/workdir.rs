@@ -1,4 +1,4 @@
-//! [`Scratch`]: a worker's own folder, into which exactly the files of one compile are laid.
+//! [`Workdir`]: a worker's own folder, into which exactly the files of one compile are laid.
 //!
 //! Consecutive compiles share most of their files: only what differs is written, and what the next compile may not
 //! read is taken away, with the folders that become empty (an empty folder would hide a file of that name from an
@@ -16,21 +16,21 @@ use crate::model::RepoPath;
 
 /// A folder of laid files; deleted when dropped.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct Workdir {
     _folder: tempfile::TempDir,
     root: PathBuf,
-    laid: BTreeMap<RepoPath, Laid>,
+    laid: BTreeMap<RepoPath, WorkdirEntry>,
 }
 
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Laid {
+enum WorkdirEntry {
     File(Arc<[u8]>),
     Link(String),
     Folder,
 }
 
-impl Scratch {
+impl Workdir {
     /// An empty folder below the system's folder for temporary files.
     pub(super) fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("konverge-kcl-").tempdir()?;
@@ -49,9 +49,9 @@ impl Scratch {
 
     /// Makes the folder hold the request's files, links and folders, and no others.
     pub(super) fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
-        let wanted = wanted(request)?;
+        let wanted = planned_entries(request)?;
         // From the last to the first: what lies in a folder goes before the folder.
-        let stale: Vec<(RepoPath, Laid)> = self
+        let stale: Vec<(RepoPath, WorkdirEntry)> = self
             .laid
             .iter()
             .rev()
@@ -60,7 +60,7 @@ impl Scratch {
             .collect();
         for (path, laid) in stale {
             self.laid.remove(&path);
-            if laid == Laid::Folder {
+            if laid == WorkdirEntry::Folder {
                 // Still there if it holds something; then it is no longer a folder of its own.
                 let _ = std::fs::remove_dir(self.root.join(&path));
             } else {
@@ -77,20 +77,20 @@ impl Scratch {
                 std::fs::create_dir_all(folder)?;
             }
             match &laid {
-                Laid::File(content) => std::fs::write(&target, content)?,
-                Laid::Link(to) => std::os::unix::fs::symlink(to, &target)?,
-                Laid::Folder => std::fs::create_dir_all(&target)?,
+                WorkdirEntry::File(content) => std::fs::write(&target, content)?,
+                WorkdirEntry::Link(to) => std::os::unix::fs::symlink(to, &target)?,
+                WorkdirEntry::Folder => std::fs::create_dir_all(&target)?,
             }
             self.laid.insert(path, laid);
         }
         Ok(())
     }
 
-    fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, Laid>) {
+    fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, WorkdirEntry>) {
         for folder in path.ancestors().skip(1) {
             // Fails at the first that still holds something: that is the end.
             if folder.is_root()
-                || wanted.get(&folder) == Some(&Laid::Folder)
+                || wanted.get(&folder) == Some(&WorkdirEntry::Folder)
                 || std::fs::remove_dir(self.root.join(&folder)).is_err()
             {
                 break;
@@ -100,15 +100,15 @@ impl Scratch {
 }
 
 /// What the request wants laid, if nothing of it leads out of the folder.
-fn wanted(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, Laid>> {
-    let mut wanted: BTreeMap<RepoPath, Laid> = BTreeMap::new();
+fn planned_entries(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, WorkdirEntry>> {
+    let mut wanted: BTreeMap<RepoPath, WorkdirEntry> = BTreeMap::new();
     for folder in request.folders.iter().chain([&request.setup.work_dir]) {
         if !folder.is_root() {
-            wanted.insert(folder.clone(), Laid::Folder);
+            wanted.insert(folder.clone(), WorkdirEntry::Folder);
         }
     }
     for (path, content) in &request.files {
-        wanted.insert(path.clone(), Laid::File(Arc::clone(content)));
+        wanted.insert(path.clone(), WorkdirEntry::File(Arc::clone(content)));
     }
     for (path, target) in &request.links {
         let inside = path.parent().and_then(|folder| folder.join(target));
@@ -126,7 +126,7 @@ fn wanted(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, Laid>> {
                 "`{below}` lies below the link `{path}`"
             )));
         }
-        wanted.insert(path.clone(), Laid::Link(target.clone()));
+        wanted.insert(path.clone(), WorkdirEntry::Link(target.clone()));
     }
     match wanted.keys().find(|path| in_git(path)) {
         Some(path) => Err(io::Error::other(format!("`{path}` is git's own: refused"))),
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn holds_exactly_what_was_laid_last() {
-        let mut scratch = Scratch::new().unwrap();
+        let mut scratch = Workdir::new().unwrap();
         let mut lay = |list: &[(&str, &str)]| {
             scratch.lay(&request(list)).unwrap();
             found(scratch.root())
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn folders_and_links_come_and_go() {
-        let mut scratch = Scratch::new().unwrap();
+        let mut scratch = Workdir::new().unwrap();
         let path = |text: &str| RepoPath::normalise(text).unwrap();
         let mut with = request(&[("a/x.k", "1")]);
         with.folders = vec![path("a"), path("empty/inner")];
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let mut request = request(&[(file, "1")]);
             request.links = vec![(path(link), target.to_owned())];
-            let mut scratch = Scratch::new().unwrap();
+            let mut scratch = Workdir::new().unwrap();
             assert!(scratch.lay(&request).is_err(), "{link} -> {target}");
             assert!(found(scratch.root()).is_empty());
         }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn nothing_of_git_is_laid() {
-        let mut scratch = Scratch::new().unwrap();
+        let mut scratch = Workdir::new().unwrap();
         for path in [".git/config", "a/.GIT/config"] {
             assert!(scratch.lay(&request(&[(path, "token")])).is_err());
         }

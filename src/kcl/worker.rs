@@ -16,9 +16,9 @@ use tokio::{
 
 use super::{
     KclError, PoolOptions,
-    protocol::{MAX_ANSWER, Status},
-    workdir::Scratch,
-    sandbox::Walls,
+    protocol::{MAX_ANSWER, WorkerStatus},
+    sandbox::SandboxLayers,
+    workdir::Workdir,
 };
 use crate::process::die_with_parent;
 
@@ -35,8 +35,8 @@ pub(super) struct Worker {
     child: Child,
     requests: ChildStdin,
     answers: ChildStdout,
-    said: Arc<Said>,
-    pub(super) scratch: Scratch,
+    said: Arc<WorkerStderr>,
+    pub(super) scratch: Workdir,
     pub(super) served: u32,
     /// Walls that are missing, in words.
     pub(super) warning: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Worker {
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum WorkerLost {
     /// The deadline passed; the worker is being killed.
     Deadline,
     /// The worker ended.
@@ -55,7 +55,7 @@ pub(super) enum Lost {
 
 /// What the worker wrote on standard error.
 #[derive(Default)]
-struct Said {
+struct WorkerStderr {
     text: Mutex<Vec<u8>>,
     more: Notify,
 }
@@ -64,7 +64,7 @@ impl Worker {
     /// Starts a worker and waits until it has the core loaded.
     pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
         let failed = |error: std::io::Error| KclError::Start(error.to_string());
-        let scratch = Scratch::new().map_err(failed)?;
+        let scratch = Workdir::new().map_err(failed)?;
         let walls = serde_json::to_string(&walls(options, &scratch))
             .map_err(|error| KclError::Start(error.to_string()))?;
         let mut command = Command::new(&options.self_exe);
@@ -87,7 +87,7 @@ impl Worker {
         else {
             return Err(KclError::Start("its pipes could not be opened".to_owned()));
         };
-        let said = Arc::new(Said::default());
+        let said = Arc::new(WorkerStderr::default());
         tokio::spawn(listen(stderr, Arc::clone(&said)));
         let mut worker = Self {
             child,
@@ -99,7 +99,7 @@ impl Worker {
             warning: None,
         };
         match tokio::time::timeout(START, worker.read_answer()).await {
-            Ok(Ok((Status::Done, _))) => {
+            Ok(Ok((WorkerStatus::Done, _))) => {
                 worker.warning = worker
                     .said
                     .take()
@@ -108,7 +108,7 @@ impl Worker {
                 Ok(worker)
             }
             Ok(Ok(_)) => Err(KclError::Start("the core did not load".to_owned())),
-            Ok(Err(Lost::Ended(status, said))) => Err(KclError::Start(match said.trim() {
+            Ok(Err(WorkerLost::Ended(status, said))) => Err(KclError::Start(match said.trim() {
                 "" => format!("it ended at once ({status})"),
                 said => said.trim_start_matches("error: ").to_owned(),
             })),
@@ -121,7 +121,11 @@ impl Worker {
     }
 
     /// Sends a frame and waits for its answer. After an error the worker is of no more use.
-    pub(super) async fn call(&mut self, frame: &[u8], deadline: Duration) -> Result<(Status, Vec<u8>), Lost> {
+    pub(super) async fn call(
+        &mut self,
+        frame: &[u8],
+        deadline: Duration,
+    ) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
         self.served += 1;
         let exchange = async {
             // A worker that has ended does not read: the answer says why.
@@ -136,14 +140,14 @@ impl Worker {
             Ok(if said.trim().is_empty() {
                 (status, body)
             } else {
-                (Status::Panicked, said.into_bytes())
+                (WorkerStatus::Panicked, said.into_bytes())
             })
         };
         match tokio::time::timeout(deadline, exchange).await {
             Ok(answer) => answer,
             Err(_) => {
                 let _ = self.child.start_kill();
-                Err(Lost::Deadline)
+                Err(WorkerLost::Deadline)
             }
         }
     }
@@ -163,49 +167,50 @@ impl Worker {
         self.child.id()
     }
 
-    async fn read_answer(&mut self) -> Result<(Status, Vec<u8>), Lost> {
+    async fn read_answer(&mut self) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
         let Ok(length) = self.answers.read_u32().await else {
-            return Err(self.ended().await);
+            return Err(self.wait_exit().await);
         };
         let length = length as usize;
         if length == 0 || length > MAX_ANSWER {
-            return Err(Lost::Garbled(format!("a frame of {length} bytes")));
+            return Err(WorkerLost::Garbled(format!("a frame of {length} bytes")));
         }
         let mut frame = vec![0; length];
         if self.answers.read_exact(&mut frame).await.is_err() {
-            return Err(self.ended().await);
+            return Err(self.wait_exit().await);
         }
-        let status = Status::of(frame[0]).ok_or_else(|| Lost::Garbled(format!("status {:#x}", frame[0])))?;
+        let status = WorkerStatus::from_byte(frame[0])
+            .ok_or_else(|| WorkerLost::Garbled(format!("status {:#x}", frame[0])))?;
         frame.remove(0);
         Ok((status, frame))
     }
 
-    async fn ended(&mut self) -> Lost {
+    async fn wait_exit(&mut self) -> WorkerLost {
         match self.child.wait().await {
             Ok(status) => {
-                self.said.closed().await;
-                Lost::Ended(status, self.said.take())
+                self.said.wait_closed().await;
+                WorkerLost::Ended(status, self.said.take())
             }
-            Err(error) => Lost::Garbled(error.to_string()),
+            Err(error) => WorkerLost::Garbled(error.to_string()),
         }
     }
 }
 
-impl Lost {
+impl WorkerLost {
     /// Whether something outside (the kernel short of memory, an operator) killed the worker.
     pub(super) fn killed_from_outside(&self) -> bool {
         matches!(self, Self::Ended(status, _) if status.signal() == Some(nix::libc::SIGKILL))
     }
 }
 
-fn walls(options: &PoolOptions, scratch: &Scratch) -> Walls {
+fn walls(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
     let core = &options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());
     readable.extend(options.packages.clone());
     // The core looks for packages in a vendor folder, always: a place where there is none.
     let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
-    Walls {
+    SandboxLayers {
         interpreter: core.interpreter.clone(),
         arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
             .into_iter()
@@ -223,7 +228,7 @@ fn walls(options: &PoolOptions, scratch: &Scratch) -> Walls {
     }
 }
 
-async fn listen(mut stderr: ChildStderr, said: Arc<Said>) {
+async fn listen(mut stderr: ChildStderr, said: Arc<WorkerStderr>) {
     let mut part = vec![0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut part).await {
         {
@@ -244,7 +249,7 @@ const MARK: u8 = 0;
 /// Noted when standard error was closed.
 const END: u8 = 4;
 
-impl Said {
+impl WorkerStderr {
     fn take(&self) -> String {
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = std::mem::take(&mut *text);
@@ -256,7 +261,7 @@ impl Said {
         self.take()
     }
 
-    async fn closed(&self) {
+    async fn wait_closed(&self) {
         self.wait_for(END).await;
     }
 

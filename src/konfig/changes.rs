@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
-use super::{Layout, LayoutError, LayoutRules, PackageKind, Project, Reader, Tree};
+use super::{FileTreeView, Layout, LayoutError, LayoutReader, LayoutRules, PackageKind, Project};
 use crate::model::{
     RepoPath,
     file_source::{FileEntry, FileKind},
@@ -35,7 +35,7 @@ pub struct Changes {
 
 impl Changes {
     /// Compares two revisions. Both file lists are sorted: one walk along the two.
-    pub fn between(before: &Tree, after: &Tree) -> Self {
+    pub fn compute(before: &FileTreeView, after: &FileTreeView) -> Self {
         let mut changes = Self {
             paths: HashSet::new(),
             shape_kept: true,
@@ -74,7 +74,7 @@ impl Changes {
         path: &RepoPath,
         old: Option<&FileEntry>,
         new: Option<&FileEntry>,
-        (before, after): (&Tree, &Tree),
+        (before, after): (&FileTreeView, &FileTreeView),
     ) {
         self.paths.insert(path.clone());
         let plain = |entry: &&FileEntry| entry.kind == FileKind::File;
@@ -104,28 +104,28 @@ impl Changes {
 
 /// Whether a file that came or went makes no difference to what a path means: no KCL, nothing of the layout, no CRD, in
 /// a folder that was and is there without it.
-fn is_neutral(path: &RepoPath, before: &Tree, after: &Tree) -> bool {
+fn is_neutral(path: &RepoPath, before: &FileTreeView, after: &FileTreeView) -> bool {
     let told_apart = path
         .as_str()
         .split('/')
         .any(|part| part.ends_with(".k") || part == "crd" || LAYOUT_FILES.contains(&part));
     let folder = path.parent().unwrap_or_default();
-    let holds_others = |tree: &Tree| {
-        let mut files = tree.below(&folder).map(|(other, _)| other);
+    let holds_others = |tree: &FileTreeView| {
+        let mut files = tree.files_below(&folder).map(|(other, _)| other);
         files.any(|other| other != path && !other.is_within(path))
     };
     !told_apart && holds_others(before) && holds_others(after)
 }
 
 /// What of another revision's layout holds, as far as its files go.
-pub(super) struct Held<'a> {
+pub(super) struct UnchangedLayout<'a> {
     layout: &'a Layout,
     changes: &'a Changes,
 }
 
-impl<'a> Held<'a> {
+impl<'a> UnchangedLayout<'a> {
     /// `None` where what differs may bear on any stack.
-    fn of(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
+    fn from_layout(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
         let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
         let globs_hold = !layout.has_globs || changes.appeared.is_empty();
         let holds = changes.links_kept && globs_hold && !changes.paths.iter().any(module);
@@ -187,8 +187,8 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Reader {
-    /// As [`Reader::layout`], by way of another revision's: only what differs is read.
+impl LayoutReader {
+    /// As [`LayoutReader::layout`], by way of another revision's: only what differs is read.
     ///
     /// # Errors
     /// As [`Layout::read`].
@@ -196,10 +196,10 @@ impl Reader {
         &self,
         before: &Arc<Layout>,
         changes: &Changes,
-        tree: &Tree,
+        tree: &FileTreeView,
         rules: &LayoutRules,
     ) -> Result<Arc<Layout>, LayoutError> {
-        match Held::of(before, changes) {
+        match UnchangedLayout::from_layout(before, changes) {
             Some(held) if held.is_whole() => Ok(Arc::clone(before)),
             held => self.layout_with(tree, rules, held.as_ref()).map(Arc::new),
         }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    Reader, SettingsOrder, Tree, dependencies,
-    entry::{self, Written},
+    FileTreeView, LayoutReader, SettingsOrder, dependencies,
+    entry::{self, EntryText},
     outside_paths,
 };
 use crate::model::{
@@ -14,7 +14,7 @@ use crate::model::{
 };
 
 /// A stack's setup.
-pub(super) struct Setup {
+pub(super) struct StackSetup {
     /// The setup, or what is wrong with it.
     pub(super) compile: Result<CompileSetup, SetupError>,
     /// Whether an entry is a glob.
@@ -22,22 +22,22 @@ pub(super) struct Setup {
 }
 
 /// Puts a stack's setup together.
-pub(super) fn of(
-    reader: &Reader,
-    tree: &Tree,
+pub(super) fn build_setup(
+    reader: &LayoutReader,
+    tree: &FileTreeView,
     order: SettingsOrder,
     folder: &RepoPath,
     project: &RepoPath,
-) -> Result<Setup, SourceError> {
+) -> Result<StackSetup, SourceError> {
     let mut globs = false;
-    let compile = put_together(reader, tree, order, (folder, project), &mut globs)?;
-    Ok(Setup { compile, globs })
+    let compile = merge_setup(reader, tree, order, (folder, project), &mut globs)?;
+    Ok(StackSetup { compile, globs })
 }
 
 /// The outer error is a missing object, the inner one is the stack's own.
-fn put_together(
-    reader: &Reader,
-    tree: &Tree,
+fn merge_setup(
+    reader: &LayoutReader,
+    tree: &FileTreeView,
     order: SettingsOrder,
     (folder, project): (&RepoPath, &RepoPath),
     globs: &mut bool,
@@ -55,7 +55,7 @@ fn put_together(
     }
     // From v0.9 on a `kcl.mod` in the stack's own folder makes it a package of its own, and settings are not looked at.
     let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
-    let mut entries: Vec<Written> = Vec::new();
+    let mut entries: Vec<EntryText> = Vec::new();
     if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
     {
         return Ok(Err(error));
@@ -72,12 +72,12 @@ fn put_together(
         }
     }
     if entries.is_empty() {
-        entries.push(Written {
+        entries.push(EntryText {
             file: folder.child("stack.yaml"),
             text: ".".to_owned(),
         });
     }
-    *globs = entries.iter().any(Written::is_glob);
+    *globs = entries.iter().any(EntryText::is_glob);
     match entry::resolve(tree, &setup, &entries) {
         Ok(entries) => setup.entries = entries,
         Err(error) => return Ok(Err(error)),
@@ -86,12 +86,12 @@ fn put_together(
 }
 
 fn read_settings(
-    reader: &Reader,
-    tree: &Tree,
+    reader: &LayoutReader,
+    tree: &FileTreeView,
     order: SettingsOrder,
     folder: &RepoPath,
     setup: &mut CompileSetup,
-    entries: &mut Vec<Written>,
+    entries: &mut Vec<EntryText>,
 ) -> Result<Result<(), SetupError>, SourceError> {
     for (name, required) in order.files() {
         let file = folder.join(name).expect("a fixed name inside the stack's folder");
@@ -123,7 +123,7 @@ fn read_settings(
                 Err(message) => return Ok(Err(at(file, format!("package_maps: {package}: {message}")))),
             }
         }
-        entries.extend(settings.files.iter().map(|text| Written {
+        entries.extend(settings.files.iter().map(|text| EntryText {
             file: file.clone(),
             text: text.clone(),
         }));
@@ -138,11 +138,11 @@ fn read_settings(
 }
 
 fn read_profile(
-    reader: &Reader,
-    tree: &Tree,
+    reader: &LayoutReader,
+    tree: &FileTreeView,
     root: &RepoPath,
     setup: &mut CompileSetup,
-    entries: &mut Vec<Written>,
+    entries: &mut Vec<EntryText>,
 ) -> Result<Result<(), SetupError>, SourceError> {
     let file = root.child("kcl.mod");
     let module = match reader.module(tree, &file)? {
@@ -150,7 +150,7 @@ fn read_profile(
         Some(Err(message)) => return Ok(Err(at(file, message))),
         None => return Ok(Ok(())),
     };
-    entries.extend(module.entries.iter().map(|text| Written {
+    entries.extend(module.entries.iter().map(|text| EntryText {
         file: file.clone(),
         text: text.clone(),
     }));
@@ -167,16 +167,20 @@ fn read_profile(
 
 /// A path of a settings file or `kcl.mod`, relative to the repository. `${PWD}` is the file's own folder, `${KCL_MOD}`
 /// the nearest folder with a `kcl.mod`, `${name:KCL_MOD}` a dependency's folder; only at the start.
-fn place(tree: &Tree, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
+fn place(tree: &FileTreeView, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
     let Some((variable, rest)) = variable(text) else {
-        return base.join(text).ok_or_else(|| outside_paths::path(tree, base, text));
+        return base
+            .join(text)
+            .ok_or_else(|| outside_paths::describe_refusal(tree, base, text));
     };
     let start = match variable {
         "PWD" => base.clone(),
         "KCL_MOD" => tree.module_root(base).unwrap_or_else(|| setup.work_dir.clone()),
         other => package_folder(setup, other, text)?.1,
     };
-    start.join(rest).ok_or_else(|| outside_paths::path(tree, &start, rest))
+    start
+        .join(rest)
+        .ok_or_else(|| outside_paths::describe_refusal(tree, &start, rest))
 }
 
 /// The variable at the start of a path, and what follows it.

@@ -3,10 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{
-    Reader, Tree,
-    kcl_mod::{self, Module},
-    outside_paths,
+    FileTreeView, LayoutReader,
     compile_setup::at,
+    kcl_mod::{self, KclMod},
+    outside_paths,
 };
 use crate::model::{
     RepoPath,
@@ -18,8 +18,8 @@ use crate::model::{
 /// Adds the packages that the stack's module depends on, and those that they depend on. The nearest declaration of a
 /// name wins.
 pub(super) fn add(
-    reader: &Reader,
-    tree: &Tree,
+    reader: &LayoutReader,
+    tree: &FileTreeView,
     setup: &mut CompileSetup,
 ) -> Result<Result<(), SetupError>, SourceError> {
     let Some(root) = setup.module_root.clone() else {
@@ -46,10 +46,10 @@ pub(super) fn add(
 }
 
 fn add_of(
-    (reader, tree): (&Reader, &Tree),
+    (reader, tree): (&LayoutReader, &FileTreeView),
     root: &RepoPath,
     folder: &RepoPath,
-    module: &Module,
+    module: &KclMod,
     setup: &mut CompileSetup,
     mut found: impl FnMut(RepoPath),
 ) -> Result<Result<(), SetupError>, SourceError> {

@@ -1,4 +1,4 @@
-//! [`Reader`]: finds projects and stacks among a revision's files, and reads each small file once, however many stacks
+//! [`LayoutReader`]: finds projects and stacks among a revision's files, and reads each small file once, however many stacks
 //! or revisions share it.
 
 use std::{
@@ -7,12 +7,12 @@ use std::{
 };
 
 use super::{
-    Layout, LayoutError, LayoutRules, Project, Settings, SettingsOrder, Tree,
-    changes::Held,
-    manifests::{self, ProjectDocument, StackDocument},
-    exclusion::{self, Exclusion},
-    kcl_mod::Module,
+    FileTreeView, Layout, LayoutError, LayoutRules, Project, Settings, SettingsOrder,
+    changes::UnchangedLayout,
     compile_setup,
+    exclusion::{self, Exclusion},
+    kcl_mod::KclMod,
+    manifests::{self, ProjectDocument, StackDocument},
 };
 use crate::{
     model::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// Reads layouts; remembers parsed files by content, so that the second revision costs what changed.
 #[derive(Default)]
-pub struct Reader {
+pub struct LayoutReader {
     parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
 }
 
@@ -44,13 +44,13 @@ enum Parsed {
     Project(Result<Arc<ProjectDocument>, YamlError>),
     Stack(Result<Arc<StackDocument>, YamlError>),
     Settings(Result<Arc<Settings>, YamlError>),
-    Module(Result<Arc<Module>, String>),
+    Module(Result<Arc<KclMod>, String>),
 }
 
 /// Threads that read and parse: as many as CI machines have cores.
 const READERS: usize = 2;
 
-impl Reader {
+impl LayoutReader {
     /// A reader that knows no file yet.
     pub fn new() -> Self {
         Self::default()
@@ -60,27 +60,27 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Layout::read`].
-    pub fn layout(&self, tree: &Tree, rules: &LayoutRules) -> Result<Layout, LayoutError> {
+    pub fn layout(&self, tree: &FileTreeView, rules: &LayoutRules) -> Result<Layout, LayoutError> {
         tree.will_be_read_whole();
         self.layout_with(tree, rules, None)
     }
 
-    /// As [`Reader::layout`]; what of another revision's layout holds is not read again.
+    /// As [`LayoutReader::layout`]; what of another revision's layout holds is not read again.
     pub(super) fn layout_with(
         &self,
-        tree: &Tree,
+        tree: &FileTreeView,
         rules: &LayoutRules,
-        held: Option<&Held<'_>>,
+        held: Option<&UnchangedLayout<'_>>,
     ) -> Result<Layout, LayoutError> {
         self.prefetch(tree, held)?;
         let mut layout = Layout {
             has_module: tree.has_module(),
-            has_globs: held.is_some_and(Held::has_globs),
+            has_globs: held.is_some_and(UnchangedLayout::has_globs),
             ..Layout::default()
         };
         let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
         for (path, entry) in tree.source().files() {
-            if entry.kind == FileKind::Submodule && tree.below(path).next().is_none() {
+            if entry.kind == FileKind::Submodule && tree.files_below(path).next().is_none() {
                 layout.unseen.push(not_checked_out(path.clone()));
             }
             let folders = match path.file_name() {
@@ -157,12 +157,12 @@ impl Reader {
     /// Other tools have files of that name too.
     fn project(
         &self,
-        tree: &Tree,
+        tree: &FileTreeView,
         folder: RepoPath,
         layout: &mut Layout,
     ) -> Result<(Project, Option<SetupError>), SourceError> {
         let file = folder.child("project.yaml");
-        let document = match self.parsed(tree, &file, Class::Project)? {
+        let document = match self.parse_cached(tree, &file, Class::Project)? {
             Some(Parsed::Project(document)) => document,
             _ => Ok(Arc::default()),
         };
@@ -184,14 +184,14 @@ impl Reader {
 
     fn stack(
         &self,
-        tree: &Tree,
+        tree: &FileTreeView,
         folder: &RepoPath,
         project: &Project,
         order: SettingsOrder,
         layout: &mut Layout,
     ) -> Result<Stack, SourceError> {
         let file = folder.child("stack.yaml");
-        let document = match self.parsed(tree, &file, Class::Stack)? {
+        let document = match self.parse_cached(tree, &file, Class::Stack)? {
             Some(Parsed::Stack(document)) => document,
             _ => Ok(Arc::default()),
         };
@@ -223,7 +223,7 @@ impl Reader {
         let compile = match broken {
             Some(error) => Err(error),
             None => {
-                let setup = compile_setup::of(self, tree, order, folder, &project.folder)?;
+                let setup = compile_setup::build_setup(self, tree, order, folder, &project.folder)?;
                 layout.has_globs |= setup.globs;
                 setup.compile
             }
@@ -247,10 +247,10 @@ impl Reader {
 
     pub(super) fn settings(
         &self,
-        tree: &Tree,
+        tree: &FileTreeView,
         file: &RepoPath,
     ) -> Result<Option<Result<Arc<Settings>, YamlError>>, SourceError> {
-        Ok(match self.parsed(tree, file, Class::Settings)? {
+        Ok(match self.parse_cached(tree, file, Class::Settings)? {
             Some(Parsed::Settings(settings)) => Some(settings),
             _ => None,
         })
@@ -258,16 +258,21 @@ impl Reader {
 
     pub(super) fn module(
         &self,
-        tree: &Tree,
+        tree: &FileTreeView,
         file: &RepoPath,
-    ) -> Result<Option<Result<Arc<Module>, String>>, SourceError> {
-        Ok(match self.parsed(tree, file, Class::Module)? {
+    ) -> Result<Option<Result<Arc<KclMod>, String>>, SourceError> {
+        Ok(match self.parse_cached(tree, file, Class::Module)? {
             Some(Parsed::Module(module)) => Some(module),
             _ => None,
         })
     }
 
-    fn parsed(&self, tree: &Tree, file: &RepoPath, class: Class) -> Result<Option<Parsed>, SourceError> {
+    fn parse_cached(
+        &self,
+        tree: &FileTreeView,
+        file: &RepoPath,
+        class: Class,
+    ) -> Result<Option<Parsed>, SourceError> {
         let Some((_, entry)) = tree.file(file) else {
             return Ok(None);
         };
@@ -286,7 +291,7 @@ impl Reader {
     }
 
     /// Reads every small file of the layout, on several threads, each content once.
-    fn prefetch(&self, tree: &Tree, held: Option<&Held<'_>>) -> Result<(), SourceError> {
+    fn prefetch(&self, tree: &FileTreeView, held: Option<&UnchangedLayout<'_>>) -> Result<(), SourceError> {
         let mut wanted: Vec<(BlobId, Class)> = Vec::new();
         let files = tree.source().files().iter();
         for (path, entry) in files.filter(|(path, _)| held.is_none_or(|held| held.lacks(path))) {
@@ -341,7 +346,7 @@ impl Class {
             Self::Project => Parsed::Project(manifests::parse(bytes).map(Arc::new)),
             Self::Stack => Parsed::Stack(manifests::parse(bytes).map(Arc::new)),
             Self::Settings => Parsed::Settings(Settings::parse(bytes).map(Arc::new)),
-            Self::Module => Parsed::Module(Module::parse(bytes).map(Arc::new)),
+            Self::Module => Parsed::Module(KclMod::parse(bytes).map(Arc::new)),
         }
     }
 }
@@ -412,11 +417,11 @@ fn not_checked_out(file: RepoPath) -> SetupError {
         file,
         line: None,
         column: None,
-        message: "this submodule is not checked out, so stacks in it can not be seen; in the workflow, give actions/checkout `submodules: true`, elsewhere run `git submodule update --init`".to_owned(),
+        message: "this submodule is not checked out, so stacks in it cannot be seen; in the workflow, give actions/checkout `submodules: true`, elsewhere run `git submodule update --init`".to_owned(),
     }
 }
 
-/// An identity for a stack whose own can not be known: made of its folder, so that it collides with no other.
+/// An identity for a stack whose own cannot be known: made of its folder, so that it collides with no other.
 fn guessed_identity(folder: &RepoPath) -> StackId {
     let clean: String = folder
         .as_str()

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Tree, outside_paths,
+    FileTreeView,
     compile_setup::{at, package_folder, variable},
+    outside_paths,
 };
 use crate::model::{
     RepoPath,
@@ -15,14 +16,14 @@ use crate::model::{
 const GLOB: [char; 3] = ['*', '?', '['];
 
 /// An entry as a file of the repository has it.
-pub(super) struct Written {
+pub(super) struct EntryText {
     /// The file.
     pub(super) file: RepoPath,
     /// The entry's text.
     pub(super) text: String,
 }
 
-impl Written {
+impl EntryText {
     pub(super) fn is_glob(&self) -> bool {
         self.text.contains(GLOB)
     }
@@ -34,8 +35,12 @@ impl Written {
 }
 
 /// Resolves the entries of a stack. Entries in `${KCL_MOD}` come last: their root follows from the others.
-pub(super) fn resolve(tree: &Tree, setup: &CompileSetup, all: &[Written]) -> Result<Vec<Entry>, SetupError> {
-    let failed = |written: &Written, message| at(written.file.clone(), message);
+pub(super) fn resolve(
+    tree: &FileTreeView,
+    setup: &CompileSetup,
+    all: &[EntryText],
+) -> Result<Vec<Entry>, SetupError> {
+    let failed = |written: &EntryText, message| at(written.file.clone(), message);
     let mut resolved = Vec::new();
     for written in all {
         let entries = match rooted(written) {
@@ -70,14 +75,18 @@ pub(super) fn resolve(tree: &Tree, setup: &CompileSetup, all: &[Written]) -> Res
 }
 
 /// What follows `${KCL_MOD}`, if the entry starts with it.
-fn rooted(written: &Written) -> Option<&str> {
+fn rooted(written: &EntryText) -> Option<&str> {
     match variable(&written.text) {
         Some(("KCL_MOD", inside)) => Some(inside),
         _ => None,
     }
 }
 
-fn plain_or_of_package(tree: &Tree, setup: &CompileSetup, written: &Written) -> Result<Vec<Entry>, String> {
+fn plain_or_of_package(
+    tree: &FileTreeView,
+    setup: &CompileSetup,
+    written: &EntryText,
+) -> Result<Vec<Entry>, String> {
     match variable(&written.text) {
         None => found(tree, written, &written.base(), &written.text, &EntryPackage::Main),
         Some(("PWD", inside)) => found(tree, written, &written.base(), inside, &EntryPackage::Main),
@@ -91,7 +100,7 @@ fn plain_or_of_package(tree: &Tree, setup: &CompileSetup, written: &Written) -> 
 /// The root that the core takes for `${KCL_MOD}`: that of the entries which are given by their path, or of the stack's
 /// folder where these have several. `None` if there are no such entries.
 fn main_root<'a>(
-    tree: &Tree,
+    tree: &FileTreeView,
     setup: &CompileSetup,
     entries: impl Iterator<Item = &'a Entry>,
 ) -> Option<RepoPath> {
@@ -106,7 +115,7 @@ fn main_root<'a>(
 }
 
 /// The root of the package of a file or folder that is given by its path.
-fn root_of(tree: &Tree, path: &RepoPath) -> RepoPath {
+fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
     let folder = match tree.is_file(path) {
         true => path.parent().unwrap_or_default(),
         false => path.clone(),
@@ -116,8 +125,8 @@ fn root_of(tree: &Tree, path: &RepoPath) -> RepoPath {
 
 /// The files or folders that a text names, seen from a folder; a glob names its matches in order.
 fn found(
-    tree: &Tree,
-    written: &Written,
+    tree: &FileTreeView,
+    written: &EntryText,
     start: &RepoPath,
     inside: &str,
     package: &EntryPackage,
@@ -125,7 +134,7 @@ fn found(
     let text = &written.text;
     let path = start
         .join(inside)
-        .ok_or_else(|| outside_paths::path(tree, start, inside))?;
+        .ok_or_else(|| outside_paths::describe_refusal(tree, start, inside))?;
     let entry = |path: RepoPath| Entry {
         path,
         package: package.clone(),
@@ -144,7 +153,7 @@ fn found(
     let fixed = path.as_str().find(GLOB).unwrap_or_default();
     let above = RepoPath::normalise(&path.as_str()[..path.as_str()[..fixed].rfind('/').unwrap_or(0)]);
     let matches: Vec<_> = tree
-        .below(&above.unwrap_or_default())
+        .files_below(&above.unwrap_or_default())
         .map(|(path, _)| path)
         .filter(|path| glob.is_match(path.as_str()) && tree.is_file(path))
         .map(|path| entry(path.clone()))

@@ -1,11 +1,11 @@
 //! What is wrong with a layout as a whole.
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{file_source::SourceError, stack::SetupError},
 };
 
-/// The layout can not be used.
+/// The layout cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Not a Konfig monorepo.
@@ -16,9 +16,9 @@ pub enum LayoutError {
     Source(#[from] SourceError),
 }
 
-impl From<LayoutError> for Failure {
+impl From<LayoutError> for UserError {
     fn from(error: LayoutError) -> Self {
-        let failure = Failure::new(ErrorKind::Layout, error.to_string());
+        let failure = UserError::new(ErrorKind::Layout, error.to_string());
         match error {
             LayoutError::NoModule => failure
                 .hint("at the repository's root: `kcl mod init`, or name another folder: `--repo DIR`")
@@ -28,8 +28,8 @@ impl From<LayoutError> for Failure {
     }
 }
 
-impl From<SetupError> for Failure {
+impl From<SetupError> for UserError {
     fn from(error: SetupError) -> Self {
-        Failure::new(ErrorKind::Layout, error.message).at(error.file.to_string(), error.line, error.column)
+        UserError::new(ErrorKind::Layout, error.message).at(error.file.to_string(), error.line, error.column)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use globset::GlobMatcher;
 
-use super::{Reader, Tree};
+use super::{FileTreeView, LayoutReader};
 use crate::model::{RepoPath, file_source::SourceError};
 
 /// Why what lies in a package makes no stacks.
@@ -91,7 +91,10 @@ impl Exclusion {
 }
 
 /// The packages of a revision, sorted by folder.
-pub(super) fn packages(reader: &Reader, tree: &Tree) -> Result<Vec<(RepoPath, PackageKind)>, SourceError> {
+pub(super) fn packages(
+    reader: &LayoutReader,
+    tree: &FileTreeView,
+) -> Result<Vec<(RepoPath, PackageKind)>, SourceError> {
     let mut packages = BTreeMap::new();
     for module in tree.module_folders() {
         if let Some(vendor) = vendor_above(tree, module) {
@@ -116,7 +119,7 @@ pub(super) fn packages(reader: &Reader, tree: &Tree) -> Result<Vec<(RepoPath, Pa
 }
 
 /// The `vendor` folder that a package lies in, if it lies beside a `kcl.mod`.
-fn vendor_above(tree: &Tree, module: &RepoPath) -> Option<RepoPath> {
+fn vendor_above(tree: &FileTreeView, module: &RepoPath) -> Option<RepoPath> {
     module.ancestors().skip(1).find(|above| {
         above.file_name() == "vendor"
             && above

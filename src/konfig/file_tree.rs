@@ -1,4 +1,4 @@
-//! [`Tree`]: a revision's files seen as folders and links, the way a checkout shows them.
+//! [`FileTreeView`]: a revision's files seen as folders and links, the way a checkout shows them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use crate::model::{
 const MAX_LINKS: usize = 40;
 
 /// A revision's files with folder and link semantics.
-pub struct Tree {
+pub struct FileTreeView {
     source: Arc<dyn Source>,
     links: HashSet<RepoPath>,
     module_folders: HashSet<RepoPath>,
@@ -31,7 +31,7 @@ pub struct Resolved {
     pub links: Vec<RepoPath>,
 }
 
-impl Tree {
+impl FileTreeView {
     /// Looks at a revision.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let mut links = HashSet::new();
@@ -168,7 +168,7 @@ impl Tree {
         let Some(real) = self.resolve(path).map(|resolved| resolved.path) else {
             return false;
         };
-        self.below(&real).next().is_some()
+        self.files_below(&real).next().is_some()
             || self
                 .source
                 .files()
@@ -187,7 +187,7 @@ impl Tree {
     }
 
     /// Every file below a real folder, at any depth, sorted by path.
-    pub fn below(&self, folder: &RepoPath) -> impl Iterator<Item = (&RepoPath, &FileEntry)> {
+    pub fn files_below(&self, folder: &RepoPath) -> impl Iterator<Item = (&RepoPath, &FileEntry)> {
         let prefix = if folder.is_root() {
             String::new()
         } else {

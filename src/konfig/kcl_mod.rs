@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// What `kcl.mod` says of interest.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Module {
+pub(super) struct KclMod {
     /// `[package] name`.
     pub(super) name: Option<String>,
     /// `[dependencies]` in the file's order, `-` in names written as `_`.
@@ -32,7 +32,7 @@ pub(super) struct Dependency {
     pub(super) entry: Value,
 }
 
-impl Module {
+impl KclMod {
     /// Reads a `kcl.mod`. The core itself never reads its content, so an odd one is an error only if it hides
     /// dependencies: what is not TOML at all.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -45,7 +45,9 @@ impl Module {
         if let Some(Value::Object(dependencies)) = root.get("dependencies") {
             for (name, entry) in dependencies {
                 let imported = name.replace('-', "_");
-                module.dependencies.push((imported, Dependency::of(name, entry)));
+                module
+                    .dependencies
+                    .push((imported, Dependency::parse(name, entry)));
             }
         }
         if let Some(profile) = root.get("profile") {
@@ -62,7 +64,7 @@ impl Module {
 impl Dependency {
     /// Store names as kpm makes them: git `<name>_<tag|commit|branch|latest>`, OCI `<name>_<tag>`, a plain version
     /// `<name>_<version>`.
-    fn of(name: &str, entry: &Value) -> Self {
+    fn parse(name: &str, entry: &Value) -> Self {
         let text = |key: &str| entry[key].as_str();
         let path = text("path").map(str::to_owned);
         let mut store_names = Vec::new();
@@ -126,7 +128,7 @@ mod tests {
     fn reads_dependencies_and_profile() {
         let text = "[package]\nname=\"x\"\n[dependencies]\nmy-lib = { path = \"../lib\" }\nk8s = \"1.31\"\n\
                     flask = { git = \"https://h/x\", tag = \"v1\" }\n[profile]\nentries = [\"main.k\"]\n";
-        let module = Module::parse(text.as_bytes()).unwrap();
+        let module = KclMod::parse(text.as_bytes()).unwrap();
         assert_eq!(module.entries, ["main.k"]);
         let names: Vec<_> = module
             .dependencies
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_a_module() {
-        assert_eq!(Module::parse(b"").unwrap(), Module::default());
-        assert!(Module::parse(b"[dependencies\n").is_err());
+        assert_eq!(KclMod::parse(b"").unwrap(), KclMod::default());
+        assert!(KclMod::parse(b"[dependencies\n").is_err());
     }
 }

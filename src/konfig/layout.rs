@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Clash, LayoutError, LayoutRules, PackageKind, Reader, Tree};
+use super::{Clash, FileTreeView, LayoutError, LayoutReader, LayoutRules, PackageKind};
 use crate::model::{
     RepoPath, StackId,
     file_source::Source,
@@ -53,7 +53,7 @@ impl Layout {
     /// A file is not in the object database. What is wrong *in* files never is an error: see [`Layout::problems`] and
     /// [`Stack::compile`].
     pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
-        Reader::new().layout(&Tree::new(Arc::clone(source)), &rules.into())
+        LayoutReader::new().layout(&FileTreeView::new(Arc::clone(source)), &rules.into())
     }
 
     /// That this is a KCL monorepo at all.

@@ -1,18 +1,24 @@
 //! Paths that lead out of the repository: what is refused, and the path that was probably meant.
 
-use super::Tree;
+use super::FileTreeView;
 use crate::model::RepoPath;
 
 /// Why a path is refused, seen from a folder.
-pub(super) fn path(tree: &Tree, from: &RepoPath, text: &str) -> String {
+pub(super) fn describe_refusal(tree: &FileTreeView, from: &RepoPath, text: &str) -> String {
     let exists = |path: &RepoPath| !path.is_root() && (tree.is_file(path) || tree.is_folder(path));
-    refusal(text, from, meant(text, exists))
+    refusal(text, from, suggested_path(text, exists))
 }
 
 /// Why the path of a dependency is refused. `root` is the name of the package at the repository's root.
-pub(super) fn dependency(tree: &Tree, from: &RepoPath, name: &str, text: &str, root: Option<&str>) -> String {
+pub(super) fn dependency(
+    tree: &FileTreeView,
+    from: &RepoPath,
+    name: &str,
+    text: &str,
+    root: Option<&str>,
+) -> String {
     let named = |known: &str| known.replace('-', "_") == name;
-    let package = meant(text, |path| match path.is_root() {
+    let package = suggested_path(text, |path| match path.is_root() {
         true => root.is_some_and(named),
         false => tree.is_file(&path.child("kcl.mod")),
     });
@@ -29,7 +35,7 @@ fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
 
 /// The path inside the repository. A path that goes up to the folder around the checkout comes back by the name of the
 /// checkout's own folder, which another checkout need not have: what follows that name is looked for.
-fn meant(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<RepoPath> {
+fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<RepoPath> {
     let parts: Vec<&str> = text
         .split('/')
         .filter(|part| !matches!(*part, "" | "." | ".."))

@@ -1,8 +1,8 @@
-//! [`Shown`]: what a checkout shows below a folder, links followed.
+//! [`ResolvedFiles`]: what a checkout shows below a folder, links followed.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Resolved, Tree};
+use super::{FileTreeView, Resolved};
 use crate::model::{
     RepoPath,
     file_source::{BlobId, FileKind},
@@ -10,9 +10,9 @@ use crate::model::{
 
 /// What lies below a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shown {
+pub struct ResolvedFiles {
     /// Every regular file, sorted by the path at which it is seen.
-    pub files: Vec<ShownFile>,
+    pub files: Vec<ResolvedFile>,
     /// Every link that was followed, with its content.
     pub links: Vec<(RepoPath, BlobId)>,
     /// Where a link, or a submodule that is not checked out, leads to nothing of the revision.
@@ -21,7 +21,7 @@ pub struct Shown {
 
 /// A file that may be seen at another path than its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ShownFile {
+pub struct ResolvedFile {
     /// Where it is seen.
     pub path: RepoPath,
     /// Where it lies.
@@ -30,20 +30,20 @@ pub struct ShownFile {
     pub blob: BlobId,
 }
 
-impl Tree {
+impl FileTreeView {
     /// What a checkout shows below a folder, of the files that are wanted by the path at which they are seen. A file is
     /// taken once, at its own place before another, and each real folder is looked into once: links may form a circle.
-    pub fn shown(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> Shown {
-        let mut shown = Shown::default();
-        let mut files: BTreeMap<RepoPath, ShownFile> = BTreeMap::new();
+    pub fn resolve_files(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> ResolvedFiles {
+        let mut shown = ResolvedFiles::default();
+        let mut files: BTreeMap<RepoPath, ResolvedFile> = BTreeMap::new();
         let mut take = |path: RepoPath, real: &RepoPath, blob: BlobId| {
             if wanted(&path) && (path == *real || !files.contains_key(real)) {
                 let real = real.clone();
-                files.insert(real.clone(), ShownFile { path, real, blob });
+                files.insert(real.clone(), ResolvedFile { path, real, blob });
             }
         };
         let all = self.source().files();
-        let is_empty = |folder: &RepoPath| self.below(folder).next().is_none();
+        let is_empty = |folder: &RepoPath| self.files_below(folder).next().is_none();
         let mut met = HashSet::new();
         let mut waiting = vec![(folder.clone(), folder.clone())];
         while let Some((seen_at, path)) = waiting.pop() {
@@ -67,7 +67,7 @@ impl Tree {
                 }
                 None if !met.insert(real.clone()) => {}
                 None => {
-                    for (path, entry) in self.below(&real) {
+                    for (path, entry) in self.files_below(&real) {
                         let inside = path.as_str().strip_prefix(real.as_str()).unwrap_or_default();
                         let Some(seen_at) = seen_at.join(inside.trim_start_matches('/')) else {
                             continue;

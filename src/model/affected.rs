@@ -33,7 +33,7 @@ pub struct AffectedStack {
     /// Whether its compiled Spec changed.
     pub spec: SpecChange,
     /// Why: one entry per changed input, the shortest chain of each, sorted.
-    pub why: Vec<Reason>,
+    pub why: Vec<InputReason>,
 }
 
 /// How a stack's inputs changed.
@@ -64,7 +64,7 @@ pub enum SpecChange {
 
 /// One changed input and how it reaches the stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Reason {
+pub struct InputReason {
     /// The changed file.
     pub path: RepoPath,
     /// What it is to the stack.
@@ -101,6 +101,6 @@ pub enum InputKind {
     Compiler,
     /// The same identity in another folder.
     Moved,
-    /// Its files can not be resolved.
+    /// Its files cannot be resolved.
     Unresolved,
 }

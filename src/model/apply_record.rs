@@ -8,7 +8,7 @@ use super::{CommitId, Digest, apply_result::StackResult};
 /// What is kept of an apply beside the state that it made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Receipt {
+pub struct ApplyRecord {
     /// The plan's digest.
     pub digest: Digest,
     /// The commit that was applied, if it was one.
@@ -18,13 +18,13 @@ pub struct Receipt {
     pub result: StackResult,
     /// On what grounds it was carried out.
     #[serde(flatten)]
-    pub grounds: Grounds,
+    pub grounds: Authorization,
 }
 
 /// Who stands behind a plan. Empty for a person at a terminal, whom the envelope names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Grounds {
+pub struct Authorization {
     /// The merged pull requests whose previews showed parts of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_requests: Vec<ReviewedPull>,
@@ -48,14 +48,14 @@ pub struct ReviewedPull {
     pub reviewers: Option<Vec<String>>,
 }
 
-impl Grounds {
+impl Authorization {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl std::fmt::Display for Grounds {
+impl std::fmt::Display for Authorization {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words: Vec<_> = self.pull_requests.iter().map(ReviewedPull::to_string).collect();
         if !self.agreed_by.is_empty() {
@@ -91,11 +91,11 @@ mod tests {
             head: "a".repeat(40).parse().unwrap(),
             reviewers: reviewers.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
         };
-        let receipt = Receipt {
+        let receipt = ApplyRecord {
             digest: Digest::of_bytes(b"plan"),
             commit: None,
             result: StackResult::Applied,
-            grounds: Grounds {
+            grounds: Authorization {
                 pull_requests: vec![
                     pull(7, Some(&["ada", "grace"])),
                     pull(8, Some(&[])),
@@ -110,7 +110,7 @@ mod tests {
             "#7, approved by ada, grace; #8, approved by nobody; #9; agreed to by dev"
         );
         let json = serde_json::to_value(&receipt).unwrap();
-        assert_eq!(serde_json::from_value::<Receipt>(json).unwrap(), receipt);
-        assert!(Grounds::default().is_empty() && Grounds::default().to_string().is_empty());
+        assert_eq!(serde_json::from_value::<ApplyRecord>(json).unwrap(), receipt);
+        assert!(Authorization::default().is_empty() && Authorization::default().to_string().is_empty());
     }
 }

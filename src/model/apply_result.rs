@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, RepoPath, ResourceId, StackId, plan::Action, apply_record::Grounds};
+use super::{Digest, RepoPath, ResourceId, StackId, apply_record::Authorization, plan::Action};
 use crate::error::ErrorBody;
 
 /// Everything `konverge apply --output json` prints; `"version":1`.
@@ -46,8 +46,8 @@ pub struct StackOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
     /// On what grounds it was carried out.
-    #[serde(skip_serializing_if = "Grounds::is_empty")]
-    pub grounds: Grounds,
+    #[serde(skip_serializing_if = "Authorization::is_empty")]
+    pub grounds: Authorization,
     /// Per touched resource, sorted by id.
     pub resources: Vec<ResourceOutcome>,
     /// Why it failed or stopped.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One check run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckRun {
     /// Its name, the same in every run so that a newer one replaces it.
     pub name: String,
     /// How it ended.

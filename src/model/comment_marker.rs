@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::Share;
+use super::Shard;
 
 const OPEN: &str = "<!-- konverge:v1 ";
 const CLOSE: &str = " -->";
@@ -11,7 +11,7 @@ const CLOSE: &str = " -->";
 /// What a comment or issue says of itself: `<!-- konverge:v1 BASE64URL(JSON) -->`. Base64 keeps whatever stands in it
 /// from closing the HTML comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marker {
+pub struct CommentMarker {
     /// What is kept under it.
     pub kind: MarkerKind,
     /// Tells several of a kind apart: a preview's share (`2/8`), an issue's stack; empty if there is one.
@@ -45,7 +45,7 @@ pub enum MarkerKind {
     Unreviewed,
 }
 
-impl Marker {
+impl CommentMarker {
     /// A marker with nothing but its identity.
     pub fn new(kind: MarkerKind, scope: impl Into<String>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Marker {
     }
 
     /// The marker of a text, if its first line is one. Anything else on that line makes it no marker.
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.trim_end();
         let encoded = line.strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
         let json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
@@ -85,7 +85,7 @@ impl Marker {
     /// Whether this leaves no place for `other`: an earlier run's preview that was dealt out over other shares, or over
     /// none.
     pub fn voids(&self, other: &Self) -> bool {
-        let shares = |marker: &Self| marker.scope.parse().ok().map(Share::of);
+        let shares = |marker: &Self| marker.scope.parse().ok().map(Shard::count);
         let previews = self.kind == MarkerKind::Preview && other.kind == MarkerKind::Preview;
         previews && other.run < self.run && shares(self) != shares(other)
     }
@@ -98,25 +98,25 @@ mod tests {
 
     #[test]
     fn round_trips_and_nothing_in_it_can_close_the_comment() {
-        let mut marker = Marker::new(MarkerKind::Preview, "--><b>leg 1/8");
+        let mut marker = CommentMarker::new(MarkerKind::Preview, "--><b>leg 1/8");
         marker.head = "a".repeat(40);
         marker.run = 7;
         let line = marker.line();
         assert_eq!(line.matches("-->").count(), 1, "{line}");
-        assert_eq!(Marker::of(&format!("{line}\nbody")), Some(marker));
+        assert_eq!(CommentMarker::parse(&format!("{line}\nbody")), Some(marker));
     }
 
     #[test]
     fn only_a_whole_first_line_counts() {
-        let line = Marker::new(MarkerKind::Preview, "").line();
-        assert_eq!(Marker::of(&format!("text\n{line}")), None);
-        assert_eq!(Marker::of(&format!("{line} text")), None);
-        assert_eq!(Marker::of("<!-- konverge:v1 !!! -->"), None);
+        let line = CommentMarker::new(MarkerKind::Preview, "").line();
+        assert_eq!(CommentMarker::parse(&format!("text\n{line}")), None);
+        assert_eq!(CommentMarker::parse(&format!("{line} text")), None);
+        assert_eq!(CommentMarker::parse("<!-- konverge:v1 !!! -->"), None);
     }
 
     #[test]
     fn a_rerun_is_newer() {
-        let mut first = Marker::new(MarkerKind::Preview, "");
+        let mut first = CommentMarker::new(MarkerKind::Preview, "");
         first.run = 5;
         first.attempt = 1;
         let mut rerun = first.clone();
@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn shares_of_an_earlier_deal_have_no_place_any_more() {
-        let preview = |scope: &str, run| Marker {
+        let preview = |scope: &str, run| CommentMarker {
             run,
-            ..Marker::new(MarkerKind::Preview, scope)
+            ..CommentMarker::new(MarkerKind::Preview, scope)
         };
         let now = preview("2/3", 9);
         for (scope, run, void) in [
@@ -142,6 +142,6 @@ mod tests {
             assert_eq!(now.voids(&preview(scope, run)), void, "{scope} of {run}");
         }
         assert!(preview("", 9).voids(&preview("1/2", 8)));
-        assert!(!now.voids(&Marker::new(MarkerKind::Apply, "")));
+        assert!(!now.voids(&CommentMarker::new(MarkerKind::Apply, "")));
     }
 }

@@ -4,7 +4,7 @@ use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum RunEvent {
     /// A stack is being planned.
     PlanStarted {
         /// The stack.
@@ -62,12 +62,12 @@ pub enum Event {
 /// Where events go. Must not block.
 pub trait EventSink: Send + Sync {
     /// Takes one event.
-    fn event(&self, event: Event);
+    fn event(&self, event: RunEvent);
 }
 
 /// Drops every event.
 pub struct NoEvents;
 
 impl EventSink for NoEvents {
-    fn event(&self, _: Event) {}
+    fn event(&self, _: RunEvent) {}
 }

@@ -22,7 +22,7 @@ pub enum Health {
 
 impl Health {
     /// Argo CD's word for it; `None` if it is none.
-    pub fn of_argo_cd(word: &str) -> Option<Self> {
+    pub fn from_argo_cd(word: &str) -> Option<Self> {
         Some(match word {
             "Healthy" => Self::Ready,
             "Progressing" => Self::Progressing,

@@ -7,7 +7,7 @@ use super::RepoPath;
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum LintSeverity {
     /// The check fails.
     Error,
     /// Worth a look.
@@ -17,7 +17,7 @@ pub enum Severity {
 /// Which check found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Rule {
+pub enum LintRule {
     /// Names, keys and files of the monorepo.
     Structure,
     /// The stack compiles, and to a Spec.
@@ -40,7 +40,7 @@ pub enum Rule {
 
 /// One remark.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Remark {
+pub struct Diagnostic {
     /// The file.
     pub file: RepoPath,
     /// Line from 1.
@@ -50,9 +50,9 @@ pub struct Remark {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
     /// Which check.
-    pub rule: Rule,
+    pub rule: LintRule,
     /// How bad.
-    pub severity: Severity,
+    pub severity: LintSeverity,
     /// What is wrong.
     pub message: String,
     /// What to do.
@@ -62,25 +62,25 @@ pub struct Remark {
 
 /// All remarks; `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inspection {
+pub struct LintReport {
     /// Always 1.
     pub version: u32,
     /// How many stacks were looked at.
     pub stacks: usize,
     /// Sorted by file and line.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<Diagnostic>,
 }
 
-impl Inspection {
+impl LintReport {
     /// Whether the check fails.
     pub fn failed(&self) -> bool {
         self.remarks
             .iter()
-            .any(|remark| remark.severity == Severity::Error)
+            .any(|remark| remark.severity == LintSeverity::Error)
     }
 }
 
-impl Rule {
+impl LintRule {
     /// Every check.
     pub const ALL: [Self; 9] = [
         Self::Structure,
@@ -95,7 +95,7 @@ impl Rule {
     ];
 
     /// The check of that name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
@@ -115,7 +115,7 @@ impl Rule {
     }
 }
 
-impl Remark {
+impl Diagnostic {
     /// Sets the place in the file.
     #[must_use]
     pub fn at(mut self, line: Option<u32>, column: Option<u32>) -> Self {

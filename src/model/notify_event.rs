@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Topic {
+pub enum NotifyEvent {
     /// An apply failed, for some stack at least.
     ApplyFailed,
     /// An apply ended well.

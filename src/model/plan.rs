@@ -57,7 +57,6 @@ pub enum Basis {
 
 /// Counts by action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Summary {
     pub create: usize,
     pub update: usize,
@@ -84,14 +83,14 @@ impl Summary {
         } += 1;
     }
 
-    /// Resources that would not stay as they are.
+    /// Resources that would change.
     pub fn changed(&self) -> usize {
         self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
     }
 
     /// The sum of two.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub fn add(self, other: Self) -> Self {
         Self {
             create: self.create + other.create,
             update: self.update + other.update,
@@ -113,7 +112,7 @@ pub enum Action {
     Create,
     /// There and ours; it is changed in place.
     Update,
-    /// An update that the runtime can not make in place: deleted and made again.
+    /// An update that the runtime cannot make in place: the object is deleted, then recreated.
     Replace,
     /// Ours and no longer wanted.
     Delete,
@@ -123,7 +122,7 @@ pub enum Action {
     Forget,
     /// Nothing to do.
     Unchanged,
-    /// It can not be said before other resources are applied.
+    /// It cannot be said before other resources are applied.
     Unknown,
 }
 
@@ -159,11 +158,11 @@ pub struct ResourcePlan {
     /// For a replace: the paths that force it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<String>,
-    /// Whether data or an address is lost for good.
+    /// True if applying deletes data or releases an address permanently.
     pub data_loss: bool,
     /// Sorted by path. A create has one change at path `""` whose `to` is the whole resource; a delete has one whose
     /// `from` is.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldChange>,
     /// Sorted paths of which only the field manager changes: the value stays, and is ours from then on. A reviewer has
     /// nothing to agree to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -180,7 +179,7 @@ impl ResourcePlan {
         id: ResourceId,
         runtime: RuntimeKind,
         action: Action,
-        mut changes: Vec<Change>,
+        mut changes: Vec<FieldChange>,
     ) -> Self {
         changes.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.origin.cmp(&b.origin)));
         let mut plan = Self {
@@ -212,7 +211,7 @@ impl ResourcePlan {
 
     fn units_digest(&self, stack: &StackId) -> Digest {
         let units = review::resource_units(stack, self);
-        Digest::of_set(units.iter().map(review::Unit::digest))
+        Digest::of_set(units.iter().map(review::ReviewUnit::digest))
     }
 }
 
@@ -263,7 +262,7 @@ fn stack_digest(id: &StackId, resources: &[ResourcePlan]) -> Digest {
 
 /// One changed path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FieldChange {
     /// RFC 6901; an item of a list with merge keys as `name=web`; `""` is the whole resource.
     pub path: String,
     /// Absent if it was not there.
@@ -281,7 +280,7 @@ pub struct Change {
     )]
     pub to: Option<Value>,
     /// Where the difference comes from.
-    pub origin: Origin,
+    pub origin: ChangeOrigin,
 }
 
 /// A key that is there with `null` is a value; only a missing key is none.
@@ -291,7 +290,7 @@ pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 
 /// Where a difference comes from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum ChangeOrigin {
     /// This change of the Spec.
     Change,
     /// Somebody changed the live object since our last write.
@@ -304,7 +303,7 @@ pub enum Origin {
     Manager(String),
 }
 
-impl Serialize for Origin {
+impl Serialize for ChangeOrigin {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Change => serializer.serialize_str("change"),
@@ -316,7 +315,7 @@ impl Serialize for Origin {
     }
 }
 
-impl<'de> Deserialize<'de> for Origin {
+impl<'de> Deserialize<'de> for ChangeOrigin {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Ok(match text.as_str() {

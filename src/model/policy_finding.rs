@@ -6,9 +6,9 @@ use super::StackId;
 
 /// One guardrail's answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Finding {
+pub struct PolicyFinding {
     /// How much it weighs; the gravest first.
-    pub verdict: Verdict,
+    pub verdict: Enforcement,
     /// The rule by its key in `konverge.yaml`, such as `policy.freeze`.
     pub rule: String,
     /// The stack it is about; `None` for the run as a whole.
@@ -24,7 +24,7 @@ pub struct Finding {
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Enforcement {
     /// It stops the stack.
     Deny,
     /// It is shown.

@@ -18,7 +18,7 @@ use super::ResourceId;
 /// What a reference starts with.
 pub const MARK: &str = "$kusion_path.";
 
-/// A reference that can not be read.
+/// A reference that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// No resource of the Spec fits.

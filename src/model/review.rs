@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::{
     CommitId, Digest, ResourceId, StackId,
     digest::DigestBuilder,
-    plan::{Action, Basis, Origin, ResourcePlan, StackPlan},
+    plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
 };
 
 /// One thing that somebody reviewed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Unit {
+pub struct ReviewUnit {
     /// The stack.
     pub stack: StackId,
     /// The resource.
@@ -37,7 +37,7 @@ pub struct Unit {
     pub from: Option<Value>,
 }
 
-impl Unit {
+impl ReviewUnit {
     /// Over (stack, resource, action, path, to) in canonical JSON.
     pub fn digest(&self) -> Digest {
         let mut builder = DigestBuilder::new("unit");
@@ -73,12 +73,12 @@ fn action_word(action: Action) -> &'static str {
 /// The units of one resource's plan. Changes that the server makes by itself (defaults, admission) are shown but not
 /// reviewed; a resource without changes of its own still has one unit, its action. An update that changes nothing but
 /// the owner of fields has none: every value stays.
-pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<Unit> {
+pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     let keeps_values = plan.changes.is_empty() && !plan.ownership.is_empty();
     if plan.action == Action::Unchanged || (plan.action == Action::Update && keeps_values) {
         return Vec::new();
     }
-    let unit = |path: &str, to: Option<&Value>, from: Option<&Value>| Unit {
+    let unit = |path: &str, to: Option<&Value>, from: Option<&Value>| ReviewUnit {
         stack: stack.clone(),
         resource: plan.id.clone(),
         action: plan.action,
@@ -92,7 +92,7 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<Unit> {
     let mut units: Vec<_> = plan
         .changes
         .iter()
-        .filter(|change| !matches!(change.origin, Origin::Default | Origin::Admission))
+        .filter(|change| !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission))
         .map(|change| unit(&change.path, change.to.as_ref(), change.from.as_ref()))
         .collect();
     if units.is_empty() {
@@ -102,7 +102,7 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<Unit> {
 }
 
 /// The units of a stack's plan.
-pub fn stack_units(plan: &StackPlan) -> Vec<Unit> {
+pub fn stack_units(plan: &StackPlan) -> Vec<ReviewUnit> {
     plan.resources
         .iter()
         .flat_map(|resource| resource_units(&plan.id, resource))
@@ -142,5 +142,5 @@ pub struct ReviewedStack {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// The units.
-    pub units: Vec<Unit>,
+    pub units: Vec<ReviewUnit>,
 }

@@ -11,14 +11,14 @@ const MOST: u32 = 256;
 
 /// One share: `2/8` is the second of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Share {
+pub struct Shard {
     of: NonZeroU32,
     number: NonZeroU32,
 }
 
-impl Share {
+impl Shard {
     /// How many shares there are.
-    pub fn of(self) -> NonZeroU32 {
+    pub fn count(self) -> NonZeroU32 {
         self.of
     }
 
@@ -71,7 +71,7 @@ fn invalid(text: &str) -> InvalidId {
     }
 }
 
-impl FromStr for Share {
+impl FromStr for Shard {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
@@ -84,13 +84,13 @@ impl FromStr for Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.number, self.of)
     }
 }
 
-impl Serialize for Share {
+impl Serialize for Shard {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -101,8 +101,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn all(of: u32) -> Vec<Share> {
-        Share::all(NonZeroU32::new(of).unwrap()).unwrap().collect()
+    fn all(of: u32) -> Vec<Shard> {
+        Shard::all(NonZeroU32::new(of).unwrap()).unwrap().collect()
     }
 
     #[test]
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn what_is_written_is_what_was_read() {
         for text in ["1/1", "2/8", "256/256"] {
-            assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);
         }
         for text in [
             "", "0/2", "3/2", "1/0", "1/257", "2", "a/b", "-1/2", "1/2/3", " 1/2",
         ] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
+            assert!(text.parse::<Shard>().is_err(), "{text}");
         }
         assert_eq!(all(8).len(), 8);
     }

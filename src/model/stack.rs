@@ -73,7 +73,7 @@ pub struct Stack {
     pub folder: RepoPath,
     /// Its project's folder.
     pub project_folder: RepoPath,
-    /// How it is compiled, or why that can not be known.
+    /// How it is compiled, or why that cannot be known.
     pub compile: Result<CompileSetup, SetupError>,
     /// The cluster it names itself (`stack.yaml`), a name defined in `konverge.yaml`.
     pub cluster: Option<ClusterName>,
@@ -92,7 +92,7 @@ impl Stack {
     }
 }
 
-/// A stack whose files can not be resolved: it is affected, says so, and takes no other stack down.
+/// A stack whose files cannot be resolved: it is affected, says so, and takes no other stack down.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SetupError {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::Change, spec::RuntimeKind,
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::FieldChange, spec::RuntimeKind,
     stack::NamedBy,
 };
 
@@ -150,7 +150,7 @@ pub struct Replacement {
     /// Over what was wanted then; keyed where it stands in clear.
     pub wanted: String,
     /// As they were shown.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldChange>,
     /// The paths that forced it.
     pub paths: Vec<String>,
 }
@@ -181,7 +181,7 @@ pub enum JournalEntry {
         /// Its id.
         id: ResourceId,
     },
-    /// Its old object is about to be deleted, to be made anew.
+    /// Its old object is about to be deleted, to be recreated.
     Begun {
         /// Its id.
         id: ResourceId,

@@ -8,7 +8,7 @@ use crate::error::ErrorBody;
 
 /// Everything `konverge status --output json` prints; `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Status {
+pub struct StatusReport {
     /// Always 1.
     pub version: u32,
     /// Sorted by folder.
@@ -48,7 +48,7 @@ pub enum HeadStatus {
     Applied,
     /// The head wants something else.
     Changed,
-    /// The last apply did not end well: the next one takes the stack up again.
+    /// The last apply failed: the next one retries the stack.
     Unfinished,
     /// Nothing was ever applied.
     New,

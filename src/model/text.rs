@@ -40,7 +40,7 @@ pub fn visible(text: &str) -> String {
 }
 
 /// The text up to so many bytes, with a note of how much is missing.
-pub fn cut(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
+pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     if text.len() <= most {
         return text.into();
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(cut("äöü", 3), "ä… (4 more bytes)");
-        assert_eq!(cut("äöü", 6), "äöü");
+        assert_eq!(truncate("äöü", 3), "ä… (4 more bytes)");
+        assert_eq!(truncate("äöü", 6), "äöü");
     }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::model::{StackId, Topic};
+use crate::model::{NotifyEvent, StackId};
 
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct Notification {
     /// What it is about.
-    pub topic: Topic,
+    pub topic: NotifyEvent,
     /// `owner/name`.
     pub repository: String,
     /// One line: `3 stacks applied, 1 failed`.
@@ -22,7 +22,7 @@ pub struct Message {
 /// Stacks named at most.
 const MOST: usize = 20;
 
-impl Message {
+impl Notification {
     /// The document of a signed webhook; `"version":1` first.
     pub(super) fn document(&self) -> Value {
         json!({
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn a_name_mentions_nobody() {
-        let message = Message {
-            topic: Topic::ApplyFailed,
+        let message = Notification {
+            topic: NotifyEvent::ApplyFailed,
             repository: "acme/konfig".into(),
             title: "failed <!channel> *x*\n<https://evil.example|run>".into(),
             stacks: vec!["p<!here>`x`/dev".parse().unwrap()],

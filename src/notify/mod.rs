@@ -4,6 +4,6 @@
 mod message;
 mod sender;
 
-pub use crate::model::Topic;
-pub use message::Message;
-pub use sender::{Kind, NotifyError, Sender, Target, signature};
+pub use crate::model::NotifyEvent;
+pub use message::Notification;
+pub use sender::{Kind, NotifyError, NotifyTarget, Sender, signature};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::message::Message;
+use super::message::Notification;
 use crate::{
-    error::{ErrorKind, Failure, chain},
-    retry::{Policy, Verdict},
+    error::{ErrorKind, UserError, chain},
+    retry::{RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
 
@@ -23,7 +23,7 @@ pub enum Kind {
 
 /// Who is told. The address is a secret: whoever has it may post.
 #[derive(Clone)]
-pub struct Target {
+pub struct NotifyTarget {
     /// The protocol.
     pub kind: Kind,
     /// Its name in messages: the environment variable that holds the address.
@@ -67,9 +67,9 @@ pub enum NotifyError {
     },
 }
 
-impl From<NotifyError> for Failure {
+impl From<NotifyError> for UserError {
     fn from(error: NotifyError) -> Self {
-        let failure = Failure::new(ErrorKind::Config, error.to_string());
+        let failure = UserError::new(ErrorKind::Config, error.to_string());
         match error {
             NotifyError::NoKey { .. } => failure.hint("name the variable with the key in `notify[].key_env`"),
             NotifyError::Address { .. } => failure.hint("set the variable from a secret in the job's `env:`"),
@@ -83,7 +83,7 @@ impl From<NotifyError> for Failure {
 pub struct Sender {
     http: reqwest::Client,
     secrets: Secrets,
-    patience: Policy,
+    patience: RetryPolicy,
 }
 
 impl Sender {
@@ -91,18 +91,18 @@ impl Sender {
     ///
     /// # Errors
     /// No HTTP client can be made.
-    pub fn new(secrets: Secrets) -> Result<Self, Failure> {
+    pub fn new(secrets: Secrets) -> Result<Self, UserError> {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(10))
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
-                Failure::new(ErrorKind::Internal, format!("no HTTP client: {}", chain(&error)))
+                UserError::new(ErrorKind::Internal, format!("no HTTP client: {}", chain(&error)))
             })?;
-        let patience = Policy {
+        let patience = RetryPolicy {
             attempts: 3,
             total: Duration::from_secs(30),
-            ..Policy::default()
+            ..RetryPolicy::default()
         };
         Ok(Self {
             http,
@@ -116,7 +116,7 @@ impl Sender {
     ///
     /// # Errors
     /// It was not delivered.
-    pub async fn send(&self, target: &Target, message: &Message) -> Result<(), NotifyError> {
+    pub async fn send(&self, target: &NotifyTarget, message: &Notification) -> Result<(), NotifyError> {
         for secret in [Some(&target.url), target.key.as_ref()].into_iter().flatten() {
             self.secrets.learn(secret);
         }
@@ -139,22 +139,22 @@ impl Sender {
         let delivery = uuid::Uuid::new_v4().to_string();
         let repeatable = key.is_some();
         let classify = |error: &NotifyError| match error {
-            NotifyError::Refused { wait: Some(wait), .. } => Verdict::RetryAfter(*wait),
+            NotifyError::Refused { wait: Some(wait), .. } => RetryDecision::RetryAfter(*wait),
             NotifyError::Refused { status: 500.., .. } | NotifyError::Unreachable { .. } if repeatable => {
-                Verdict::Retry
+                RetryDecision::Retry
             }
-            _ => Verdict::GiveUp,
+            _ => RetryDecision::GiveUp,
         };
         self.patience
             .run(classify, || {
-                self.once(target, key.map(String::as_str), &delivery, &body)
+                self.send_once(target, key.map(String::as_str), &delivery, &body)
             })
             .await
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        target: &Target,
+        target: &NotifyTarget,
         key: Option<&str>,
         delivery: &str,
         body: &str,

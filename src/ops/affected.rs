@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{At, Knowledge, Run, Workspace, compiler::Compiler};
+use super::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
 use crate::{
-    affected::{Analysis, Index},
+    affected::{Analysis, ScanCache},
     config::Config,
-    error::{ErrorKind, Failure},
-    git::{Credentials, GitError, Repository},
+    error::{ErrorKind, UserError},
+    git::{GitCredentials, GitError, Repository},
     konfig::Layout,
     model::{
         CommitId,
@@ -19,7 +19,7 @@ use crate::{
 
 /// What is compared.
 #[derive(Debug, Clone, Default)]
-pub struct Question {
+pub struct AffectedRequest {
     /// The revision to compare with; `None`: the merge base with the default branch.
     pub base: Option<String>,
     /// The revision that holds the change; `None`: `HEAD`.
@@ -33,19 +33,19 @@ pub struct Question {
 }
 
 /// The answer, with what was found on the way.
-pub struct Answer {
+pub struct AffectedAnswer {
     /// The stacks.
     pub affected: Affected,
-    /// The revision compared with, opened; `None` with [`Question::all`].
-    pub base: Option<Workspace>,
+    /// The revision compared with, opened; `None` with [`AffectedRequest::all`].
+    pub base: Option<OpenRevision>,
     /// The revision that holds the change, opened.
-    pub head: Workspace,
+    pub head: OpenRevision,
     /// What is wrong with single files at the head.
     pub problems: Vec<SetupError>,
-    known: Knowledge,
+    known: AnalysisCache,
 }
 
-impl Answer {
+impl AffectedAnswer {
     /// Ends it together with the process: what the next run is to know is written; all else is not given back piece by
     /// piece, which for some hundred thousand pieces takes a tenth of the time.
     pub fn leave(self) {
@@ -57,8 +57,8 @@ impl Answer {
 /// Answers the question.
 ///
 /// # Errors
-/// A revision can not be found or read, `konverge.yaml` at the head is wrong, or there is no `kcl.mod`.
-pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
+/// A revision cannot be found or read, `konverge.yaml` at the head is wrong, or there is no `kcl.mod`.
+pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let credentials = credentials(run);
     let head_name = question.head.as_deref().unwrap_or("HEAD");
@@ -71,15 +71,15 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
         }
     };
     let at = if question.worktree {
-        At::Worktree
+        RevisionSpec::Worktree
     } else {
-        At::Commit(head_commit)
+        RevisionSpec::Commit(head_commit)
     };
-    let known = Knowledge::of(run, &repository);
+    let known = AnalysisCache::open(run, &repository);
     // The base first: it is written for the next run beside the work on the head.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
     let base = base.transpose()?.inspect(|base| known.keep(base));
-    let head = Workspace::open_knowing(&known, &repository, &at, None)?;
+    let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     head.note_layout(run);
     known.keep_learned();
@@ -88,7 +88,12 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
         None => {
             known.keep(&head);
             let nothing: Arc<dyn Source> = Arc::new(Nothing::default());
-            let empty = Analysis::new(nothing, Layout::default(), head.config.kcl.core(), &Index::new())?;
+            let empty = Analysis::new(
+                nothing,
+                Layout::default(),
+                head.config.kcl.core(),
+                &ScanCache::new(),
+            )?;
             head.analysis.compare(&empty)
         }
     };
@@ -97,7 +102,7 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
     {
         compare_specs(run, base, &head, &mut affected).await?;
     }
-    Ok(Answer {
+    Ok(AffectedAnswer {
         affected,
         problems: head.layout.problems.clone(),
         base,
@@ -107,17 +112,17 @@ pub async fn run(run: &Run, question: &Question) -> Result<Answer, Failure> {
 }
 
 /// The token that what a shallow clone lacks is fetched with.
-pub(super) fn credentials(run: &Run) -> Option<Credentials> {
+pub(super) fn credentials(run: &RunContext) -> Option<GitCredentials> {
     let token = run.var("GITHUB_TOKEN")?;
-    Some(Credentials::from_token(token.to_owned().into()))
+    Some(GitCredentials::from_token(token.to_owned().into()))
 }
 
 /// A revision by name; a full commit id that a shallow clone lacks is fetched.
 pub(super) async fn find(
     repository: &Repository,
     name: &str,
-    credentials: Option<&Credentials>,
-) -> Result<CommitId, Failure> {
+    credentials: Option<&GitCredentials>,
+) -> Result<CommitId, UserError> {
     if let Ok(id) = name.parse::<CommitId>() {
         repository.ensure(&id, credentials).await?;
     }
@@ -130,12 +135,12 @@ pub(super) async fn find(
 }
 
 async fn default_base(
-    run: &Run,
+    run: &RunContext,
     repository: &Repository,
     head: &CommitId,
-    question: &Question,
-    credentials: Option<&Credentials>,
-) -> Result<CommitId, Failure> {
+    question: &AffectedRequest,
+    credentials: Option<&GitCredentials>,
+) -> Result<CommitId, UserError> {
     let branch = repository.default_branch()?;
     let tip = repository.resolve(&branch)?;
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
@@ -158,24 +163,24 @@ pub(super) fn is_part(head: &CommitId, branch: &str) -> String {
 
 /// Opens the base under its own `konverge.yaml`; if that is wrong (the change may be its repair), under the head's.
 fn open_base(
-    run: &Run,
-    known: &Knowledge,
+    run: &RunContext,
+    known: &AnalysisCache,
     repository: &Repository,
     commit: CommitId,
-    head: &At,
-) -> Result<Workspace, Failure> {
-    let at = At::Commit(commit);
-    match Workspace::open_knowing(known, repository, &at, None) {
+    head: &RevisionSpec,
+) -> Result<OpenRevision, UserError> {
+    let at = RevisionSpec::Commit(commit);
+    match OpenRevision::open_knowing(known, repository, &at, None) {
         Err(failure) if failure.kind == ErrorKind::Config => {
             let files = match head {
-                At::Worktree => repository.worktree()?,
-                At::Commit(commit) => repository.revision(commit)?,
+                RevisionSpec::Worktree => repository.worktree()?,
+                RevisionSpec::Commit(commit) => repository.revision(commit)?,
             };
-            let config = Config::of(files.as_ref())?;
+            let config = Config::load(files.as_ref())?;
             run.notes.note(&format!(
                 "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
             ));
-            Workspace::open_knowing(known, repository, &at, Some(&config))
+            OpenRevision::open_knowing(known, repository, &at, Some(&config))
         }
         opened => opened,
     }
@@ -183,11 +188,11 @@ fn open_base(
 
 /// Sets [`SpecChange`] of every modified stack by compiling both sides.
 async fn compare_specs(
-    run: &Run,
-    base: &Workspace,
-    head: &Workspace,
+    run: &RunContext,
+    base: &OpenRevision,
+    head: &OpenRevision,
     affected: &mut Affected,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let compiler = Compiler::new(run, &head.config);
     let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_earlier());
     let modified: Vec<_> = affected

@@ -4,38 +4,38 @@ use std::{collections::HashMap, sync::Arc};
 
 use tokio::sync::Mutex;
 
-use super::{At, Knowledge, Planning, Wanted, Workspace, affected::credentials};
+use super::{AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, affected::credentials};
 use crate::{
-    error::Failure,
+    error::UserError,
     git::Repository,
     model::{CommitId, StackId, spec::Spec, state::StackState},
 };
 
 /// The commits that states record, each opened once and only if it is asked for.
-pub(super) struct LastApplied<'a> {
-    planning: &'a Planning,
-    opened: Mutex<Option<Opened>>,
+pub(super) struct AppliedSpec<'a> {
+    planning: &'a Planner,
+    opened: Mutex<Option<OpenedRevision>>,
 }
 
-struct Opened {
+struct OpenedRevision {
     repository: Repository,
-    known: Knowledge,
-    /// `None` is one that can not be had.
-    revisions: HashMap<CommitId, Option<Arc<Workspace>>>,
+    known: AnalysisCache,
+    /// `None` is one that cannot be had.
+    revisions: HashMap<CommitId, Option<Arc<OpenRevision>>>,
 }
 
-impl<'a> LastApplied<'a> {
-    pub(super) fn new(planning: &'a Planning) -> Self {
+impl<'a> AppliedSpec<'a> {
+    pub(super) fn new(planning: &'a Planner) -> Self {
         Self {
             planning,
             opened: Mutex::new(None),
         }
     }
 
-    /// The Spec that a state records by its digest; `None` if it can not be had: the last apply did not end well, it was
+    /// The Spec that a state records by its digest; `None` if it is not available: the last apply failed, it was
     /// of no commit, the commit is out of reach, or it compiles to another Spec by now.
     pub(super) async fn spec(&self, stack: &StackId, state: &StackState) -> Option<Spec> {
-        let Wanted::Compiled { compiler, .. } = &self.planning.wanted else {
+        let SpecSource::Compiled { compiler, .. } = &self.planning.wanted else {
             return None;
         };
         state.input_digest?;
@@ -46,12 +46,12 @@ impl<'a> LastApplied<'a> {
         (spec.digest() == digest).then_some(spec)
     }
 
-    async fn revision(&self, commit: &CommitId) -> Option<Arc<Workspace>> {
+    async fn revision(&self, commit: &CommitId) -> Option<Arc<OpenRevision>> {
         let mut opened = self.opened.lock().await;
         if opened.is_none() {
             let repository = Repository::discover(&self.planning.run.dir).ok()?;
-            *opened = Some(Opened {
-                known: Knowledge::of(&self.planning.run, &repository),
+            *opened = Some(OpenedRevision {
+                known: AnalysisCache::open(&self.planning.run, &repository),
                 repository,
                 revisions: HashMap::new(),
             });
@@ -64,7 +64,7 @@ impl<'a> LastApplied<'a> {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(failure) => {
                 self.planning.run.notes.note(&format!(
-                    "note: commit {}, which was applied last, can not be read here ({failure}): of what the code has \
+                    "note: commit {}, which was applied last, cannot be read here ({failure}): of what the code has \
                      changed since, it is not seen whether it changed outside too",
                     commit.short()
                 ));
@@ -75,11 +75,11 @@ impl<'a> LastApplied<'a> {
         revision
     }
 
-    async fn open(&self, opened: &Opened, commit: &CommitId) -> Result<Workspace, Failure> {
+    async fn open(&self, opened: &OpenedRevision, commit: &CommitId) -> Result<OpenRevision, UserError> {
         let credentials = credentials(&self.planning.run);
         opened.repository.ensure(commit, credentials.as_ref()).await?;
-        let at = At::Commit(commit.clone());
-        Workspace::open_knowing(
+        let at = RevisionSpec::Commit(commit.clone());
+        OpenRevision::open_knowing(
             &opened.known,
             &opened.repository,
             &at,

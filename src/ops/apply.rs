@@ -9,35 +9,38 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planned, Planning, Target, redact, stack_order::Order, rescue::Unstored, state, lease_wait::Waiting};
+use super::{
+    Planner, Target, TargetPlan, lease_wait::HolderWatch, redact, rescue::Unstored, stack_order::StackOrder,
+    state,
+};
 use crate::{
     engine::{self, ApplyRequest, Journal, Review},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, StackId,
+        apply_record::{ApplyRecord, Authorization},
         apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
-        apply_record::{Grounds, Receipt},
         spec::Spec,
         state::{JournalEntry, StackState},
     },
     policy::LastWrites,
-    state::{Lease, LeaseOptions, Reason},
+    state::{Lease, LeaseOptions, WriteReason},
 };
 
 /// Who agrees to a stack's plan before anything of it is touched.
 #[async_trait]
-pub trait Consent: Send + Sync {
+pub trait Approver: Send + Sync {
     /// On what grounds. An error stops the stack.
-    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure>;
+    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError>;
 
     /// A resource whose values became known only on the way.
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure>;
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
 }
 
 /// What its state says of a stack.
 #[derive(Default)]
-pub struct Past {
+pub struct PriorState {
     /// The pull requests whose reviews it has used up.
     pub used: BTreeSet<u64>,
     /// Nothing of it was ever applied, or nothing is left of it.
@@ -58,7 +61,7 @@ pub trait Newer: Send + Sync {
 /// How to apply.
 pub struct ApplyOptions {
     /// Who agrees.
-    pub consent: Arc<dyn Consent>,
+    pub consent: Arc<dyn Approver>,
     /// Which stacks are left as they are, because a newer commit was applied to them.
     pub newer: Option<Arc<dyn Newer>>,
     /// The commit that is applied, if it is one.
@@ -81,14 +84,14 @@ pub struct ApplyOptions {
 /// # Errors
 /// The order of the stacks has a cycle. Whatever goes wrong with a stack is in its outcome.
 pub async fn run(
-    planning: &Planning,
+    planning: &Planner,
     targets: &[Target],
     options: &ApplyOptions,
-) -> Result<ApplyReport, Failure> {
+) -> Result<ApplyReport, UserError> {
     let config = &planning.config;
     let leaving = targets.iter().filter(|target| target.head.is_none());
     let leaving = leaving.map(|target| target.id.clone()).collect();
-    let order = Order::of(config, targets)?.taking_down(&leaving);
+    let order = StackOrder::build(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.stacks.map_or(4, |n| n.max(1) as usize);
 
     let mut waiting: BTreeMap<&StackId, &Target> =
@@ -120,7 +123,7 @@ pub async fn run(
             } else {
                 failed.insert(id.clone());
                 ended.insert(id);
-                outcomes.push(held_back(target, &held_by));
+                outcomes.push(skipped_outcome(target, &held_by));
             }
         }
         match under_way.next().await {
@@ -135,13 +138,14 @@ pub async fn run(
             None => {}
         }
     }
-    // The index may lag behind: what it was not told is looked up.
+    // The index may lag behind: missing entries are looked up.
     if let Some(memory) = &planning.memory
         && let Err(error) = memory.states.settle().await
     {
-        planning.run.notes.note(&format!(
-            "warning: the index was not told how this run ended: {error}"
-        ));
+        planning
+            .run
+            .notes
+            .note(&format!("warning: could not update the state index: {error}"));
     }
     outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     let mut report = ApplyReport {
@@ -152,56 +156,56 @@ pub async fn run(
     Ok(report)
 }
 
-fn held_back(target: &Target, by: &[StackId]) -> StackOutcome {
+fn skipped_outcome(target: &Target, by: &[StackId]) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
-    let failure = Failure::new(
+    let failure = UserError::new(
         ErrorKind::Policy,
-        format!("held back: {names} comes before it and did not end well"),
+        format!("skipped: {names} comes before it and failed"),
     );
-    stopped(target, StackResult::HeldBack, &failure)
+    stopped_outcome(target, StackResult::HeldBack, &failure)
 }
 
 /// Nothing of a stack was touched, and why.
-pub(super) fn stopped(target: &Target, result: StackResult, failure: &Failure) -> StackOutcome {
+pub(super) fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
     StackOutcome {
         stack: target.folder.clone(),
         id: target.id.clone(),
         result,
         digest: Digest::of_set([]),
         serial: None,
-        grounds: Grounds::default(),
+        grounds: Authorization::default(),
         resources: Vec::new(),
         error: Some(failure.body()),
     }
 }
 
-async fn one(planning: &Planning, target: &Target, options: &ApplyOptions) -> StackOutcome {
-    match attempt(planning, target, options).await {
+async fn one(planning: &Planner, target: &Target, options: &ApplyOptions) -> StackOutcome {
+    match apply_stack(planning, target, options).await {
         Ok(outcome) => outcome,
-        Err(failure) => untouched(target, &failure),
+        Err(failure) => not_started(target, &failure),
     }
 }
 
 /// Nothing of the stack was touched, because of this.
-fn untouched(target: &Target, failure: &Failure) -> StackOutcome {
+fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
     let result = match failure.kind {
         ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
         _ => StackResult::Failed,
     };
-    stopped(target, result, failure)
+    stopped_outcome(target, result, failure)
 }
 
-async fn attempt(
-    planning: &Planning,
+async fn apply_stack(
+    planning: &Planner,
     target: &Target,
     options: &ApplyOptions,
-) -> Result<StackOutcome, Failure> {
+) -> Result<StackOutcome, UserError> {
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
     planning.run.begin_writes()?;
     let memory = planning.memory.as_ref().ok_or_else(|| {
-        Failure::new(ErrorKind::Config, "there is no store to keep the state in")
+        UserError::new(ErrorKind::Config, "there is no store to keep the state in")
             .hint("set `state.url` in konverge.yaml")
     })?;
     let config = &planning.config.state.lease;
@@ -209,7 +213,7 @@ async fn attempt(
         term: config.term.duration(),
         wait: config.wait.duration(),
         folder: target.folder.clone(),
-        watch: Some(Arc::new(Waiting::of(&planning.run, &target.id))),
+        watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
@@ -221,7 +225,7 @@ async fn attempt(
     }
     let lease = memory.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
-    // A lease that can not be given back expires by itself; the result is what counts.
+    // A lease that cannot be given back expires by itself; the result is what counts.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(
             "warning: the lease of {} could not be given back: {error}",
@@ -232,13 +236,13 @@ async fn attempt(
 }
 
 async fn under_lease(
-    planning: &Planning,
+    planning: &Planner,
     target: &Target,
     options: &ApplyOptions,
     wanted: Spec,
     input_digest: Option<Digest>,
     lease: &Lease,
-) -> Result<StackOutcome, Failure> {
+) -> Result<StackOutcome, UserError> {
     let empty = || StackState::empty(target.id.clone(), target.folder.clone());
     let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
     let mut prior = recorded.clone();
@@ -250,7 +254,7 @@ async fn under_lease(
         ));
     }
     if options.restore && prior.input_digest != input_digest {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Policy,
             format!("{} was applied anew meanwhile: nothing is put back", target.id),
         ));
@@ -264,14 +268,14 @@ async fn under_lease(
             result: StackResult::Unchanged,
             digest: Digest::of_set([]),
             serial: Some(there.serial),
-            grounds: Grounds::default(),
+            grounds: Authorization::default(),
             resources: Vec::new(),
             error: None,
         });
     }
     let spec_digest = wanted.digest();
-    let Planned::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
-        return Err(Failure::new(
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
+        return Err(UserError::new(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),
         )
@@ -280,7 +284,7 @@ async fn under_lease(
     if let Some(refusal) = plan.refusal() {
         return Err(refusal);
     }
-    let past = Past {
+    let past = PriorState {
         used: lease
             .prior()
             .map(|prior| prior.applied_reviews.clone())
@@ -296,11 +300,11 @@ async fn under_lease(
             return Ok(StackOutcome {
                 // What somebody may agree to.
                 digest: public.digest,
-                ..untouched(target, &refusal)
+                ..not_started(target, &refusal)
             });
         }
     };
-    let journal = LeaseJournal {
+    let journal = ApplyJournal {
         lease,
         followed: tokio::sync::Mutex::new(prior.clone()),
         unstored: tokio::sync::Mutex::new(Unstored::new(
@@ -352,12 +356,12 @@ async fn under_lease(
     let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
     let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
     let reason = match (&target.head, options.rolled_back_to) {
-        (None, _) => Reason::Destroy,
-        (Some(_), Some(_)) => Reason::Rollback,
-        (Some(_), None) => Reason::Apply,
+        (None, _) => WriteReason::Destroy,
+        (Some(_), Some(_)) => WriteReason::Rollback,
+        (Some(_), None) => WriteReason::Apply,
     };
     // Of what was never applied nothing is recorded because it was destroyed.
-    let never_there = reason == Reason::Destroy && lease.prior().is_none() && state.resources.is_empty();
+    let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
     // Where nothing was done, another commit that wants the same is no news.
     let commit = state.commit.clone();
     if outcome.result == StackResult::Unchanged {
@@ -370,7 +374,7 @@ async fn under_lease(
     outcome.serial = match nothing_new {
         true => lease.prior().map(|prior| prior.serial),
         false => {
-            let receipt = Receipt {
+            let receipt = ApplyRecord {
                 digest: outcome.digest,
                 commit: options.commit.clone(),
                 result: outcome.result,
@@ -387,7 +391,7 @@ async fn under_lease(
                 }
                 Err(error) => {
                     outcome.result = StackResult::Failed;
-                    outcome.error.get_or_insert_with(|| Failure::from(error).body());
+                    outcome.error.get_or_insert_with(|| UserError::from(error).body());
                     None
                 }
             }
@@ -407,7 +411,7 @@ fn last_writes(state: &StackState) -> LastWrites {
 }
 
 /// The state as it becomes, and the journal of the lease.
-struct LeaseJournal<'a> {
+struct ApplyJournal<'a> {
     lease: &'a Lease,
     followed: tokio::sync::Mutex<StackState>,
     unstored: tokio::sync::Mutex<Unstored>,
@@ -417,21 +421,21 @@ struct LeaseJournal<'a> {
 const LATE: Duration = Duration::from_secs(1);
 
 #[async_trait]
-impl Journal for LeaseJournal<'_> {
-    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+impl Journal for ApplyJournal<'_> {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
         let mut followed = self.followed.lock().await;
         entries.iter().for_each(|entry| followed.follow(entry));
         drop(followed);
         Ok(self.lease.journal(entries).await?)
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
         self.followed.lock().await.follow(&entry);
         let JournalEntry::Runtime { key, value } = &entry else {
             return Ok(self.lease.journal(vec![entry]).await?);
         };
         let key = key.clone();
-        self.unstored.lock().await.storing(&key, value);
+        self.unstored.lock().await.begin_store(&key, value);
         let mut storing = std::pin::pin!(self.lease.journal(vec![entry]));
         let result = match tokio::time::timeout(LATE, &mut storing).await {
             Ok(result) => result,
@@ -442,39 +446,39 @@ impl Journal for LeaseJournal<'_> {
         };
         let mut unstored = self.unstored.lock().await;
         match &result {
-            Ok(()) => unstored.stored(&key),
+            Ok(()) => unstored.end_store(&key),
             Err(_) => unstored.keep(),
         }
         Ok(result?)
     }
 
-    async fn fence(&self) -> Result<(), Failure> {
+    async fn fence(&self) -> Result<(), UserError> {
         Ok(self.lease.check()?)
     }
 }
 
 struct ConsentReview<'a> {
-    consent: &'a dyn Consent,
+    consent: &'a dyn Approver,
     stack: &'a StackId,
 }
 
 #[async_trait]
 impl Review for ConsentReview<'_> {
-    async fn check(&self, plan: &ResourcePlan) -> Result<(), Failure> {
+    async fn check(&self, plan: &ResourcePlan) -> Result<(), UserError> {
         self.consent.resource(self.stack, plan).await
     }
 }
 
 /// Agrees with everything: whoever started the run said so.
-pub struct Agreed;
+pub struct AutoApprove;
 
 #[async_trait]
-impl Consent for Agreed {
-    async fn stack(&self, _: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
-        Ok(Grounds::default())
+impl Approver for AutoApprove {
+    async fn stack(&self, _: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
+        Ok(Authorization::default())
     }
 
-    async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), Failure> {
+    async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
         Ok(())
     }
 }

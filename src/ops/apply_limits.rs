@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{
-    apply::{Consent, Past},
+    apply::{Approver, PriorState},
     ci::policy_config,
 };
 use crate::{
     config::{Config, DriftPolicy},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         StackId,
-        policy_finding::{Finding, Verdict},
-        plan::{Action, Origin, ResourcePlan, StackPlan},
-        apply_record::Grounds,
+        apply_record::Authorization,
+        plan::{Action, ChangeOrigin, ResourcePlan, StackPlan},
+        policy_finding::{Enforcement, PolicyFinding},
     },
-    policy::{self, Facts, Role, Rules, Stage},
+    policy::{self, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
 /// Agrees to what the guardrails let pass: nobody is asked.
@@ -30,20 +30,20 @@ pub struct ByHand {
 }
 
 #[async_trait]
-impl Consent for ByHand {
-    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+impl Approver for ByHand {
+    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
         let mut findings = findings(&self.config, plan, past)?;
         if self.deletes_all {
             findings.retain(|finding| finding.rule != MAX_DELETE);
         }
         match refusal(&plan.id, &findings) {
             Some(refusal) => Err(refusal),
-            None => Ok(Grounds::default()),
+            None => Ok(Authorization::default()),
         }
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
-        let finding = drift(&self.config, stack, [plan].into_iter(), &Past::default());
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        let finding = drift(&self.config, stack, [plan].into_iter(), &PriorState::default());
         match refusal(stack, finding.as_slice()) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
@@ -57,12 +57,16 @@ const MAX_DELETE: &str = "policy.max_delete";
 ///
 /// # Errors
 /// A setting of `policy` cannot be read.
-pub fn findings(config: &Config, plan: &StackPlan, past: &Past) -> Result<Vec<Finding>, Failure> {
-    let rules = Rules {
-        max_delete: policy_config::narrowed(config, &plan.id, &plan.stack)?.max_delete,
-        ..Rules::default()
+pub fn findings(
+    config: &Config,
+    plan: &StackPlan,
+    past: &PriorState,
+) -> Result<Vec<PolicyFinding>, UserError> {
+    let rules = EffectivePolicy {
+        max_delete: policy_config::effective_policy(config, &plan.id, &plan.stack)?.max_delete,
+        ..EffectivePolicy::default()
     };
-    let facts = Facts {
+    let facts = PolicyFacts {
         stage: Stage::Apply,
         now: Timestamp::now(),
         actor: "",
@@ -74,7 +78,7 @@ pub fn findings(config: &Config, plan: &StackPlan, past: &Past) -> Result<Vec<Fi
         consented: false,
     };
     let mut findings = policy::evaluate(&rules, plan, &facts);
-    findings.retain(|finding| finding.verdict == Verdict::Deny);
+    findings.retain(|finding| finding.verdict == Enforcement::Deny);
     for finding in &mut findings {
         finding.hint = Some("split the change, or raise `policy.max_delete` in konverge.yaml".to_owned());
     }
@@ -87,13 +91,14 @@ fn drift<'p>(
     config: &Config,
     stack: &StackId,
     resources: impl Iterator<Item = &'p ResourcePlan>,
-    past: &Past,
-) -> Option<Finding> {
+    past: &PriorState,
+) -> Option<PolicyFinding> {
     if config.policy.drift != DriftPolicy::Stop {
         return None;
     }
     let changed = |resource: &ResourcePlan| {
-        let foreign = |origin: &Origin| matches!(origin, Origin::Drift | Origin::Manager(_));
+        let foreign =
+            |origin: &ChangeOrigin| matches!(origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_));
         resource.changes.iter().any(|change| foreign(&change.origin))
     };
     let deleted = |resource: &ResourcePlan| {
@@ -103,8 +108,8 @@ fn drift<'p>(
         .filter(|resource| changed(resource) || deleted(resource))
         .map(|resource| format!("`{}`", resource.id))
         .collect();
-    (!drifted.is_empty()).then(|| Finding {
-        verdict: Verdict::Deny,
+    (!drifted.is_empty()).then(|| PolicyFinding {
+        verdict: Enforcement::Deny,
         rule: "policy.drift".to_owned(),
         stack: Some(stack.clone()),
         message: format!(
@@ -117,7 +122,7 @@ fn drift<'p>(
     })
 }
 
-fn refusal(stack: &StackId, findings: &[Finding]) -> Option<Failure> {
+fn refusal(stack: &StackId, findings: &[PolicyFinding]) -> Option<UserError> {
     if findings.is_empty() {
         return None;
     }
@@ -125,7 +130,7 @@ fn refusal(stack: &StackId, findings: &[Finding]) -> Option<Failure> {
         .iter()
         .map(|finding| format!("{}: {}", finding.rule, finding.message))
         .collect();
-    let failure = Failure::new(
+    let failure = UserError::new(
         ErrorKind::Policy,
         format!(
             "`{stack}` was stopped before anything of it was changed:\n{}",
@@ -135,7 +140,7 @@ fn refusal(stack: &StackId, findings: &[Finding]) -> Option<Failure> {
     let hints = findings.iter().filter_map(|finding| finding.hint.clone());
     Some(
         hints
-            .fold(failure, Failure::hint)
+            .fold(failure, UserError::hint)
             .hint("or run it at a terminal without `--yes`: there you are asked"),
     )
 }

@@ -1,14 +1,14 @@
-//! The caches of this machine: compiled values, fetched packages, and what was learned of repositories.
+//! The caches of this machine: compiled values, fetched packages, and import index.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use super::Run;
+use super::RunContext;
 use crate::{
     affected::{kept_files, prune_kept_files},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
 };
 
@@ -16,13 +16,13 @@ use crate::{
 ///
 /// # Errors
 /// There is no place for it.
-pub(super) fn folder(run: &Run) -> Result<PathBuf, Failure> {
+pub(super) fn folder(run: &RunContext) -> Result<PathBuf, UserError> {
     run.xdg_folder("XDG_CACHE_HOME", ".cache")
 }
 
 /// Where it keeps that, if what lies there may be believed. In a repository's checkout whoever proposes a change could have put
 /// it there.
-pub(super) fn believed(run: &Run) -> Option<PathBuf> {
+pub(super) fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
     let trusted = run.checkout().trust("the folder of the caches", &folder);
     trusted.is_ok().then_some(folder)
@@ -30,7 +30,7 @@ pub(super) fn believed(run: &Run) -> Option<PathBuf> {
 
 /// What one cache holds, or what was deleted of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct CacheContents {
     /// In a word.
     pub what: &'static str,
     /// Where.
@@ -44,40 +44,36 @@ pub struct Kept {
 /// What there is.
 ///
 /// # Errors
-/// There is no place for caches, or it can not be read.
-pub fn show(run: &Run) -> Result<Vec<Kept>, Failure> {
+/// There is no place for caches, or it cannot be read.
+pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     Ok(vec![
-        kept("compiled stacks", &compiled, cache_use(&compiled))?,
-        kept("packages", &packages, packages_use(&packages))?,
-        kept(
-            "what was learned of repositories",
-            &learned,
-            kept_files(&learned).map(sum),
-        )?,
+        cache_contents("compiled stacks", &compiled, cache_use(&compiled))?,
+        cache_contents("packages", &packages, packages_use(&packages))?,
+        cache_contents("import index", &learned, kept_files(&learned).map(sum))?,
     ])
 }
 
-/// Deletes compiled stacks, and what was learned of repositories, that were not used for so long; without an age
+/// Deletes compiled stacks, and import index, that were not used for so long; without an age
 /// everything, packages too.
 ///
 /// # Errors
-/// There is no place for caches, or it can not be written.
-pub fn prune(run: &Run, unused_for: Option<Duration>) -> Result<Vec<Kept>, Failure> {
+/// There is no place for caches, or it cannot be written.
+pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     let age = unused_for.unwrap_or_default();
     let forgotten = prune_kept_files(&learned, age).map(sum);
     let mut all = vec![
-        kept("compiled stacks", &compiled, prune_cache(&compiled, age))?,
-        kept("what was learned of repositories", &learned, forgotten)?,
+        cache_contents("compiled stacks", &compiled, prune_cache(&compiled, age))?,
+        cache_contents("import index", &learned, forgotten)?,
     ];
     if unused_for.is_none() {
-        all.push(kept("packages", &packages, clear_packages(&packages))?);
+        all.push(cache_contents("packages", &packages, clear_packages(&packages))?);
     }
     Ok(all)
 }
 
-fn folders(run: &Run) -> Result<[PathBuf; 3], Failure> {
+fn folders(run: &RunContext) -> Result<[PathBuf; 3], UserError> {
     let caches = folder(run)?;
     Ok(["compile", "packages", "affected"].map(|name| caches.join(name)))
 }
@@ -86,11 +82,15 @@ fn sum((entries, bytes): (u64, u64)) -> CacheUse {
     CacheUse { entries, bytes }
 }
 
-fn kept(what: &'static str, folder: &Path, counted: std::io::Result<CacheUse>) -> Result<Kept, Failure> {
+fn cache_contents(
+    what: &'static str,
+    folder: &Path,
+    counted: std::io::Result<CacheUse>,
+) -> Result<CacheContents, UserError> {
     let counted = counted.map_err(|error| {
-        Failure::new(ErrorKind::Config, error.to_string()).at(folder.display().to_string(), None, None)
+        UserError::new(ErrorKind::Config, error.to_string()).at(folder.display().to_string(), None, None)
     })?;
-    Ok(Kept {
+    Ok(CacheContents {
         what,
         folder: folder.to_owned(),
         entries: counted.entries,

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     config::{ClusterChoice, Config},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ClusterName, stack::Stack},
 };
 
-/// Whether the real infrastructure is asked.
+/// Compare with live infrastructure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Live {
     /// If a cluster is configured; else Spec is compared with Spec.
@@ -44,7 +44,7 @@ impl GivenCluster {
     }
 
     /// With those that stacks name themselves, as Kusion 0.9.1 reads `stack.yaml`: on a machine of one's own.
-    pub fn reading<'a>(mut self, stacks: impl IntoIterator<Item = &'a Stack>) -> Self {
+    pub fn with_stack_clusters<'a>(mut self, stacks: impl IntoIterator<Item = &'a Stack>) -> Self {
         let mut files = BTreeMap::new();
         let named = stacks.into_iter().filter_map(|stack| stack.kubeconfig.as_ref());
         for path in named.filter(|path| Path::new(path).is_absolute()) {
@@ -55,7 +55,7 @@ impl GivenCluster {
     }
 
     /// The cluster of a stack that names a kubeconfig itself.
-    fn of_file(&self, stack: &Stack, path: &str) -> Result<ClusterName, Failure> {
+    fn cluster_from_file(&self, stack: &Stack, path: &str) -> Result<ClusterName, UserError> {
         let name = name_of(path);
         let why = match &self.of_stacks {
             None => "a pull request may name a cluster, never a file".to_owned(),
@@ -77,7 +77,7 @@ impl GivenCluster {
             stack.id,
             path.escape_debug()
         );
-        Err(Failure::new(ErrorKind::Config, message)
+        Err(UserError::new(ErrorKind::Config, message)
             .at(file.to_string(), None, None)
             .hint(format!(
                 "write into konverge.yaml, under `clusters`: `{name}: {{kubeconfig_env: {variable}_KUBECONFIG}}`, and under \
@@ -112,7 +112,7 @@ pub fn cluster_of(
     stack: &Stack,
     given: &GivenCluster,
     live: Live,
-) -> Result<Option<ClusterName>, Failure> {
+) -> Result<Option<ClusterName>, UserError> {
     if live == Live::Never {
         return Ok(None);
     }
@@ -128,13 +128,13 @@ pub fn cluster_of(
         ClusterChoice::Named(name) => Ok(Some(name)),
         ClusterChoice::Unconfigured if given.is_given() => Ok(Some(given_name())),
         ClusterChoice::Unconfigured => match &stack.kubeconfig {
-            Some(path) => given.of_file(stack, path).map(Some),
+            Some(path) => given.cluster_from_file(stack, path).map(Some),
             None if live == Live::Auto => Ok(None),
-            None => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
+            None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
                 .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
                 .hint("`konverge preview --live never` compares Spec with Spec")),
         },
-        ClusterChoice::Unknown(name) => Err(Failure::new(
+        ClusterChoice::Unknown(name) => Err(UserError::new(
             ErrorKind::Config,
             format!(
                 "`{}` names the cluster `{name}`, which konverge.yaml does not define",
@@ -145,10 +145,10 @@ pub fn cluster_of(
             true => "define it under `clusters` in konverge.yaml".to_owned(),
             false => format!("defined are: {}", names()),
         })),
-        ClusterChoice::Ambiguous => Err(Failure::new(
+        ClusterChoice::Ambiguous => Err(UserError::new(
             ErrorKind::Config,
             format!(
-                "it is not said which cluster `{}` goes to ({} are defined)",
+                "no rule assigns a cluster to `{}` ({} are defined)",
                 stack.id,
                 names()
             ),
@@ -179,7 +179,12 @@ mod tests {
         }
     }
 
-    fn asked(config: &Config, stack: &Stack, given: &GivenCluster, live: Live) -> Result<String, Failure> {
+    fn select_name(
+        config: &Config,
+        stack: &Stack,
+        given: &GivenCluster,
+        live: Live,
+    ) -> Result<String, UserError> {
         let cluster = cluster_of(config, stack, given, live)?;
         Ok(cluster.map_or_else(String::new, |name| name.to_string()))
     }
@@ -188,11 +193,11 @@ mod tests {
     fn a_kubeconfig_of_stack_yaml_is_read_on_a_machine_of_ones_own_and_refused_in_ci() {
         let none = Config::default();
         let prod = stack("/home/me/.kube/prod.yaml");
-        let own = GivenCluster::default().reading([&prod]);
-        assert_eq!(asked(&none, &prod, &own, Live::Auto).unwrap(), "prod");
-        assert_eq!(asked(&none, &prod, &own, Live::Never).unwrap(), "");
+        let own = GivenCluster::default().with_stack_clusters([&prod]);
+        assert_eq!(select_name(&none, &prod, &own, Live::Auto).unwrap(), "prod");
+        assert_eq!(select_name(&none, &prod, &own, Live::Never).unwrap(), "");
 
-        let refusal = asked(&none, &prod, &GivenCluster::default(), Live::Auto).unwrap_err();
+        let refusal = select_name(&none, &prod, &GivenCluster::default(), Live::Auto).unwrap_err();
         assert!(refusal.message.contains("/home/me/.kube/prod.yaml"), "{refusal}");
         assert!(refusal.message.contains("never a file"), "{refusal}");
         assert_eq!(refusal.location.unwrap().file, "appops/shop/prod/stack.yaml");
@@ -207,7 +212,7 @@ mod tests {
         assert!(refusal.hints[0].contains(rule), "{:?}", refusal.hints);
         let written = Config::parse(&format!("version: 1\n{entry}stacks:\n  {rule}\n")).unwrap();
         let ci = GivenCluster::default();
-        assert_eq!(asked(&written, &prod, &ci, Live::Required).unwrap(), "prod");
+        assert_eq!(select_name(&written, &prod, &ci, Live::Required).unwrap(), "prod");
     }
 
     #[test]
@@ -215,10 +220,10 @@ mod tests {
         let none = Config::default();
         let inside = stack("ci/prod.yaml");
         let other = stack("/b/prod");
-        let given = GivenCluster::default().reading([&inside, &stack("/a/prod.yaml"), &other]);
-        let refusal = asked(&none, &inside, &given, Live::Auto).unwrap_err();
+        let given = GivenCluster::default().with_stack_clusters([&inside, &stack("/a/prod.yaml"), &other]);
+        let refusal = select_name(&none, &inside, &given, Live::Auto).unwrap_err();
         assert!(refusal.message.contains("outside the repository"), "{refusal}");
-        let refusal = asked(&none, &other, &given, Live::Auto).unwrap_err();
+        let refusal = select_name(&none, &other, &given, Live::Auto).unwrap_err();
         assert!(refusal.message.contains("/a/prod.yaml"), "{refusal}");
     }
 }

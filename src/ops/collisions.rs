@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId, StackId,
         claim::Claim,
@@ -67,7 +67,7 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
             }
         }
     }
-    let mut refusals: BTreeMap<usize, Failure> = BTreeMap::new();
+    let mut refusals: BTreeMap<usize, UserError> = BTreeMap::new();
     for (new, stacks) in &wanted {
         for (at, id) in stacks {
             let mine = &plan.stacks[*at].id;
@@ -94,14 +94,14 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     refused
 }
 
-fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> Failure {
+fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
         New::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
         New::Import(_) => {
             format!("`{id}`: stack `{other}` would take over the same object by its `import-id`")
         }
     };
-    Failure::new(ErrorKind::Policy, what)
+    UserError::new(ErrorKind::Policy, what)
         .hint("only one stack can own an object: take it out of one of the two")
 }
 
@@ -127,7 +127,7 @@ mod tests {
         StackPlan::new(RepoPath::root(), id, Basis::Live, vec![planned])
     }
 
-    fn refused(stacks: Vec<StackPlan>) -> usize {
+    fn refuse_collisions(stacks: Vec<StackPlan>) -> usize {
         let mut plan = Plan { version: 1, stacks };
         let refused = refuse(&mut plan, &BTreeMap::new());
         assert_eq!(
@@ -142,26 +142,26 @@ mod tests {
         let web = "apps/v1:Deployment:shop:web";
         let one = || stack("a/dev", "east", web, Action::Create);
         assert_eq!(
-            refused(vec![one(), stack("b/dev", "east", web, Action::Create)]),
+            refuse_collisions(vec![one(), stack("b/dev", "east", web, Action::Create)]),
             2
         );
         let beta = "apps/v1beta1:Deployment:shop:web";
         assert_eq!(
-            refused(vec![one(), stack("b/dev", "east", beta, Action::Adopt)]),
+            refuse_collisions(vec![one(), stack("b/dev", "east", beta, Action::Adopt)]),
             2
         );
         assert_eq!(
-            refused(vec![one(), stack("b/dev", "west", web, Action::Create)]),
+            refuse_collisions(vec![one(), stack("b/dev", "west", web, Action::Create)]),
             0
         );
         assert_eq!(
-            refused(vec![one(), stack("b/dev", "east", web, Action::Delete)]),
+            refuse_collisions(vec![one(), stack("b/dev", "east", web, Action::Delete)]),
             0
         );
         let definition = "apiextensions.k8s.io/v1:CustomResourceDefinition:a.b.c";
         let make = |id: &str| stack(id, "east", definition, Action::Create);
-        assert_eq!(refused(vec![make("a/dev"), make("a/prod")]), 0);
-        assert_eq!(refused(vec![make("a/dev"), make("b/prod")]), 2);
+        assert_eq!(refuse_collisions(vec![make("a/dev"), make("a/prod")]), 0);
+        assert_eq!(refuse_collisions(vec![make("a/dev"), make("b/prod")]), 2);
     }
 
     #[test]

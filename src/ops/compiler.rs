@@ -13,13 +13,13 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Memory, Run, Workspace, caches, remote_cache::StoreCache};
+use super::{OpenRevision, RunContext, StateBackend, caches, remote_cache::RemoteCache};
 use crate::{
     config::{Config, Sandbox},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     kcl::{
-        Asker, Bounds, Cache, CacheAccess, CompileRequest, Compiled, Core, KnownPackages, Packages, Pool,
-        PoolOptions, SandboxMode, SharedCache,
+        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageTrust,
+        Pool, PoolOptions, SandboxMode, SharedCache, Toolchain,
     },
     model::{
         Digest, RepoPath,
@@ -33,7 +33,7 @@ use crate::{
 
 /// Compiles stacks. The workers start with the first stack that needs them; dropping it ends them.
 pub struct Compiler {
-    run: Run,
+    run: RunContext,
     config: Config,
     /// Where this machine keeps what it made, if that may be believed.
     caches: Option<PathBuf>,
@@ -42,8 +42,8 @@ pub struct Compiler {
     earlier: bool,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
-    asker: Asker,
-    started: OnceCell<Started>,
+    asker: PackageTrust,
+    started: OnceCell<StartedPool>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
     /// As many as there are workers: whoever holds one is compiled, not queued.
@@ -55,7 +55,7 @@ pub struct Compiler {
 
 /// Where Specs came from so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counted {
+pub struct CompileCounts {
     /// Specs that KCL was run for.
     pub compiled: usize,
     /// Specs taken from the cache.
@@ -66,30 +66,30 @@ pub struct Counted {
 const MOST_SAID: usize = 100;
 
 /// What is there once something has to be compiled.
-struct Started {
+struct StartedPool {
     pool: Pool,
-    packages: Packages,
+    packages: PackageFetcher,
     /// Goes with the workers that read it.
     _passing: Option<TempDir>,
 }
 
 /// Files with their contents.
-pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
+pub(super) type FileContents = Vec<(RepoPath, Arc<[u8]>)>;
 
 impl Compiler {
     /// A compiler under the configuration in force: its core, its sandbox, its limits.
-    pub fn new(run: &Run, config: &Config) -> Self {
+    pub fn new(run: &RunContext, config: &Config) -> Self {
         Self {
             turns: Semaphore::new(workers(config)),
             seen: Mutex::default(),
-            caches: caches::believed(run),
+            caches: caches::trusted_folder(run),
             run: run.clone(),
             config: config.clone(),
             executable: None,
             earlier: false,
             shared: None,
             access: CacheAccess::ReadWrite,
-            asker: Asker::Own,
+            asker: PackageTrust::Own,
             started: OnceCell::new(),
             compiled: AtomicUsize::new(0),
             cached: AtomicUsize::new(0),
@@ -97,8 +97,8 @@ impl Compiler {
     }
 
     /// Where the Specs came from so far.
-    pub fn counted(&self) -> Counted {
-        Counted {
+    pub fn counts(&self) -> CompileCounts {
+        CompileCounts {
             compiled: self.compiled.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
@@ -123,8 +123,8 @@ impl Compiler {
     ///
     /// # Errors
     /// The key is damaged.
-    pub fn sharing(mut self, memory: &Memory) -> Result<Self, Failure> {
-        let shared = StoreCache::beside(&memory.states, &self.run)?;
+    pub fn sharing(mut self, memory: &StateBackend) -> Result<Self, UserError> {
+        let shared = RemoteCache::open(&memory.states, &self.run)?;
         self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
         Ok(self)
     }
@@ -140,8 +140,8 @@ impl Compiler {
     /// credentials, and it sees none that were fetched before.
     ///
     /// # Errors
-    /// A lock of `base` can not be read.
-    pub fn for_strangers(mut self, base: Option<&Workspace>) -> Result<Self, Failure> {
+    /// A lock of `base` cannot be read.
+    pub fn for_strangers(mut self, base: Option<&OpenRevision>) -> Result<Self, UserError> {
         let mut known = KnownPackages::default();
         let stacks = base
             .iter()
@@ -156,7 +156,7 @@ impl Compiler {
                 known.add_lock(&lock);
             }
         }
-        self.asker = Asker::Outside(known);
+        self.asker = PackageTrust::Outside(known);
         Ok(self)
     }
 
@@ -164,13 +164,13 @@ impl Compiler {
     ///
     /// # Errors
     /// The stack's description is broken, KCL refuses it, or what it prints is no Spec.
-    pub async fn spec(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
+    pub async fn spec(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
-        compiled.map_err(|failure| failure.within(format!("stack {}", stack.id)))
+        compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
     /// Compiles several stacks, as many at once as there are workers; answers in the order given.
-    pub async fn specs(&self, workspace: &Workspace, stacks: &[Stack]) -> Vec<Result<Spec, Failure>> {
+    pub async fn specs(&self, workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
         let specs: Vec<_> = stacks.iter().map(|stack| self.spec(workspace, stack)).collect();
         stream::iter(specs)
             .buffered(workers(&self.config) * 2)
@@ -182,15 +182,21 @@ impl Compiler {
     ///
     /// # Errors
     /// As [`Compiler::spec`].
-    pub async fn printed(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
-        let compiled = self.unless_interrupted(self.compiled(workspace, stack)).await?;
+    pub async fn compile_for_print(
+        &self,
+        workspace: &OpenRevision,
+        stack: &Stack,
+    ) -> Result<Spec, UserError> {
+        let compiled = self
+            .unless_interrupted(self.compile_cached(workspace, stack))
+            .await?;
         compiled
             .and_then(|compiled| Ok(spec::read(&compiled.documents)?))
-            .map_err(|failure| failure.within(format!("stack {}", stack.id)))
+            .map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
     /// A compile is given up at once when the run is asked to stop; its worker ends with it.
-    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, UserError> {
         let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
         tokio::select! {
             biased;
@@ -199,16 +205,16 @@ impl Compiler {
         }
     }
 
-    async fn compile(&self, workspace: &Workspace, stack: &Stack) -> Result<Spec, Failure> {
-        let compiled = self.compiled(workspace, stack).await?;
+    async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.compile_cached(workspace, stack).await?;
         let mut spec = spec::read(&compiled.documents)?;
         spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
         Ok(spec)
     }
 
-    async fn compiled(&self, workspace: &Workspace, stack: &Stack) -> Result<Compiled, Failure> {
+    async fn compile_cached(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Compiled, UserError> {
         let setup = stack.compile.clone().map_err(|error| {
-            Failure::new(ErrorKind::Layout, &error.message).at(
+            UserError::new(ErrorKind::Layout, &error.message).at(
                 error.file.to_string(),
                 error.line,
                 error.column,
@@ -227,7 +233,7 @@ impl Compiler {
                 compiled
             }
             None => {
-                let Started { pool, packages, .. } = self.started().await?;
+                let StartedPool { pool, packages, .. } = self.start_pool().await?;
                 let lock = lock_of(workspace, &setup)?;
                 let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
                 let request = request(workspace, stack, setup, fetched)?;
@@ -240,13 +246,13 @@ impl Compiler {
             }
         };
         if first && !compiled.warnings.is_empty() {
-            self.tell(stack, &compiled);
+            self.print_output(stack, &compiled);
         }
         Ok(compiled)
     }
 
     /// What KCL printed, masked: nobody has looked at the Spec yet, so its secrets are learned first.
-    fn tell(&self, stack: &Stack, compiled: &Compiled) {
+    fn print_output(&self, stack: &Stack, compiled: &Compiled) {
         let secrets = &self.run.secrets;
         match spec::read(&compiled.documents) {
             Ok(spec) => spec
@@ -279,11 +285,11 @@ impl Compiler {
     }
 
     /// The workers, for the core's other tools.
-    pub(super) async fn pool(&self) -> Result<&Pool, Failure> {
-        Ok(&self.started().await?.pool)
+    pub(super) async fn pool(&self) -> Result<&Pool, UserError> {
+        Ok(&self.start_pool().await?.pool)
     }
 
-    async fn started(&self) -> Result<&Started, Failure> {
+    async fn start_pool(&self) -> Result<&StartedPool, UserError> {
         self.started.get_or_try_init(|| self.start()).await
     }
 
@@ -296,21 +302,21 @@ impl Compiler {
         }
     }
 
-    async fn start(&self) -> Result<Started, Failure> {
+    async fn start(&self) -> Result<StartedPool, UserError> {
         let kcl = &self.config.kcl;
         let checkout = self.run.checkout();
         let core = match self.earlier {
-            true => Core::find_earlier(kcl.core(), &checkout).await?,
-            false => Core::find(kcl.core(), &checkout).await?,
+            true => Toolchain::find_earlier(kcl.core(), &checkout).await?,
+            false => Toolchain::find(kcl.core(), &checkout).await?,
         };
-        let internal = |error: std::io::Error| Failure::new(ErrorKind::Internal, error.to_string());
+        let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
         };
         self.say_where_nothing_is_kept();
         let (folder, passing) = self.package_folder()?;
-        let packages = Packages {
+        let packages = PackageFetcher {
             folder: folder.clone(),
             offline: self.run.var("KONVERGE_OFFLINE").is_some(),
             core: core.clone(),
@@ -336,7 +342,7 @@ impl Compiler {
         if let Some(warning) = pool.warning() {
             self.run.notes.note(&format!("warning: {warning}"));
         }
-        Ok(Started {
+        Ok(StartedPool {
             pool,
             packages,
             _passing: passing,
@@ -345,16 +351,16 @@ impl Compiler {
 
     /// Where packages are put, for workers to read. A job may have no home that it can write to, and a stranger's code
     /// must not read what others fetched with their credentials: then for this run only.
-    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), UserError> {
         let kept = match self.asker {
-            Asker::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
-            Asker::Outside(_) => None,
+            PackageTrust::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
+            PackageTrust::Outside(_) => None,
         };
         if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
             return Ok((kept, None));
         }
         let passing = tempfile::tempdir().map_err(|error| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Internal,
                 format!("there is no folder for packages: {error}"),
             )
@@ -382,11 +388,11 @@ fn workers(config: &Config) -> usize {
 /// Reads a Spec from a file.
 ///
 /// # Errors
-/// The file can not be read, or is no Spec.
-pub fn of_file(path: &Path) -> Result<Spec, Failure> {
+/// The file cannot be read, or is no Spec.
+pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(ErrorKind::Spec, format!("the Spec can not be read: {error}"))
+        UserError::new(ErrorKind::Spec, format!("the Spec cannot be read: {error}"))
             .at(name.clone(), None, None)
             .hint("`--spec` names a file, from the folder where konverge runs")
     })?;
@@ -395,11 +401,11 @@ pub fn of_file(path: &Path) -> Result<Spec, Failure> {
 
 /// The closure of a stack, with contents.
 fn request(
-    workspace: &Workspace,
+    workspace: &OpenRevision,
     stack: &Stack,
     setup: CompileSetup,
     packages: Vec<(String, PathBuf)>,
-) -> Result<CompileRequest, Failure> {
+) -> Result<CompileRequest, UserError> {
     let closure = workspace.analysis.closure(stack)?;
     let mut request = CompileRequest {
         label: stack.id.to_string(),
@@ -420,7 +426,7 @@ fn request(
     Ok(request)
 }
 
-fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>, Failure> {
+fn lock_of(workspace: &OpenRevision, setup: &CompileSetup) -> Result<Option<String>, UserError> {
     let root = setup
         .module_root
         .as_ref()
@@ -431,19 +437,19 @@ fn lock_of(workspace: &Workspace, setup: &CompileSetup) -> Result<Option<String>
     let content = workspace
         .source
         .read_path(&root.child("kcl.mod.lock"))
-        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
+        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
     Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// The files below a project's `crd/` that a Spec of it is completed by.
-pub(super) fn crds(workspace: &Workspace, project: &RepoPath) -> Result<Files, Failure> {
+pub(super) fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents, UserError> {
     let shown = workspace
         .analysis
         .tree()
-        .shown(&project.child("crd"), spec::is_crd_file);
+        .resolve_files(&project.child("crd"), spec::is_crd_file);
     if let Some(link) = shown.nowhere.first() {
         let what = format!("`{link}` leads to no file or folder of this revision");
-        return Err(Failure::new(ErrorKind::Layout, what)
+        return Err(UserError::new(ErrorKind::Layout, what)
             .at(link.to_string(), None, None)
             .hint("CustomResourceDefinitions are read from git: let the link lead to a file in this repository, or put the file there itself"));
     }
@@ -454,8 +460,8 @@ pub(super) fn crds(workspace: &Workspace, project: &RepoPath) -> Result<Files, F
         .collect()
 }
 
-fn read(source: &dyn Source, blob: crate::model::file_source::BlobId) -> Result<Arc<[u8]>, Failure> {
+fn read(source: &dyn Source, blob: crate::model::file_source::BlobId) -> Result<Arc<[u8]>, UserError> {
     source
         .read(blob)
-        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))
+        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::repository_root;
 use crate::{
     checkout::Checkout,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::event::EventSink,
     secrets::Secrets,
 };
@@ -25,13 +25,13 @@ pub trait Notes: Send + Sync {
     /// One remark, one or more lines.
     fn note(&self, text: &str);
 
-    /// A command to GitHub's runner, made by `github::workflow`; nobody else hears it.
+    /// A command to GitHub's runner, made by `ci::github::workflow`; nobody else hears it.
     fn command(&self, line: &str);
 }
 
 /// The surroundings of one run; cheap to clone.
 #[derive(Clone)]
-pub struct Run {
+pub struct RunContext {
     /// The repository, or a folder in it.
     pub dir: PathBuf,
     /// The environment as it was at the start.
@@ -49,7 +49,7 @@ pub struct Run {
     pub notes: Arc<dyn Notes>,
 }
 
-impl Run {
+impl RunContext {
     /// A variable of the environment that is set and not empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.env
@@ -68,7 +68,7 @@ impl Run {
     ///
     /// # Errors
     /// Neither variable is set.
-    pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
+    pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, UserError> {
         let base = match (
             self.var(variable).filter(|path| path.starts_with('/')),
             self.var("HOME"),
@@ -77,7 +77,7 @@ impl Run {
             (None, Some(home)) => PathBuf::from(home).join(fallback),
             (None, None) => {
                 return Err(
-                    Failure::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
+                    UserError::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
                         .hint(format!("set {variable} to a folder that Konverge may write to")),
                 );
             }
@@ -126,7 +126,7 @@ impl Run {
     }
 
     /// Says that something of lesser weight went wrong, and what to do about it: the run goes on.
-    pub fn warn(&self, what: &str, failure: impl Into<Failure>) {
+    pub fn warn(&self, what: &str, failure: impl Into<UserError>) {
         let failure = failure.into();
         let hints: String = failure
             .hints
@@ -141,7 +141,7 @@ impl Run {
     ///
     /// # Errors
     /// It has been asked before.
-    pub fn begin_writes(&self) -> Result<(), Failure> {
+    pub fn begin_writes(&self) -> Result<(), UserError> {
         self.check_interrupted()?;
         self.writes.store(true, Ordering::SeqCst);
         Ok(())
@@ -151,10 +151,10 @@ impl Run {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn check_interrupted(&self) -> Result<(), Failure> {
+    pub fn check_interrupted(&self) -> Result<(), UserError> {
         if self.cancel.is_cancelled() {
-            return Err(Failure::new(ErrorKind::Interrupted, "interrupted")
-                .hint("run it again: it goes on from here"));
+            return Err(UserError::new(ErrorKind::Interrupted, "interrupted")
+                .hint("run it again: completed work is kept"));
         }
         Ok(())
     }

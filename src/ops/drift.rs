@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use serde_json::Value;
 
-use super::{Planned, Planning, Target, applied_spec::LastApplied, redact};
+use super::{Planner, Target, TargetPlan, applied_spec::AppliedSpec, redact};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         Digest, StackId,
         digest::DigestBuilder,
-        plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan},
+        plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
         review,
         state::StackState,
     },
@@ -22,15 +22,19 @@ use crate::{
 /// Stacks looked at side by side.
 const AT_ONCE: usize = 8;
 
-/// Looks at the targets, one after the other as long as `budget` lasts, the first in any case; a stack that can not be
+/// Looks at the targets, one after the other as long as `budget` lasts, the first in any case; a stack that cannot be
 /// looked at takes no other down.
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn run(planning: &Planning, targets: &[Target], budget: Option<Duration>) -> Result<Plan, Failure> {
+pub async fn run(
+    planning: &Planner,
+    targets: &[Target],
+    budget: Option<Duration>,
+) -> Result<Plan, UserError> {
     let began = Instant::now();
     let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
-    let last_applied = LastApplied::new(planning);
+    let last_applied = AppliedSpec::new(planning);
     let targets = targets.iter().enumerate();
     let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
         .map(|(_, target)| target)
@@ -56,8 +60,8 @@ pub fn digest(plan: &StackPlan) -> Digest {
     }))
 }
 
-async fn one(planning: &Planning, last_applied: &LastApplied<'_>, target: &Target) -> StackPlan {
-    match looked(planning, last_applied, target).await {
+async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target) -> StackPlan {
+    match check_drift(planning, last_applied, target).await {
         Ok(plan) => plan,
         Err(failure) => StackPlan::failed(
             target.folder.clone(),
@@ -68,11 +72,11 @@ async fn one(planning: &Planning, last_applied: &LastApplied<'_>, target: &Targe
     }
 }
 
-async fn looked(
-    planning: &Planning,
-    last_applied: &LastApplied<'_>,
+async fn check_drift(
+    planning: &Planner,
+    last_applied: &AppliedSpec<'_>,
     target: &Target,
-) -> Result<StackPlan, Failure> {
+) -> Result<StackPlan, UserError> {
     let prior = match &planning.memory {
         Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
@@ -93,8 +97,8 @@ async fn looked(
         return Err(not_comparable(&target.id));
     }
     let plan = match planning.plan_from(target, wanted, &state).await? {
-        Planned::Live(plan) => plan.public,
-        Planned::Spec(plan) => *plan,
+        TargetPlan::Live(plan) => plan.public,
+        TargetPlan::Spec(plan) => *plan,
     };
     if plan.error.is_some() {
         return Ok(plan);
@@ -109,8 +113,8 @@ async fn looked(
                 (resource.action != Action::Update || differs(resource)).then(|| resource.clone())
             }
             // Nor is what the change of the code itself would do.
-            Action::Create => missing(&plan.id, resource, &state),
-            _ => drifted(&plan.id, resource),
+            Action::Create => missing_resource(&plan.id, resource, &state),
+            _ => drifted_resource(&plan.id, resource),
         });
     let mut found = StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect());
     found.summary.unchanged = compared - found.resources.len();
@@ -119,7 +123,8 @@ async fn looked(
 
 /// Whether anything but what the server fills in by itself differs.
 fn differs(resource: &ResourcePlan) -> bool {
-    let by_server = |change: &Change| matches!(change.origin, Origin::Default | Origin::Admission);
+    let by_server =
+        |change: &FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     match resource.changes.is_empty() {
         // Every value is as applied: only who else may change it differs.
         true => resource.ownership.is_empty(),
@@ -133,8 +138,8 @@ fn is_blank(state: &StackState) -> bool {
 }
 
 /// Of a stack that no code is known of: neither the repository has it, nor was it applied from a commit.
-fn not_comparable(stack: &StackId) -> Failure {
-    Failure::new(
+fn not_comparable(stack: &StackId) -> UserError {
+    UserError::new(
         ErrorKind::State,
         format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
     )
@@ -142,13 +147,13 @@ fn not_comparable(stack: &StackId) -> Failure {
 }
 
 /// A resource that was applied and is not there any more, as it was applied.
-fn missing(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
+fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
     let recorded = state.resource(&resource.id)?;
-    let whole = Change {
+    let whole = FieldChange {
         path: String::new(),
         from: None,
         to: Some(Value::Object(recorded.attributes.as_ref().clone())),
-        origin: Origin::Drift,
+        origin: ChangeOrigin::Drift,
     };
     Some(ResourcePlan {
         cluster: resource.cluster.clone(),
@@ -163,8 +168,9 @@ fn missing(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Opti
 }
 
 /// The part of a resource's plan that puts back what somebody changed.
-fn drifted(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
-    let foreign = |change: &&Change| matches!(change.origin, Origin::Drift | Origin::Manager(_));
+fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
+    let foreign =
+        |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_));
     let changes: Vec<_> = resource.changes.iter().filter(foreign).cloned().collect();
     (!changes.is_empty()).then(|| ResourcePlan {
         cluster: resource.cluster.clone(),

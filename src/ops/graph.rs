@@ -1,16 +1,16 @@
 //! The dependency graph of a revision, whole or as far as some files reach.
 
-use super::{At, Run, Workspace};
-pub use crate::affected::{NodeKind, Picture};
+use super::{OpenRevision, RevisionSpec, RunContext};
+pub use crate::affected::{GraphExport, NodeKind};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
     model::RepoPath,
 };
 
 /// Which part of the graph.
 #[derive(Debug, Clone, Default)]
-pub struct View {
+pub struct GraphSelection {
     /// The revision; `None`: the working tree.
     pub rev: Option<String>,
     /// What these depend on.
@@ -22,14 +22,14 @@ pub struct View {
 /// Draws it.
 ///
 /// # Errors
-/// The revision can not be read, or a path leads out of the repository or to nothing that a stack knows.
-pub fn run(run: &Run, view: &View) -> Result<Picture, Failure> {
+/// The revision cannot be read, or a path leads out of the repository or to nothing that a stack knows.
+pub fn run(run: &RunContext, view: &GraphSelection) -> Result<GraphExport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &view.rev {
-        Some(name) => At::Commit(repository.resolve(name)?),
-        None => At::Worktree,
+        Some(name) => RevisionSpec::Commit(repository.resolve(name)?),
+        None => RevisionSpec::Worktree,
     };
-    let workspace = Workspace::open(run, &repository, &at)?;
+    let workspace = OpenRevision::open(run, &repository, &at)?;
     workspace.layout.require_module()?;
     let picture = workspace.analysis.picture();
     let up = paths(run, &repository, &workspace, &view.upstream)?;
@@ -44,11 +44,11 @@ pub fn run(run: &Run, view: &View) -> Result<Picture, Failure> {
 
 /// Paths as typed, relative to where the run was started, else to the root.
 fn paths(
-    run: &Run,
+    run: &RunContext,
     repository: &Repository,
-    workspace: &Workspace,
+    workspace: &OpenRevision,
     names: &[String],
-) -> Result<Vec<RepoPath>, Failure> {
+) -> Result<Vec<RepoPath>, UserError> {
     let root = repository
         .root()
         .canonicalize()
@@ -64,7 +64,7 @@ fn paths(
         .map(|name| {
             let candidates = [here.join(name), RepoPath::normalise(name)];
             candidates.into_iter().flatten().find(known).ok_or_else(|| {
-                Failure::new(
+                UserError::new(
                     ErrorKind::Usage,
                     format!(
                         "there is no file or folder `{}` in this revision",

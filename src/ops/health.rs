@@ -5,12 +5,12 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Run, kcl_health};
+use super::{RunContext, kcl_health};
 pub use crate::runtime::kubernetes::health::Health;
 use crate::{
     config::Config,
-    error::Failure,
-    runtime::kubernetes::health::{self, Document, Related, Rules, Verdict, documents},
+    error::UserError,
+    runtime::kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents},
 };
 
 /// A row of the answer (contracts, `health`).
@@ -28,22 +28,22 @@ pub struct Row {
 /// surroundings: pods as those of their Deployment, a definition as that of its custom resources.
 ///
 /// # Errors
-/// A manifest or the folder of rules can not be read.
+/// A manifest or the folder of rules cannot be read.
 pub async fn health(
-    run: &Run,
+    run: &RunContext,
     manifests: &[(String, String)],
     rules: Option<&Path>,
-) -> Result<Vec<Row>, Failure> {
-    let rules = rules.map_or_else(|| Ok(Rules::default()), Rules::load)?;
+) -> Result<Vec<Row>, UserError> {
+    let rules = rules.map_or_else(|| Ok(HealthRules::default()), HealthRules::load)?;
     let rules = rules.with_core(kcl_health::core(run, &Config::default()));
     let mut objects = Vec::new();
     for (name, text) in manifests {
         objects.extend(documents(name, text)?);
     }
-    let related = surroundings(&objects);
+    let related = related_objects(&objects);
     let mut rows = Vec::with_capacity(objects.len());
-    for Document { id, object } in &objects {
-        let Verdict { health, message, .. } = health::assess(object, &related, &rules).await;
+    for Manifest { id, object } in &objects {
+        let HealthVerdict { health, message, .. } = health::assess(object, &related, &rules).await;
         rows.push(Row {
             id: id.clone(),
             health,
@@ -53,7 +53,7 @@ pub async fn health(
     Ok(rows)
 }
 
-fn surroundings(objects: &[Document]) -> Related {
+fn related_objects(objects: &[Manifest]) -> Related {
     let of_kind = |api: &str, kind: &str| -> Vec<Value> {
         let matching = objects.iter().map(|document| &document.object);
         matching

@@ -3,36 +3,36 @@
 
 use std::path::PathBuf;
 
-use super::{Run, kcl_health};
+use super::{RunContext, kcl_health};
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         RepoPath,
         file_source::{BlobId, FileKind, Source},
     },
-    runtime::kubernetes::health::Rules,
+    runtime::kubernetes::health::HealthRules,
 };
 
 /// The rules that `apply.health_rules` names; none if it is not set.
 ///
 /// # Errors
-/// The folder holds no rule, or one that can not be used.
-pub(super) fn load(run: &Run, config: &Config, source: &dyn Source) -> Result<Rules, Failure> {
+/// The folder holds no rule, or one that cannot be used.
+pub(super) fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<HealthRules, UserError> {
     let mut files = Vec::new();
-    for (inside, path, blob) in listed(config, source) {
+    for (inside, path, blob) in list_rules(config, source) {
         let text = source
             .read(blob)
-            .map_err(|error| Failure::new(ErrorKind::Config, format!("{path}: {error}")))?;
+            .map_err(|error| UserError::new(ErrorKind::Config, format!("{path}: {error}")))?;
         files.push((
             inside,
             path.to_string(),
             String::from_utf8_lossy(&text).into_owned(),
         ));
     }
-    let rules = Rules::from_files(files)?;
+    let rules = HealthRules::from_files(files)?;
     match &config.apply.health_rules {
-        Some(folder) if rules.is_empty() => Err(Failure::new(
+        Some(folder) if rules.is_empty() => Err(UserError::new(
             ErrorKind::Config,
             format!(
                 "apply.health_rules: there is no rule in `{}`",
@@ -48,11 +48,11 @@ pub(super) fn load(run: &Run, config: &Config, source: &dyn Source) -> Result<Ru
 
 /// Whether the rules of two revisions are the same, the folder being named by one configuration.
 pub(super) fn same(config: &Config, one: &dyn Source, other: &dyn Source) -> bool {
-    listed(config, one) == listed(config, other)
+    list_rules(config, one) == list_rules(config, other)
 }
 
 /// The rules in the folder: path inside it, path, content.
-fn listed(config: &Config, source: &dyn Source) -> Vec<(PathBuf, RepoPath, BlobId)> {
+fn list_rules(config: &Config, source: &dyn Source) -> Vec<(PathBuf, RepoPath, BlobId)> {
     let Some(folder) = config.apply.health_rules.as_deref().and_then(RepoPath::normalise) else {
         return Vec::new();
     };

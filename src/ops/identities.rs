@@ -5,26 +5,29 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokio::sync::OnceCell;
 
-use super::{Memory, Planning, Wanted};
+use super::{Planner, SpecSource, StateBackend};
 use crate::{
-    error::Failure,
+    error::UserError,
     konfig::Layout,
     model::{RepoPath, StackId, stack::Stack},
-    state::Known,
+    state::IndexedStates,
 };
 
 /// The recorded identity that a stack goes on from, by the stack's identity.
 #[derive(Default)]
 pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
 
-impl Planning {
+impl Planner {
     /// As [`renamed_stacks`], of the head.
     ///
     /// # Errors
     /// The store's.
-    pub async fn renamed_stacks(&self, known: &Known) -> Result<BTreeMap<StackId, StackId>, Failure> {
+    pub async fn renamed_stacks(
+        &self,
+        known: &IndexedStates,
+    ) -> Result<BTreeMap<StackId, StackId>, UserError> {
         match (&self.wanted, &self.memory) {
-            (Wanted::Compiled { head, .. }, Some(memory)) => {
+            (SpecSource::Compiled { head, .. }, Some(memory)) => {
                 renamed_stacks(memory, &head.layout, known).await
             }
             _ => Ok(BTreeMap::new()),
@@ -35,12 +38,12 @@ impl Planning {
     ///
     /// # Errors
     /// The store's.
-    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, Failure> {
-        let (Wanted::Compiled { head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
+        let (SpecSource::Compiled { head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
             return Ok(None);
         };
         let renamed = self.renamed.0.get_or_try_init(|| async {
-            let known = memory.states.known().await?;
+            let known = memory.states.read_all().await?;
             renamed_stacks(memory, &head.layout, &known).await
         });
         Ok(renamed.await?.get(stack).cloned())
@@ -52,10 +55,10 @@ impl Planning {
 /// # Errors
 /// The store's.
 pub async fn renamed_stacks(
-    memory: &Memory,
+    memory: &StateBackend,
     layout: &Layout,
-    known: &Known,
-) -> Result<BTreeMap<StackId, StackId>, Failure> {
+    known: &IndexedStates,
+) -> Result<BTreeMap<StackId, StackId>, UserError> {
     // A run that has only begun on a stack has recorded nothing of it yet.
     let is_recorded = |id: &StackId| {
         let entry = known.entries.get(id);

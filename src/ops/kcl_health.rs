@@ -9,22 +9,22 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Run, compiler::Compiler};
+use super::{RunContext, compiler::Compiler};
 use crate::{
     config::Config,
-    kcl::{CompileRequest, Diagnostic, KclError},
+    kcl::{CompileRequest, KclDiagnostic, KclError},
     model::{
         Digest, RepoPath,
         stack::{CompileSetup, Entry},
     },
-    runtime::kubernetes::health::{Answer, Evaluate},
+    runtime::kubernetes::health::{AssertionResult, Evaluate},
 };
 
 /// The object under the name that Kusion's health policies know it by.
 const PRELUDE: &str = "res = option(\"object\")\n";
 
 /// The core under the configuration in force; the workers start with the first rule.
-pub(super) fn core(run: &Run, config: &Config) -> Arc<dyn Evaluate> {
+pub(super) fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
         compiler: Compiler::new(run, config),
         answers: Mutex::default(),
@@ -34,7 +34,7 @@ pub(super) fn core(run: &Run, config: &Config) -> Arc<dyn Evaluate> {
 struct Workers {
     compiler: Compiler,
     /// What was answered: who waits asks again and again, mostly of an object that did not change.
-    answers: Mutex<HashMap<Digest, Answer>>,
+    answers: Mutex<HashMap<Digest, AssertionResult>>,
 }
 
 impl fmt::Debug for Workers {
@@ -45,7 +45,7 @@ impl fmt::Debug for Workers {
 
 #[async_trait]
 impl Evaluate for Workers {
-    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<Answer, String> {
+    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
         let key = Digest::of_json(&json!([path, object]));
         let known = self
             .answers
@@ -62,9 +62,11 @@ impl Evaluate for Workers {
             .await
             .map_err(|failure| failure.to_string())?;
         let answer = match pool.compile(&request(path, code, object)).await {
-            Ok(compiled) => Answer::Values(compiled.documents.into_iter().next().unwrap_or_default()),
+            Ok(compiled) => {
+                AssertionResult::Values(compiled.documents.into_iter().next().unwrap_or_default())
+            }
             Err(KclError::Code(errors)) if errors.iter().all(is_of_the_object) => {
-                Answer::Failed(words(&errors))
+                AssertionResult::Failed(describe_errors(&errors))
             }
             Err(error) => return Err(error.to_string()),
         };
@@ -90,12 +92,12 @@ fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
 }
 
 /// Whether an error came of what the object holds, not of how the rule is written.
-fn is_of_the_object(error: &Diagnostic) -> bool {
+fn is_of_the_object(error: &KclDiagnostic) -> bool {
     error.name == "EvaluationError"
 }
 
 /// What the author of the rule wrote: of a check that fails it stands beside the place of the check.
-fn words(errors: &[Diagnostic]) -> String {
+fn describe_errors(errors: &[KclDiagnostic]) -> String {
     let Some(error) = errors.first() else {
         return "an assertion fails".to_owned();
     };

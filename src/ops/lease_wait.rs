@@ -7,11 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::Run;
+use super::RunContext;
 use crate::{
     github::{Client, GithubError, RunPage},
     model::StackId,
-    retry::Policy,
+    retry::RetryPolicy,
     state::{Holder, LeaseWatch, WaitVerdict},
 };
 
@@ -23,24 +23,24 @@ const ASK: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
-pub(super) struct Waiting {
-    run: Run,
+pub(super) struct HolderWatch {
+    run: RunContext,
     stack: StackId,
     github: OnceLock<Option<Client>>,
-    told: Mutex<Told>,
+    told: Mutex<WaitTimes>,
 }
 
 /// When what happened last, on the clock of the wait.
 #[derive(Default)]
-struct Told {
+struct WaitTimes {
     said: Option<Duration>,
     asked: Option<Duration>,
     unanswered: bool,
 }
 
-impl Waiting {
+impl HolderWatch {
     /// For a run that wants a stack's lease.
-    pub fn of(run: &Run, stack: &StackId) -> Self {
+    pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
             stack: stack.clone(),
@@ -49,7 +49,7 @@ impl Waiting {
         }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    fn lock_times(&self) -> std::sync::MutexGuard<'_, WaitTimes> {
         self.told.lock().expect("no panic while the lock is held")
     }
 
@@ -70,7 +70,7 @@ impl Waiting {
         match client.is_over(&page).await {
             Ok(over) => over,
             Err(error) => {
-                if !std::mem::replace(&mut self.told().unanswered, true) {
+                if !std::mem::replace(&mut self.lock_times().unanswered, true) {
                     self.note(&unanswered(&error, holder));
                 }
                 false
@@ -84,9 +84,9 @@ impl Waiting {
         let api = self.run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
         // Which repository is meant stands in the page of the run.
         let client = Client::new(api, "", token, self.run.secrets.clone()).ok()?;
-        let once = Policy {
+        let once = RetryPolicy {
             attempts: 1,
-            ..Policy::default()
+            ..RetryPolicy::default()
         };
         Some(client.with_patience(once).with_deadline(ANSWER))
     }
@@ -106,7 +106,7 @@ fn unanswered(error: &GithubError, holder: &Holder) -> String {
 }
 
 /// Whether something is to be done again; if so, it counts as done now.
-fn due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
+fn is_due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
     let due = last.is_none_or(|last| now.saturating_sub(last) >= every);
     if due {
         *last = Some(now);
@@ -115,16 +115,16 @@ fn due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
 }
 
 #[async_trait]
-impl LeaseWatch for Waiting {
+impl LeaseWatch for HolderWatch {
     async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict {
         if self.run.cancel.is_cancelled() {
             return WaitVerdict::GiveUp;
         }
         let (say, ask) = {
-            let mut told = self.told();
+            let mut told = self.lock_times();
             (
-                due(&mut told.said, waited, SAY),
-                due(&mut told.asked, waited, ASK),
+                is_due(&mut told.said, waited, SAY),
+                is_due(&mut told.asked, waited, ASK),
             )
         };
         if say {

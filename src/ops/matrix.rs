@@ -5,22 +5,22 @@ use std::num::NonZeroU32;
 use serde::Serialize;
 
 use crate::{
-    error::{ErrorKind, Failure},
-    model::Share,
+    error::{ErrorKind, UserError},
+    model::Shard,
 };
 
 /// What GitHub's `strategy.matrix` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Matrix {
     /// One entry a job; none if nothing is affected.
-    pub include: Vec<Entry>,
+    pub include: Vec<MatrixEntry>,
 }
 
 /// One job of a matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct MatrixEntry {
     /// The value of `--shard`.
-    pub shard: Share,
+    pub shard: Shard,
 }
 
 impl Matrix {
@@ -28,10 +28,10 @@ impl Matrix {
     ///
     /// # Errors
     /// More jobs than GitHub runs in one matrix.
-    pub fn of_shares(most: NonZeroU32, stacks: usize) -> Result<Self, Failure> {
+    pub fn of_shares(most: NonZeroU32, stacks: usize) -> Result<Self, UserError> {
         let shares = |of| {
-            Share::all(of).map_err(|_| {
-                Failure::new(
+            Shard::all(of).map_err(|_| {
+                UserError::new(
                     ErrorKind::Usage,
                     format!("--shards {most}: GitHub runs 1 to 256 jobs of a matrix"),
                 )
@@ -40,7 +40,7 @@ impl Matrix {
         drop(shares(most)?);
         let jobs = u32::try_from(stacks).unwrap_or(u32::MAX).min(most.get());
         let include = match NonZeroU32::new(jobs) {
-            Some(jobs) => shares(jobs)?.map(|shard| Entry { shard }).collect(),
+            Some(jobs) => shares(jobs)?.map(|shard| MatrixEntry { shard }).collect(),
             None => Vec::new(),
         };
         Ok(Self { include })

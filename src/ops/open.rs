@@ -3,22 +3,22 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    At, KeyUse, Knowledge, Memory, Planning, Run, Selection, Target, Wanted, Workspace,
+    AnalysisCache, KeyUse, OpenRevision, Planner, RevisionSpec, RunContext, Selection, SpecSource,
+    StateBackend, Target,
     affected::{BEFORE, credentials, find, is_part},
-    compiler::{self, Compiler},
     cluster_selection::{GivenCluster, Live},
+    compiler::{self, Compiler},
     identities::Renamed,
-    runtime_factory,
-    ownership::Claims,
-    state_backend,
+    ownership::StackClaims,
+    runtime_factory, state_backend,
 };
 use crate::{
     config::Config,
-    engine::Runtimes,
-    error::{ErrorKind, Failure},
+    engine::RuntimeRegistry,
+    error::{ErrorKind, UserError},
     git::Repository,
     model::{
-        CommitId, RepoPath, Share, StackId,
+        CommitId, RepoPath, Shard, StackId,
         affected::{Affected, InputChange},
         file_source::Source,
         spec::Spec,
@@ -28,16 +28,16 @@ use crate::{
 
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct OpenRequest {
     /// Which stacks.
     pub selection: Selection,
     /// Which share of them this process takes; `None` takes all.
-    pub shard: Option<Share>,
+    pub shard: Option<Shard>,
     /// The revision; `None` is the working tree.
     pub rev: Option<String>,
     /// The revision compared with; `None` is the merge base with the default branch.
     pub base: Option<String>,
-    /// Whether the real infrastructure is asked.
+    /// Compare with live infrastructure.
     pub live: Live,
     /// A cluster given on the command line.
     pub given: GivenCluster,
@@ -47,16 +47,16 @@ pub struct Request {
     pub without: Vec<StackId>,
 }
 
-impl Request {
+impl OpenRequest {
     async fn runtimes(
         &self,
-        run: &Run,
+        run: &RunContext,
         config: &Config,
         given: &GivenCluster,
         files: Option<&dyn Source>,
-        memory: &Memory,
-    ) -> Result<Runtimes, Failure> {
-        let setup = runtime_factory::Setup {
+        memory: &StateBackend,
+    ) -> Result<RuntimeRegistry, UserError> {
+        let setup = runtime_factory::RuntimeSetup {
             config,
             files,
             given,
@@ -71,7 +71,7 @@ impl Request {
 /// An opened request.
 pub struct Session {
     /// What plans are made of.
-    pub planning: Planning,
+    pub planning: Planner,
     /// The stacks, sorted by folder.
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
@@ -82,9 +82,9 @@ impl Session {
     /// The commit that is at hand; of a working tree the one that is checked out, if every file is as that has it.
     ///
     /// # Errors
-    /// The repository can not be read.
-    pub fn commit(&self) -> Result<Option<CommitId>, Failure> {
-        let Wanted::Compiled { head, .. } = &self.planning.wanted else {
+    /// The repository cannot be read.
+    pub fn commit(&self) -> Result<Option<CommitId>, UserError> {
+        let SpecSource::Compiled { head, .. } = &self.planning.wanted else {
             return Ok(None);
         };
         if let Some(commit) = head.commit() {
@@ -104,14 +104,14 @@ impl Session {
 ///
 /// # Errors
 /// Whatever is wrong with repository, revisions, configuration, names, core or store.
-pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {
-        Some(rev) => At::Commit(repository.resolve(rev)?),
-        None => At::Worktree,
+        Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
+        None => RevisionSpec::Worktree,
     };
-    let known = Knowledge::of(run, &repository);
-    let head = Workspace::open_knowing(&known, &repository, &at, None)?;
+    let known = AnalysisCache::open(run, &repository);
+    let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     head.note_layout(run);
     let base = match base_commit(run, &repository, request, &at).await? {
@@ -132,22 +132,22 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
     let config = head.config.clone();
     let memory = state_backend::open(run, &config, Some(&repository), key).await?;
     if let Selection::Named(names) = &request.selection {
-        targets = named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
+        targets = find_named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
     }
     if let Some(shard) = request.shard {
         shard.keep(&mut targets);
     }
     let removed = base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
-    let given = given.reading(head.layout.stacks.iter().chain(removed));
+    let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
     let runtimes = request
         .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
-    let planning = Planning {
+    let planning = Planner {
         run: run.clone(),
         config,
-        wanted: Wanted::Compiled {
+        wanted: SpecSource::Compiled {
             compiler,
             head: Box::new(head),
             base: base.map(Box::new),
@@ -156,7 +156,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
         runtimes,
         live: request.live,
         given,
-        claims: Claims::without(request.without.iter().cloned()),
+        claims: StackClaims::without(request.without.iter().cloned()),
         renamed: Renamed::default(),
     };
     Ok(Session {
@@ -170,7 +170,7 @@ pub async fn open(run: &Run, request: &Request, key: KeyUse) -> Result<Session, 
 ///
 /// # Errors
 /// As [`open`]; a name that no state knows.
-pub async fn open_named(run: &Run, request: &Request, key: KeyUse) -> Result<Session, Failure> {
+pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir).ok();
     let files = repository.as_ref().map(Repository::worktree).transpose()?;
     let is_module = |path: &RepoPath| path.file_name() == "kcl.mod";
@@ -185,7 +185,7 @@ pub async fn open_named(run: &Run, request: &Request, key: KeyUse) -> Result<Ses
     let mut targets = BTreeMap::new();
     for name in names {
         let unknown = || {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Usage,
                 format!("no state knows a stack `{}`", name.escape_debug()),
             )
@@ -212,13 +212,13 @@ pub async fn open_named(run: &Run, request: &Request, key: KeyUse) -> Result<Ses
 /// # Errors
 /// The file is no Spec, or whatever is wrong with the store.
 pub async fn open_file(
-    run: &Run,
+    run: &RunContext,
     file: &Path,
     identity: Option<&str>,
-    request: &Request,
+    request: &OpenRequest,
     key: KeyUse,
-) -> Result<Session, Failure> {
-    let spec = compiler::of_file(&run.dir.join(file))?;
+) -> Result<Session, UserError> {
+    let spec = compiler::read_spec_file(&run.dir.join(file))?;
     let id = match identity {
         Some(text) => text.parse::<StackId>(),
         None => StackId::new(
@@ -228,7 +228,7 @@ pub async fn open_file(
         ),
     };
     let id = id.map_err(|error| {
-        Failure::new(ErrorKind::Usage, error.to_string())
+        UserError::new(ErrorKind::Usage, error.to_string())
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();
@@ -246,37 +246,37 @@ pub async fn open_file(
     };
     Ok(Session {
         planning,
-        targets: vec![Target::of(&stack, None)],
+        targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
     })
 }
 
 /// What plans are made of where nothing is compiled: the Spec is at hand.
 async fn without_code(
-    run: &Run,
+    run: &RunContext,
     repository: Option<&Repository>,
-    request: &Request,
+    request: &OpenRequest,
     key: KeyUse,
     spec: Spec,
-) -> Result<Planning, Failure> {
+) -> Result<Planner, UserError> {
     let files = repository.map(Repository::worktree).transpose()?;
     let config = match &files {
-        Some(files) => Config::of(files.as_ref())?,
+        Some(files) => Config::load(files.as_ref())?,
         None => Config::default(),
     };
     let memory = state_backend::open(run, &config, repository, key).await?;
     let runtimes = request
         .runtimes(run, &config, &request.given, files.as_deref(), &memory)
         .await?;
-    Ok(Planning {
+    Ok(Planner {
         run: run.clone(),
         config,
-        wanted: Wanted::File(spec),
+        wanted: SpecSource::File(spec),
         memory: Some(memory),
         runtimes,
         live: request.live,
         given: request.given.clone(),
-        claims: Claims::without(request.without.iter().cloned()),
+        claims: StackClaims::without(request.without.iter().cloned()),
         renamed: Renamed::default(),
     })
 }
@@ -293,46 +293,46 @@ fn nothing_compared() -> Affected {
 /// Opens the revision compared with under the configuration of the one that holds the change; which stacks it has, and how
 /// they are called, is its own.
 pub(super) fn open_base(
-    known: &Knowledge,
+    known: &AnalysisCache,
     repository: &Repository,
     commit: CommitId,
     config: &Config,
-) -> Result<Workspace, Failure> {
-    let own = Config::of(repository.revision(&commit)?.as_ref());
-    // One that can not be used is what the change repairs.
+) -> Result<OpenRevision, UserError> {
+    let own = Config::load(repository.revision(&commit)?.as_ref());
+    // One that cannot be used is what the change repairs.
     let config = match own {
         Ok(own) => config.with_layout_of(&own),
         Err(_) => config.clone(),
     };
-    Workspace::open_knowing(known, repository, &At::Commit(commit), Some(&config))
+    OpenRevision::open_knowing(known, repository, &RevisionSpec::Commit(commit), Some(&config))
 }
 
 /// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
 /// stack must be named.
 pub(super) async fn base_commit(
-    run: &Run,
+    run: &RunContext,
     repository: &Repository,
-    request: &Request,
-    at: &At,
-) -> Result<Option<CommitId>, Failure> {
+    request: &OpenRequest,
+    at: &RevisionSpec,
+) -> Result<Option<CommitId>, UserError> {
     let credentials = credentials(run);
     let credentials = credentials.as_ref();
     if let Some(base) = &request.base {
         return Ok(Some(find(repository, base, credentials).await?));
     }
     let by_change = request.selection == Selection::Affected;
-    let found = async || -> Result<CommitId, Failure> {
+    let found = async || -> Result<CommitId, UserError> {
         let branch = repository.default_branch()?;
         let tip = repository.resolve(&branch)?;
         let head = match at {
-            At::Commit(commit) => commit.clone(),
-            At::Worktree => repository.resolve("HEAD")?,
+            RevisionSpec::Commit(commit) => commit.clone(),
+            RevisionSpec::Worktree => repository.resolve("HEAD")?,
         };
         let base = repository.merge_base_fetching(&tip, &head, credentials).await?;
         if base == head && by_change {
             let compared = match at {
-                At::Commit(_) => "there is nothing to compare",
-                At::Worktree => "only what is not committed is compared",
+                RevisionSpec::Commit(_) => "there is nothing to compare",
+                RevisionSpec::Worktree => "only what is not committed is compared",
             };
             run.notes.note(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",
@@ -349,15 +349,15 @@ pub(super) async fn base_commit(
 }
 
 fn targets(
-    request: &Request,
-    base: Option<&Workspace>,
-    head: &Workspace,
+    request: &OpenRequest,
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
     affected: &Affected,
 ) -> Vec<Target> {
     let there = |stacks: Vec<Stack>| {
         stacks
             .iter()
-            .map(|stack| Target::of(stack, before(base, head, stack)))
+            .map(|stack| Target::new(stack, before(base, head, stack)))
             .collect()
     };
     match &request.selection {
@@ -369,23 +369,23 @@ fn targets(
 }
 
 /// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.
-async fn named(
-    run: &Run,
+async fn find_named(
+    run: &RunContext,
     root: &Path,
     names: &[String],
-    base: Option<&Workspace>,
-    head: &Workspace,
-    memory: &Memory,
-) -> Result<Vec<Target>, Failure> {
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
+    memory: &StateBackend,
+) -> Result<Vec<Target>, UserError> {
     let mut targets = BTreeMap::new();
     // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
     let by_place = |target: Target| ((target.folder.clone(), target.id.clone()), target);
     for name in names {
-        match head.named(run, root, std::slice::from_ref(name)) {
+        match head.find_stacks(run, root, std::slice::from_ref(name)) {
             Ok(stacks) => {
                 let there = stacks
                     .iter()
-                    .map(|stack| Target::of(stack, before(base, head, stack)));
+                    .map(|stack| Target::new(stack, before(base, head, stack)));
                 targets.extend(there.map(by_place));
             }
             Err(unknown) => {
@@ -399,18 +399,22 @@ async fn named(
 }
 
 /// The affected stacks as targets, the removed ones included.
-pub fn affected_targets(affected: &Affected, base: Option<&Workspace>, head: &Workspace) -> Vec<Target> {
+pub fn affected_targets(
+    affected: &Affected,
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
+) -> Vec<Target> {
     let target = |stack: &crate::model::affected::AffectedStack| match stack.change {
         InputChange::Removed => base?.layout.stack(&stack.id).map(Target::removed),
         _ => head
             .layout
             .stack(&stack.id)
-            .map(|there| Target::of(there, before(base, head, there))),
+            .map(|there| Target::new(there, before(base, head, there))),
     };
     affected.stacks.iter().filter_map(target).collect()
 }
 
 /// The stack at the base that one at the head goes on from.
-fn before<'a>(base: Option<&'a Workspace>, head: &Workspace, stack: &Stack) -> Option<&'a Stack> {
+fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
     head.layout.before(&base?.layout, stack)
 }

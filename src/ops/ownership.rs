@@ -10,10 +10,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{Memory, Planning, Wanted, Workspace, cluster_selection};
+use super::{OpenRevision, Planner, SpecSource, StateBackend, cluster_selection};
 use crate::{
-    engine::{Claim, Neighbours, Released},
-    error::Failure,
+    engine::{OtherStacks, OwnerClaim, ReleasedObjects},
+    error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
         claim::Claim as Outside,
@@ -22,22 +22,22 @@ use crate::{
         state::Recorded,
     },
     runtime::Item,
-    state::Known,
+    state::IndexedStates,
 };
 
 /// What the other stacks want and have, each thing looked up once a run.
 #[derive(Default)]
-pub struct Claims {
-    /// What the stacks want whose inputs are not those that are recorded; `None` of one that can not be compiled.
-    wanted: OnceCell<Vec<(StackId, Option<Wants>)>>,
-    known: OnceCell<Known>,
+pub struct StackClaims {
+    /// What the stacks want whose inputs are not those that are recorded; `None` of one that cannot be compiled.
+    wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
+    known: OnceCell<IndexedStates>,
     /// By the mark of a claim who has it, by the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
     /// Stacks that want nothing of what others delete, as somebody says: their Specs need not compile for that.
     without: BTreeSet<StackId>,
 }
 
-impl Claims {
+impl StackClaims {
     /// With stacks that want nothing of what others delete.
     pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
         Self {
@@ -49,14 +49,14 @@ impl Claims {
 
 /// What a Spec wants, as far as it can be told from what another stack wants.
 #[derive(Default)]
-struct Wants {
+struct SpecClaims {
     /// Per cluster, group, kind and name the namespaces as they are written.
     objects: HashMap<[String; 4], Vec<String>>,
     terraform: HashSet<ResourceId>,
 }
 
-impl Wants {
-    fn of(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
+impl SpecClaims {
+    fn from_spec(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
         let mut wants = Self::default();
         for resource in &spec.resources {
             if resource.runtime == RuntimeKind::Terraform {
@@ -88,21 +88,21 @@ impl Wants {
 }
 
 #[async_trait]
-impl Neighbours for Planning {
-    async fn claim(&self, stack: &StackId, item: &Item) -> Result<Claim, Failure> {
+impl OtherStacks for Planner {
+    async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let Some(prior) = &item.prior else {
-            return Ok(Claim::Nobody);
+            return Ok(OwnerClaim::Nobody);
         };
         if let Some(other) = self.shares(stack, prior).await? {
-            return Ok(Claim::SharedWith(other));
+            return Ok(OwnerClaim::SharedWith(other));
         }
-        let mut unclear = Claim::Nobody;
+        let mut unclear = OwnerClaim::Nobody;
         for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
             let Some(wants) = wants else {
                 unclear = match (self.claims.without.contains(other), unclear) {
-                    (true, Claim::Nobody) => Claim::Waived(other.clone()),
+                    (true, OwnerClaim::Nobody) => OwnerClaim::Waived(other.clone()),
                     (true, before) => before,
-                    (false, _) => Claim::Unclear(other.clone()),
+                    (false, _) => OwnerClaim::Unclear(other.clone()),
                 };
                 continue;
             };
@@ -115,13 +115,13 @@ impl Neighbours for Planning {
                 }
             };
             if claimed {
-                return Ok(Claim::By(other.clone()));
+                return Ok(OwnerClaim::By(other.clone()));
             }
         }
         Ok(unclear)
     }
 
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, Failure> {
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
         let (Some(claim), Some(memory)) = (claim, &self.memory) else {
@@ -141,30 +141,30 @@ impl Neighbours for Planning {
         Ok(None)
     }
 
-    async fn released_by(&self, owner: &StackId) -> Result<Released, Failure> {
-        let (Wanted::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
-            return Ok(Released::nothing());
+    async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
+        let (SpecSource::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+            return Ok(ReleasedObjects::none());
         };
         // Who was never recorded here is a stack of another repository.
         let Some(prior) = memory.states.load(owner).await? else {
-            return Ok(Released::nothing());
+            return Ok(ReleasedObjects::none());
         };
         // One that is not there may be hidden.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
-            return Ok(Released::nothing());
+            return Ok(ReleasedObjects::none());
         }
         let now = self.wants(head, owner).await?;
         let before = match base {
             Some(base) if !prior.state.resources.is_empty() => Some(self.wants(base, owner).await),
             _ => None,
         };
-        Ok(Released::as_told(move |item| {
+        Ok(ReleasedObjects::from_fn(move |item| {
             let Some(desired) = &item.desired else {
                 return Ok(false);
             };
             let (key, cluster) = (object_key(&desired.attributes), item.cluster.as_ref());
             let wanted =
-                |wants: &Option<Wants>| wants.as_ref().is_some_and(|wants| wants.holds(cluster, key));
+                |wants: &Option<SpecClaims>| wants.as_ref().is_some_and(|wants| wants.holds(cluster, key));
             if wanted(&now) {
                 return Ok(false);
             }
@@ -182,15 +182,15 @@ impl Neighbours for Planning {
     }
 }
 
-impl Planning {
+impl Planner {
     /// What a stack wants at a revision; `None` if it is not there.
-    async fn wants(&self, side: &Workspace, stack: &StackId) -> Result<Option<Wants>, Failure> {
-        let (Wanted::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
+    async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
+        let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
         else {
             return Ok(None);
         };
         let spec = compiler.spec(side, stack).await?;
-        Ok(Some(Wants::of(&spec, self.cluster(stack).as_ref())))
+        Ok(Some(SpecClaims::from_spec(&spec, self.cluster(stack).as_ref())))
     }
 
     fn cluster(&self, stack: &Stack) -> Option<ClusterName> {
@@ -199,55 +199,55 @@ impl Planning {
             .flatten()
     }
 
-    async fn claims(&self) -> Result<&[(StackId, Option<Wants>)], Failure> {
-        let (Wanted::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+    async fn claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
+        let (SpecSource::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
             return Ok(&[]);
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
-            let known = self.known(memory).await?;
-            let stacks: Vec<_> = head.behind(known).cloned().collect();
+            let known = self.recorded_index(memory).await?;
+            let stacks: Vec<_> = head.pending_stacks(known).cloned().collect();
             let specs = compiler.specs(head, &stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec
                     .ok()
-                    .map(|spec| Wants::of(&spec, self.cluster(&stack).as_ref()));
+                    .map(|spec| SpecClaims::from_spec(&spec, self.cluster(&stack).as_ref()));
                 (stack.id, wants)
             });
-            Ok::<_, Failure>(claims.collect())
+            Ok::<_, UserError>(claims.collect())
         });
         Ok(claims.await?)
     }
 
-    async fn known(&self, memory: &Memory) -> Result<&Known, Failure> {
+    async fn recorded_index(&self, memory: &StateBackend) -> Result<&IndexedStates, UserError> {
         let known = self
             .claims
             .known
-            .get_or_try_init(|| async { memory.states.known().await });
+            .get_or_try_init(|| async { memory.states.read_all().await });
         Ok(known.await?)
     }
 
     /// Who has what, by the marks in the index.
-    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, Failure> {
+    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
             let Some(memory) = &self.memory else {
                 return Ok(holders);
             };
-            let entries = self.known(memory).await?.entries.iter();
+            let entries = self.recorded_index(memory).await?.entries.iter();
             for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
                 for mark in entry.marks.iter() {
                     holders.entry(mark.to_owned()).or_default().push(stack.clone());
                 }
             }
-            Ok::<_, Failure>(holders)
+            Ok::<_, UserError>(holders)
         });
         holders.await
     }
 
     /// Of a definition: a stack of the same project that has it on the same cluster, by its state, and wants it, by its
-    /// Spec. That of one that can not be compiled may want everything.
-    async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, Failure> {
-        let Wanted::Compiled { compiler, head, .. } = &self.wanted else {
+    /// Spec. That of one that cannot be compiled may want everything.
+    async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, UserError> {
+        let SpecSource::Compiled { compiler, head, .. } = &self.wanted else {
             return Ok(None);
         };
         if object_key(&mine.attributes).1 != "CustomResourceDefinition" {
@@ -264,7 +264,7 @@ impl Planning {
         Ok(None)
     }
 
-    async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, Failure> {
+    async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, UserError> {
         let Some(memory) = &self.memory else {
             return Ok(false);
         };
@@ -291,7 +291,7 @@ mod tests {
             "spec.json",
         );
         let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
-        let wants = Wants::of(&spec.unwrap(), Some(&east));
+        let wants = SpecClaims::from_spec(&spec.unwrap(), Some(&east));
         let holds = |cluster, key| wants.holds(Some(cluster), key);
         assert!(holds(&east, ("apps", "Deployment", "shop", "web")));
         assert!(!holds(&west, ("apps", "Deployment", "shop", "web")));

@@ -1,17 +1,17 @@
 //! Plans one target: its Spec against the real infrastructure, or against the Spec of the base revision.
 
 use super::{
-    Memory, Run, Target, Workspace,
-    compiler::{Compiler, Counted},
+    OpenRevision, RunContext, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
+    compiler::{CompileCounts, Compiler},
     identities::Renamed,
-    ownership::Claims,
+    ownership::StackClaims,
     rescue::Rescue,
 };
 use crate::{
     config::Config,
-    engine::{self, EnginePlan, PlanRequest, Runtimes},
-    error::Failure,
+    engine::{self, EnginePlan, PlanRequest, RuntimeRegistry},
+    error::UserError,
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
@@ -23,51 +23,51 @@ use crate::{
 };
 
 /// Everything that plans have in common in one run.
-pub struct Planning {
+pub struct Planner {
     /// The run.
-    pub run: Run,
+    pub run: RunContext,
     /// The configuration in force.
     pub config: Config,
     /// Where Specs come from.
-    pub wanted: Wanted,
+    pub wanted: SpecSource,
     /// Prior states; `None` where nothing is remembered (a fork's pull request).
-    pub memory: Option<Memory>,
+    pub memory: Option<StateBackend>,
     /// The real infrastructure.
-    pub runtimes: Runtimes,
+    pub runtimes: RuntimeRegistry,
     /// Whether it is asked.
     pub live: Live,
     /// A cluster given on the command line.
     pub given: GivenCluster,
     /// What the other stacks claim, once it is asked for.
-    pub claims: Claims,
+    pub claims: StackClaims,
     /// Recorded identities that stacks go on from, once it is asked for.
     pub renamed: Renamed,
 }
 
 /// Where Specs come from.
-pub enum Wanted {
+pub enum SpecSource {
     /// Compiled from revisions of a monorepo.
     Compiled {
         /// The compiler.
         compiler: Box<Compiler>,
         /// What is wanted.
-        head: Box<Workspace>,
+        head: Box<OpenRevision>,
         /// What it is compared with where no cluster is asked.
-        base: Option<Box<Workspace>>,
+        base: Option<Box<OpenRevision>>,
     },
     /// Read from a file.
     File(Spec),
 }
 
 /// A target's plan.
-pub enum Planned {
+pub enum TargetPlan {
     /// Against the real infrastructure: it can be applied.
     Live(Box<EnginePlan>),
     /// Against the base's Spec.
     Spec(Box<StackPlan>),
 }
 
-impl Planned {
+impl TargetPlan {
     /// What is shown.
     pub fn public(&self) -> &StackPlan {
         match self {
@@ -77,7 +77,7 @@ impl Planned {
     }
 }
 
-impl Planning {
+impl Planner {
     /// What masks this run's output.
     pub fn secrets(&self) -> &Secrets {
         self.memory
@@ -88,22 +88,24 @@ impl Planning {
     /// The Spec that is wanted of a target; empty if it was removed.
     ///
     /// # Errors
-    /// It can not be compiled.
-    pub async fn spec(&self, target: &Target) -> Result<Spec, Failure> {
+    /// It cannot be compiled.
+    pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
-            Wanted::Compiled { compiler, head, .. } => built(compiler, head, target.head.as_ref()).await,
-            Wanted::File(spec) => Ok(spec.clone()),
+            SpecSource::Compiled { compiler, head, .. } => {
+                compile_side(compiler, head, target.head.as_ref()).await
+            }
+            SpecSource::File(spec) => Ok(spec.clone()),
         }
     }
 
     /// The Spec that a target had at base; empty if it was not there.
-    async fn spec_before(&self, target: &Target) -> Result<Spec, Failure> {
+    async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
-            Wanted::Compiled {
+            SpecSource::Compiled {
                 compiler,
                 base: Some(base),
                 ..
-            } => built(compiler, base, target.base.as_ref()).await,
+            } => compile_side(compiler, base, target.base.as_ref()).await,
             _ => Ok(Spec::default()),
         }
     }
@@ -112,7 +114,7 @@ impl Planning {
     ///
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
-    pub async fn plan(&self, target: &Target, wanted: Spec) -> Result<Planned, Failure> {
+    pub async fn plan(&self, target: &Target, wanted: Spec) -> Result<TargetPlan, UserError> {
         let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
@@ -126,7 +128,7 @@ impl Planning {
     }
 
     /// Adds to a state what an earlier run on this machine could not store; whether there was such.
-    pub(super) fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, Failure> {
+    pub(super) fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, UserError> {
         match self.rescue(&state.stack) {
             Some(rescue) => rescue.take_up(state),
             None => Ok(false),
@@ -137,7 +139,7 @@ impl Planning {
     ///
     /// # Errors
     /// The store's.
-    pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, Failure> {
+    pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, UserError> {
         let Some(memory) = &self.memory else {
             return Ok(None);
         };
@@ -154,16 +156,16 @@ impl Planning {
             .or(own))
     }
 
-    /// As [`Planning::plan`], from a state at hand.
+    /// As [`Planner::plan`], from a state at hand.
     ///
     /// # Errors
-    /// As [`Planning::plan`].
+    /// As [`Planner::plan`].
     pub async fn plan_from(
         &self,
         target: &Target,
         wanted: Spec,
         state: &StackState,
-    ) -> Result<Planned, Failure> {
+    ) -> Result<TargetPlan, UserError> {
         let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
@@ -191,7 +193,7 @@ impl Planning {
             let before = self.spec_before(target).await?;
             let plan =
                 engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, self.secrets());
-            return Ok(Planned::Spec(Box::new(plan)));
+            return Ok(TargetPlan::Spec(Box::new(plan)));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let plan = engine::plan(PlanRequest {
@@ -207,16 +209,17 @@ impl Planning {
             secrets: self.secrets(),
         })
         .await?;
-        Ok(Planned::Live(Box::new(plan)))
+        Ok(TargetPlan::Live(Box::new(plan)))
     }
 
     /// What a target is compared with, as far as its Spec says.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
-        let cluster = stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
+        let cluster =
+            stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
         match (self.live, cluster) {
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
-            // A cluster that can not be told is one that should have been asked.
+            // A cluster that cannot be told is one that should have been asked.
             _ => Basis::Live,
         }
     }
@@ -224,36 +227,36 @@ impl Planning {
     /// The input digest of a target at head; `None` if it was removed. A Spec from a file is its own input.
     ///
     /// # Errors
-    /// Its files can not be read.
-    pub fn input_digest(&self, target: &Target) -> Result<Option<Digest>, Failure> {
+    /// Its files cannot be read.
+    pub fn input_digest(&self, target: &Target) -> Result<Option<Digest>, UserError> {
         match (&self.wanted, &target.head) {
             (_, None) => Ok(None),
-            (Wanted::File(spec), _) => Ok(Some(spec.digest())),
-            (Wanted::Compiled { head, .. }, Some(stack)) => Ok(Some(head.analysis.input_digest(stack)?)),
+            (SpecSource::File(spec), _) => Ok(Some(spec.digest())),
+            (SpecSource::Compiled { head, .. }, Some(stack)) => Ok(Some(head.analysis.input_digest(stack)?)),
         }
     }
 
     /// Where the Specs came from so far.
-    pub fn counted(&self) -> Counted {
+    pub fn counts(&self) -> CompileCounts {
         match &self.wanted {
-            Wanted::Compiled { compiler, .. } => compiler.counted(),
-            Wanted::File(_) => Counted::default(),
+            SpecSource::Compiled { compiler, .. } => compiler.counts(),
+            SpecSource::File(_) => CompileCounts::default(),
         }
     }
 
     /// How many stacks there are at head, asked for or not; 0 for a Spec from a file.
     pub fn stacks_in_repository(&self) -> usize {
         match &self.wanted {
-            Wanted::Compiled { head, .. } => head.layout.stacks.len(),
-            Wanted::File(_) => 0,
+            SpecSource::Compiled { head, .. } => head.layout.stacks.len(),
+            SpecSource::File(_) => 0,
         }
     }
 
     /// The version of the core that Specs are compiled with.
     pub fn core(&self) -> Option<&str> {
         match &self.wanted {
-            Wanted::Compiled { .. } => Some(self.config.kcl.core()),
-            Wanted::File(_) => None,
+            SpecSource::Compiled { .. } => Some(self.config.kcl.core()),
+            SpecSource::File(_) => None,
         }
     }
 }
@@ -263,7 +266,11 @@ fn has_objects(spec: &Spec) -> bool {
     kinds.any(|kind| kind == RuntimeKind::Kubernetes)
 }
 
-async fn built(compiler: &Compiler, side: &Workspace, stack: Option<&Stack>) -> Result<Spec, Failure> {
+async fn compile_side(
+    compiler: &Compiler,
+    side: &OpenRevision,
+    stack: Option<&Stack>,
+) -> Result<Spec, UserError> {
     match stack {
         Some(stack) => compiler.spec(side, stack).await,
         None => Ok(Spec::default()),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, stream};
 
 use super::{
-    Planning, Target,
+    Planner, Target,
     collisions::{self, Imports},
-    redact::{self, Hidden},
+    redact::{self, UnreviewableValue},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
         Digest,
         plan::{Basis, Plan, StackPlan},
@@ -28,14 +28,14 @@ pub struct Preview {
     /// What a review record holds of it: what could be planned, and was shown.
     pub reviewed: Vec<ReviewedStack>,
     /// What is wanted and was not shown.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<UnreviewableValue>,
 }
 
 /// Previews the targets; a stack that fails takes no other down.
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Failure> {
+pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, UserError> {
     let mut done: Vec<_> = stream::iter(targets)
         .map(|target| one(planning, target))
         .buffer_unordered(AT_ONCE)
@@ -67,8 +67,8 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Preview, Fai
     })
 }
 
-async fn one(planning: &Planning, target: &Target) -> (StackPlan, Option<ReviewedStack>, Imports) {
-    let failed = |basis, failure: Failure| {
+async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<ReviewedStack>, Imports) {
+    let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
     // Without a Spec nothing was looked at.

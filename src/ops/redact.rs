@@ -6,20 +6,20 @@
 use serde_json::Value;
 
 use crate::{
-    error::{ErrorBody, Failure},
+    error::{ErrorBody, UserError},
     model::{
         ResourceId, StackId,
         apply_result::ApplyReport,
-        plan::{Change, Origin, Plan, StackPlan},
-        review::Unit,
         masked_value,
+        plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
+        review::ReviewUnit,
     },
     secrets::Secrets,
 };
 
 /// A wanted value that is not shown, though its place is no secret one: nobody can review it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hidden {
+pub struct UnreviewableValue {
     /// The stack.
     pub stack: StackId,
     /// The resource.
@@ -29,13 +29,13 @@ pub struct Hidden {
 }
 
 /// Masks a plan and says what of it nobody sees. Its digests stay those of what would be done.
-pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<Hidden> {
+pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     let stacks = plan.stacks.iter_mut();
     stacks.flat_map(|plan| stack(plan, secrets)).collect()
 }
 
 /// The same for one stack.
-pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<Hidden> {
+pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     if let Some(error) = &mut plan.error {
         body(error, secrets);
     }
@@ -46,9 +46,9 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<Hidden> {
         }
         let mut paths = Vec::new();
         for change in &mut resource.changes {
-            let reviewed = !matches!(change.origin, Origin::Default | Origin::Admission);
+            let reviewed = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
             if let Some(to) = change.to.as_ref().filter(|_| reviewed) {
-                hidden(to, &change.path, secrets, &mut paths);
+                collect_hidden(to, &change.path, secrets, &mut paths);
             }
             mask(change, secrets);
         }
@@ -58,7 +58,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<Hidden> {
         let note =
             |path: &String| format!("{path} holds a Secret's value and is not shown: look at it in the code");
         resource.notes.extend(paths.iter().map(note));
-        all.extend(paths.into_iter().map(|path| Hidden {
+        all.extend(paths.into_iter().map(|path| UnreviewableValue {
             stack: plan.id.clone(),
             resource: resource.id.clone(),
             path,
@@ -68,10 +68,10 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<Hidden> {
 }
 
 /// Whether a reviewer saw what a unit comes to.
-pub fn is_seen(unit: &Unit, secrets: &Secrets) -> bool {
+pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
     let mut paths = Vec::new();
     if let Some(to) = &unit.to {
-        hidden(to, "", secrets, &mut paths);
+        collect_hidden(to, "", secrets, &mut paths);
     }
     paths.is_empty()
 }
@@ -90,8 +90,8 @@ pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
 
 /// A failure as it may be shown.
 #[must_use]
-pub fn failure(failure: &Failure, secrets: &Secrets) -> Failure {
-    Failure {
+pub fn failure(failure: &UserError, secrets: &Secrets) -> UserError {
+    UserError {
         message: secrets.mask(&failure.message),
         hints: failure.hints.iter().map(|hint| secrets.mask(hint)).collect(),
         ..failure.clone()
@@ -105,29 +105,29 @@ fn body(error: &mut ErrorBody, secrets: &Secrets) {
 }
 
 /// Both sides; where what differs is masked, the hashes say that something does.
-fn mask(change: &mut Change, secrets: &Secrets) {
-    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(masked_value));
+fn mask(change: &mut FieldChange, secrets: &Secrets) {
+    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
     let (mut from, mut to) = (masked(&change.from), masked(&change.to));
     if from == to && change.from != change.to {
-        let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(masked_value));
+        let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(value));
         (from, to) = (marked(&change.from), marked(&change.to));
     }
     (change.from, change.to) = (from, to);
 }
 
 /// Where in a value a known secret stands in clear.
-fn hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
-    match masked_value {
+fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
+    match value {
         Value::String(text) if secrets.mask(text) != *text => found.push(path.to_owned()),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                hidden(item, &format!("{path}/{at}"), secrets, found);
+                collect_hidden(item, &format!("{path}/{at}"), secrets, found);
             }
         }
-        Value::Object(_) if masked_value::as_secret(masked_value).is_some() => {}
+        Value::Object(_) if masked_value::as_secret(value).is_some() => {}
         Value::Object(map) => {
             for (key, member) in map {
-                hidden(member, &masked_value::join_path(path, key), secrets, found);
+                collect_hidden(member, &masked_value::join_path(path, key), secrets, found);
             }
         }
         _ => {}

@@ -10,34 +10,34 @@ use std::sync::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Run;
+use super::RunContext;
 use crate::{
-    error::Failure,
+    error::UserError,
     kcl::SharedCache,
     model::Digest,
-    state::{IDENTITY_VARIABLE, States, Vault},
+    state::{IDENTITY_VARIABLE, SealedBox, StateStore},
     store::{Key, Store, StoreError},
 };
 
 /// A store that holds compiled values.
-pub(super) struct StoreCache {
+pub(super) struct RemoteCache {
     store: Arc<dyn Store>,
-    vault: Vault,
+    vault: SealedBox,
     /// Set by the first failure: a store that does not answer, or lets this run do too little, costs time once.
     broken: AtomicBool,
 }
 
-impl StoreCache {
+impl RemoteCache {
     /// The place beside these states; `None` for a run without an age identity, which could not read what is there.
     ///
     /// # Errors
     /// A damaged identity.
-    pub(super) fn beside(states: &States, run: &Run) -> Result<Option<Self>, Failure> {
-        let vault = Vault::of(run.var(IDENTITY_VARIABLE))?;
+    pub(super) fn open(states: &StateStore, run: &RunContext) -> Result<Option<Self>, UserError> {
+        let vault = SealedBox::from_identity(run.var(IDENTITY_VARIABLE))?;
         Ok(vault.map(|vault| Self::new(states.shared_store(), vault)))
     }
 
-    fn new(store: Arc<dyn Store>, vault: Vault) -> Self {
+    fn new(store: Arc<dyn Store>, vault: SealedBox) -> Self {
         Self {
             store,
             vault,
@@ -58,17 +58,17 @@ impl StoreCache {
 }
 
 fn place(key: &Digest) -> Key {
-    Key::of(&["cache", &key.to_string()])
+    Key::from_components(&["cache", &key.to_string()])
 }
 
 #[async_trait]
-impl SharedCache for StoreCache {
+impl SharedCache for RemoteCache {
     async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String> {
         if self.is_broken() {
             return Ok(None);
         }
         let found = self.answer(self.store.get(&place(key)).await)?;
-        // What can not be opened is a damaged entry, as an empty one is: of a former identity, cut off, or forged.
+        // What cannot be opened is a damaged entry, as an empty one is: of a former identity, cut off, or forged.
         Ok(found.map(|shut| self.vault.open(&key.to_string(), &shut).unwrap_or_default()))
     }
 
@@ -78,7 +78,7 @@ impl SharedCache for StoreCache {
         }
         let shut = self
             .vault
-            .shut(&key.to_string(), &entry)
+            .seal(&key.to_string(), &entry)
             .map_err(|error| error.to_string())?;
         // One that is there already says the same.
         let created = self.store.create(&place(key), Bytes::from(shut)).await;
@@ -119,12 +119,12 @@ mod tests {
         }
 
         fn machine(&self, identity: &str, access: CacheAccess) -> Cache {
-            let vault = Vault::of(Some(identity)).unwrap().unwrap();
-            let shared = Arc::new(StoreCache::new(Arc::clone(&self.store), vault));
+            let vault = SealedBox::from_identity(Some(identity)).unwrap().unwrap();
+            let shared = Arc::new(RemoteCache::new(Arc::clone(&self.store), vault));
             Cache::new(None, Some(shared), access)
         }
 
-        fn trusted(&self) -> Cache {
+        fn trusted_cache(&self) -> Cache {
             self.machine(&self.identity, CacheAccess::ReadWrite)
         }
 
@@ -150,8 +150,8 @@ mod tests {
     async fn a_store_serves_two_machines_and_hides_what_it_holds() {
         let machines = Machines::new().await;
         let key = Digest::of_bytes(b"k");
-        machines.trusted().put(&key, &compiled()).await;
-        assert_eq!(machines.trusted().get(&key).await, Some(compiled()));
+        machines.trusted_cache().put(&key, &compiled()).await;
+        assert_eq!(machines.trusted_cache().get(&key).await, Some(compiled()));
         let stored = machines.stored(&key).await.unwrap();
         assert!(
             !String::from_utf8_lossy(&stored).contains("aHVudGVyMg"),
@@ -163,9 +163,9 @@ mod tests {
     async fn what_is_damaged_or_not_ours_is_made_anew() {
         let machines = Machines::new().await;
         let (key, other) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"other"));
-        machines.trusted().put(&key, &compiled()).await;
+        machines.trusted_cache().put(&key, &compiled()).await;
         let whole = machines.stored(&key).await.unwrap();
-        machines.trusted().put(&other, &Compiled::default()).await;
+        machines.trusted_cache().put(&other, &Compiled::default()).await;
         let misplaced = machines.stored(&other).await.unwrap();
         let stranger = Sealer::generate().identity().unwrap();
         let poisoned: [&[u8]; 5] = [
@@ -177,10 +177,10 @@ mod tests {
         ];
         for content in poisoned {
             machines.replace(&key, content).await;
-            assert_eq!(machines.trusted().get(&key).await, None);
+            assert_eq!(machines.trusted_cache().get(&key).await, None);
             assert!(machines.stored(&key).await.is_none(), "it was taken away");
-            machines.trusted().put(&key, &compiled()).await;
-            assert_eq!(machines.trusted().get(&key).await, Some(compiled()));
+            machines.trusted_cache().put(&key, &compiled()).await;
+            assert_eq!(machines.trusted_cache().get(&key).await, Some(compiled()));
         }
         assert_eq!(
             machines.machine(&stranger, CacheAccess::ReadOnly).get(&key).await,
@@ -192,7 +192,7 @@ mod tests {
     async fn a_fork_reads_and_neither_writes_nor_takes_away() {
         let machines = Machines::new().await;
         let (key, poisoned) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"p"));
-        machines.trusted().put(&key, &compiled()).await;
+        machines.trusted_cache().put(&key, &compiled()).await;
         machines.replace(&poisoned, b"poison").await;
         let fork = machines.machine(&machines.identity, CacheAccess::ReadOnly);
         let evil = Digest::of_bytes(b"evil");

@@ -10,9 +10,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Run;
+use super::RunContext;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{Digest, StackId, state::StackState},
     store::Key,
 };
@@ -32,13 +32,13 @@ pub(super) struct Rescue {
 struct Document {
     version: u32,
     stack: StackId,
-    data: BTreeMap<String, Saved>,
+    data: BTreeMap<String, RescueFile>,
 }
 
 /// One runtime's data, newer than what the store has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Saved {
+pub(super) struct RescueFile {
     /// Digests of what the store may have of it if nobody else wrote meanwhile.
     follows: Vec<Digest>,
     value: Value,
@@ -46,13 +46,13 @@ pub(super) struct Saved {
 
 impl Rescue {
     /// Of a stack. `None` where the environment names no folder for such files.
-    pub fn of(run: &Run, repository: &str, stack: &StackId) -> Option<Self> {
+    pub fn of(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
         let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
-        let name = format!("{}.json", Key::of(&[stack.as_str()]).as_str());
+        let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
         Some(Self {
             path: folder
                 .join("rescue")
-                .join(Key::of(&[repository]).as_str())
+                .join(Key::from_components(&[repository]).as_str())
                 .join(name),
             stack: stack.clone(),
         })
@@ -67,7 +67,7 @@ impl Rescue {
     ///
     /// # Errors
     /// The file cannot be read, or another run changed the state meanwhile.
-    pub fn take_up(&self, state: &mut StackState) -> Result<bool, Failure> {
+    pub fn take_up(&self, state: &mut StackState) -> Result<bool, UserError> {
         let text = match std::fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -79,7 +79,7 @@ impl Rescue {
         if document.version != VERSION || document.stack != self.stack {
             return Err(self.failure("is of another version or another stack".to_owned()));
         }
-        let follows = |(key, saved): (&String, &Saved)| {
+        let follows = |(key, saved): (&String, &RescueFile)| {
             let stored = state.runtime.get(key);
             stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
         };
@@ -94,8 +94,8 @@ impl Rescue {
         Ok(true)
     }
 
-    fn failure(&self, what: String) -> Failure {
-        Failure::new(
+    fn failure(&self, what: String) -> UserError {
+        UserError::new(
             ErrorKind::State,
             format!("`{}` holds what an earlier run of `{}` made and could not store, and it {what}", self.path.display(), self.stack),
         )
@@ -104,7 +104,7 @@ impl Rescue {
         .hint(format!("then delete `{}` and run the same command again", self.path.display()))
     }
 
-    fn write(&self, data: &BTreeMap<String, Saved>) -> std::io::Result<()> {
+    fn write(&self, data: &BTreeMap<String, RescueFile>) -> std::io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)?;
         let document = Document {
@@ -140,7 +140,7 @@ pub(super) struct Unstored {
     rescue: Option<Rescue>,
     /// As the store has them.
     stored: BTreeMap<String, Value>,
-    lacking: BTreeMap<String, Saved>,
+    lacking: BTreeMap<String, RescueFile>,
     /// Whether there is a file, of this run or of an earlier one.
     file: bool,
     /// Why it could not be written.
@@ -159,8 +159,8 @@ impl Unstored {
         }
     }
 
-    /// This is being stored. Until that has ended well, it may or may not be there.
-    pub fn storing(&mut self, key: &str, value: &Value) {
+    /// This is being stored. Until that has ended well, its outcome is unknown.
+    pub fn begin_store(&mut self, key: &str, value: &Value) {
         let before = self.lacking.remove(key);
         let follows = match before {
             Some(mut before) => {
@@ -170,7 +170,7 @@ impl Unstored {
             None => vec![digest(self.stored.get(key))],
         };
         let value = value.clone();
-        self.lacking.insert(key.to_owned(), Saved { follows, value });
+        self.lacking.insert(key.to_owned(), RescueFile { follows, value });
         if self.file {
             self.keep();
         }
@@ -186,7 +186,7 @@ impl Unstored {
     }
 
     /// The store has it.
-    pub fn stored(&mut self, key: &str) {
+    pub fn end_store(&mut self, key: &str) {
         if let Some(saved) = self.lacking.remove(key) {
             self.stored.insert(key.to_owned(), saved.value);
         }
@@ -255,11 +255,11 @@ mod tests {
     /// A run that stored `one` and could not store `two` and `three`.
     fn left(rescue: &Rescue) {
         let mut unstored = Unstored::new(Some(rescue.clone()), BTreeMap::new(), false);
-        unstored.storing(KEY, &json!("one"));
-        unstored.stored(KEY);
+        unstored.begin_store(KEY, &json!("one"));
+        unstored.end_store(KEY);
         assert!(!rescue.path().exists() && unstored.hint().is_none());
         for value in ["two", "three"] {
-            unstored.storing(KEY, &json!(value));
+            unstored.begin_store(KEY, &json!(value));
             unstored.keep();
         }
         assert!(unstored.hint().unwrap().contains("stack.json"));
@@ -295,14 +295,14 @@ mod tests {
         let stored = taken_up.runtime.clone();
         rescue.take_up(&mut taken_up).unwrap();
         let mut unstored = Unstored::new(Some(rescue.clone()), stored, true);
-        unstored.storing(KEY, &json!("four"));
+        unstored.begin_store(KEY, &json!("four"));
         // Killed here, with the write landed or not.
         for stored in ["one", "four"] {
             let mut next = state(Some(json!(stored)));
             assert!(rescue.take_up(&mut next).unwrap(), "{stored}");
             assert_eq!(next.runtime[KEY], "four");
         }
-        unstored.stored(KEY);
+        unstored.end_store(KEY);
         assert!(!rescue.path().exists());
     }
 

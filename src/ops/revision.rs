@@ -7,13 +7,13 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::{Run, caches};
+use super::{RunContext, caches};
 use crate::{
-    affected::{Analysis, Index, Kept},
+    affected::{Analysis, ScanCache, Snapshot},
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
-    konfig::{Changes, Layout, LayoutRules, Reader, Tree},
+    konfig::{Changes, FileTreeView, Layout, LayoutReader, LayoutRules},
     model::{
         CommitId, RepoPath,
         file_source::{BlobId, FileKind, Listing, Source, TreeId},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Which files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum RevisionSpec {
     /// What lies in the folder now.
     Worktree,
     /// A commit.
@@ -31,7 +31,7 @@ pub enum At {
 }
 
 /// One revision of the monorepo.
-pub struct Workspace {
+pub struct OpenRevision {
     /// Its files.
     pub source: Arc<dyn Source>,
     /// Its `konverge.yaml`, or in `ci` what is in force of it.
@@ -44,11 +44,11 @@ pub struct Workspace {
 
 /// What is known already: of files by content, and of revisions that were opened before. Shared by the revisions of a
 /// run and kept between runs.
-pub struct Knowledge {
-    index: Arc<Index>,
-    reader: Reader,
+pub struct AnalysisCache {
+    index: Arc<ScanCache>,
+    reader: LayoutReader,
     /// The revision that an earlier run kept, then those of this run.
-    revisions: Mutex<Vec<Known>>,
+    revisions: Mutex<Vec<CachedRevision>>,
     kept: Option<TreeId>,
     places: Option<(PathBuf, PathBuf)>,
     writers: Mutex<Vec<JoinHandle<()>>>,
@@ -56,30 +56,34 @@ pub struct Knowledge {
 
 /// A revision from which another one can be reached.
 #[derive(Clone)]
-struct Known {
+struct CachedRevision {
     rules: LayoutRules,
     analysis: Arc<Analysis>,
 }
 
-impl Known {
+impl CachedRevision {
     fn listing(&self) -> Option<Listing> {
         self.analysis.tree().source().listing()
     }
 }
 
-impl Knowledge {
+impl AnalysisCache {
     /// What earlier runs left of a repository; nothing where there is no place to keep it.
-    pub fn of(run: &Run, repository: &Repository) -> Self {
+    pub fn open(run: &RunContext, repository: &Repository) -> Self {
         let root = repository.root();
-        let places = caches::believed(run)
-            .and_then(|caches| Index::location(&caches, root).zip(Kept::location(&caches, root)));
-        let kept = places.as_ref().and_then(|(_, place)| Kept::load(place));
-        let index = places.as_ref().map(|(place, _)| Index::load(place));
+        let places = caches::trusted_folder(run)
+            .and_then(|caches| ScanCache::location(&caches, root).zip(Snapshot::location(&caches, root)));
+        let kept = places.as_ref().and_then(|(_, place)| Snapshot::load(place));
+        let index = places.as_ref().map(|(place, _)| ScanCache::load(place));
         Self {
             index: Arc::new(index.unwrap_or_default()),
-            reader: Reader::new(),
+            reader: LayoutReader::new(),
             kept: kept.as_ref().map(|kept| kept.listing().tree),
-            revisions: Mutex::new(kept.map(|kept| Known::of(kept, repository)).into_iter().collect()),
+            revisions: Mutex::new(
+                kept.map(|kept| CachedRevision::restore(kept, repository))
+                    .into_iter()
+                    .collect(),
+            ),
             places,
             writers: Mutex::default(),
         }
@@ -87,26 +91,30 @@ impl Knowledge {
 
     /// Keeps a revision for the next run, the one that it most likely comes back to: written beside the work that
     /// follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
-    pub fn keep(&self, workspace: &Workspace) {
+    pub fn keep(&self, workspace: &OpenRevision) {
         let Some((_, place)) = self.places.clone() else {
             return;
         };
-        let fresh = Kept::of(&workspace.analysis, workspace.config.layout_rules());
+        let fresh = Snapshot::take(&workspace.analysis, workspace.config.layout_rules());
         if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
             self.write(move || kept.save(&place));
         }
     }
 
-    /// Keeps what was learned of single files, as [`Knowledge::keep`] does a revision.
+    /// Keeps what was learned of single files, as [`AnalysisCache::keep`] does a revision.
     pub fn keep_learned(&self) {
         let Some((place, _)) = self.places.clone() else {
             return;
         };
         if self.index.has_grown() {
-            let revisions: Vec<_> = self.revisions().iter().filter_map(Known::listing).collect();
+            let revisions: Vec<_> = self
+                .revisions()
+                .iter()
+                .filter_map(CachedRevision::listing)
+                .collect();
             let index = Arc::clone(&self.index);
             self.write(move || {
-                index.shed(&revisions);
+                index.drop_unused(&revisions);
                 index.save(&place)
             });
         }
@@ -142,31 +150,32 @@ impl Knowledge {
     }
 
     /// The known revision to start from: the very same tree, else the one opened last.
-    fn nearest(&self, tree: Option<TreeId>) -> Option<Known> {
+    fn nearest(&self, tree: Option<TreeId>) -> Option<CachedRevision> {
         let revisions = self.revisions();
-        let same = |known: &&Known| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
+        let same =
+            |known: &&CachedRevision| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
         revisions.iter().find(same).or(revisions.last()).cloned()
     }
 
     fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
         let analysis = Arc::clone(analysis);
-        self.revisions().push(Known { rules, analysis });
+        self.revisions().push(CachedRevision { rules, analysis });
     }
 
-    fn revisions(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn revisions(&self) -> MutexGuard<'_, Vec<CachedRevision>> {
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Knowledge {
+impl Drop for AnalysisCache {
     fn drop(&mut self) {
         self.settle();
     }
 }
 
-impl Known {
-    fn of(kept: Kept, repository: &Repository) -> Self {
-        let source = repository.listed(kept.commit(), kept.listing());
+impl CachedRevision {
+    fn restore(kept: Snapshot, repository: &Repository) -> Self {
+        let source = repository.source_from_listing(kept.commit(), kept.listing());
         Self {
             rules: kept.layout_rules().clone(),
             analysis: Arc::new(kept.revive(source)),
@@ -178,17 +187,17 @@ impl Known {
 ///
 /// # Errors
 /// Not in a repository.
-pub fn repository_root(dir: &Path) -> Result<PathBuf, Failure> {
+pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
     Ok(Repository::discover(dir)?.root().to_path_buf())
 }
 
-impl Workspace {
+impl OpenRevision {
     /// Opens a revision with the configuration that lies in it.
     ///
     /// # Errors
-    /// The revision can not be read, or its `konverge.yaml` is wrong.
-    pub fn open(run: &Run, repository: &Repository, at: &At) -> Result<Self, Failure> {
-        let known = Knowledge::of(run, repository);
+    /// The revision cannot be read, or its `konverge.yaml` is wrong.
+    pub fn open(run: &RunContext, repository: &Repository, at: &RevisionSpec) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, None)?;
         known.keep(&workspace);
         Ok(workspace)
@@ -197,35 +206,40 @@ impl Workspace {
     /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
     ///
     /// # Errors
-    /// The revision can not be read.
-    pub fn open_under(run: &Run, repository: &Repository, at: &At, config: &Config) -> Result<Self, Failure> {
-        let known = Knowledge::of(run, repository);
+    /// The revision cannot be read.
+    pub fn open_under(
+        run: &RunContext,
+        repository: &Repository,
+        at: &RevisionSpec,
+        config: &Config,
+    ) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
         known.keep(&workspace);
         Ok(workspace)
     }
 
     /// Opens one of several revisions, from what is known of the others. The caller keeps what was learned
-    /// ([`Knowledge::keep`]).
+    /// ([`AnalysisCache::keep`]).
     ///
     /// # Errors
-    /// The revision can not be read, or without a configuration given its `konverge.yaml` is wrong.
+    /// The revision cannot be read, or without a configuration given its `konverge.yaml` is wrong.
     pub fn open_knowing(
-        known: &Knowledge,
+        known: &AnalysisCache,
         repository: &Repository,
-        at: &At,
+        at: &RevisionSpec,
         config: Option<&Config>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, UserError> {
         let (source, near) = source(known, repository, at)?;
         let config = match config {
             Some(config) => config.clone(),
-            None => Config::of(source.as_ref())?,
+            None => Config::load(source.as_ref())?,
         };
         let (core, layout_rules) = (config.kcl.core(), config.layout_rules());
-        let tree = Tree::new(source.clone());
+        let tree = FileTreeView::new(source.clone());
         let analysis = match near.filter(|near| near.rules == layout_rules) {
-            Some(Known { analysis: near, .. }) => {
-                let changes = Changes::between(near.tree(), &tree);
+            Some(CachedRevision { analysis: near, .. }) => {
+                let changes = Changes::compute(near.tree(), &tree);
                 let layout = known
                     .reader
                     .layout_after(near.layout(), &changes, &tree, &layout_rules)?;
@@ -235,9 +249,9 @@ impl Workspace {
                 let files = kcl_files(source.as_ref());
                 known
                     .index
-                    .learn_beside(source.as_ref(), &files, || -> Result<_, Failure> {
+                    .learn_beside(source.as_ref(), &files, || -> Result<_, UserError> {
                         let layout = known.reader.layout(&tree, &layout_rules)?;
-                        Ok(Analysis::of_tree(tree, layout, core, &known.index)?)
+                        Ok(Analysis::analyze(tree, layout, core, &known.index)?)
                     })?
             }
         };
@@ -253,7 +267,7 @@ impl Workspace {
     }
 
     /// Says once what is unusual about the stacks of this revision.
-    pub fn note_layout(&self, run: &Run) {
+    pub fn note_layout(&self, run: &RunContext) {
         for note in [self.layout.clash_note(), self.layout.package_note()]
             .into_iter()
             .flatten()
@@ -267,13 +281,16 @@ impl Workspace {
         self.source.commit()
     }
 
-    /// The stacks whose recorded inputs are not what they are made of here, or can not be told.
-    pub fn behind<'a>(&'a self, known: &'a crate::state::Known) -> impl Iterator<Item = &'a Stack> {
+    /// The stacks whose recorded inputs are not what they are made of here, or cannot be told.
+    pub fn pending_stacks<'a>(
+        &'a self,
+        known: &'a crate::state::IndexedStates,
+    ) -> impl Iterator<Item = &'a Stack> {
         let settled = |id| {
             known
                 .entries
                 .get(id)
-                .and_then(crate::state::Entry::settled_digest)
+                .and_then(crate::state::IndexEntry::settled_digest)
         };
         let stacks = self.layout.stacks.iter();
         stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
@@ -284,7 +301,12 @@ impl Workspace {
     ///
     /// # Errors
     /// A name that fits no stack; the nearest one is said.
-    pub fn named(&self, run: &Run, root: &Path, names: &[String]) -> Result<Vec<Stack>, Failure> {
+    pub fn find_stacks(
+        &self,
+        run: &RunContext,
+        root: &Path,
+        names: &[String],
+    ) -> Result<Vec<Stack>, UserError> {
         let here = run.dir.canonicalize().ok();
         let here = here.and_then(|dir| RepoPath::normalise(dir.strip_prefix(root).ok()?.to_str()?));
         let mut found = BTreeMap::new();
@@ -308,7 +330,7 @@ impl Workspace {
         Ok(found.into_values().collect())
     }
 
-    fn unknown(&self, name: &str) -> Failure {
+    fn unknown(&self, name: &str) -> UserError {
         let all = self
             .layout
             .stacks
@@ -317,7 +339,7 @@ impl Workspace {
         let nearest = all
             .map(|known| (strsim::damerau_levenshtein(known, name), known))
             .min();
-        let failure = Failure::new(
+        let failure = UserError::new(
             ErrorKind::Layout,
             format!("there is no stack `{}`", name.escape_debug()),
         );
@@ -343,15 +365,15 @@ fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
 
 /// The files, and the known revision that they are reached from.
 fn source(
-    known: &Knowledge,
+    known: &AnalysisCache,
     repository: &Repository,
-    at: &At,
-) -> Result<(Arc<dyn Source>, Option<Known>), Failure> {
+    at: &RevisionSpec,
+) -> Result<(Arc<dyn Source>, Option<CachedRevision>), UserError> {
     Ok(match at {
-        At::Worktree => (repository.worktree()?, known.nearest(None)),
-        At::Commit(commit) => {
+        RevisionSpec::Worktree => (repository.worktree()?, known.nearest(None)),
+        RevisionSpec::Commit(commit) => {
             let near = known.nearest(Some(repository.tree(commit)?));
-            let listing = near.as_ref().and_then(Known::listing);
+            let listing = near.as_ref().and_then(CachedRevision::listing);
             (repository.revision_near(commit, listing.as_ref())?, near)
         }
     })

@@ -3,34 +3,36 @@
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    Memory, Run, caches,
+    RunContext, StateBackend, caches,
     cluster_selection::{GivenCluster, Live, given_name},
     health_rules,
 };
 use crate::{
     config::{self, Config},
-    engine::Runtimes,
-    error::{ErrorKind, Failure},
+    engine::RuntimeRegistry,
+    error::{ErrorKind, UserError},
     model::file_source::Source,
     runtime::{
-        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options, health::Rules},
-        terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
+        kubernetes::{
+            ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options, health::HealthRules,
+        },
+        terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
     state::Sealer,
 };
 
 /// What decides which infrastructure there is, and how it is treated.
-pub(super) struct Setup<'a> {
+pub(super) struct RuntimeSetup<'a> {
     /// The configuration in force.
     pub config: &'a Config,
     /// The revision that the configuration was read from: files that it names are read from there.
     pub files: Option<&'a dyn Source>,
     /// A cluster given on the command line.
     pub given: &'a GivenCluster,
-    /// Whether the real infrastructure is asked.
+    /// Compare with live infrastructure.
     pub live: Live,
     /// The states, with the key of their secrets.
-    pub memory: Option<&'a Memory>,
+    pub memory: Option<&'a StateBackend>,
     /// Whether an apply waits until what it wrote is ready.
     pub wait: bool,
 }
@@ -38,13 +40,16 @@ pub(super) struct Setup<'a> {
 /// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
 ///
 /// # Errors
-/// A setting can not be used.
-pub(super) async fn runtimes(run: &Run, setup: &Setup<'_>) -> Result<Runtimes, Failure> {
+/// A setting cannot be used.
+pub(super) async fn runtimes(
+    run: &RunContext,
+    setup: &RuntimeSetup<'_>,
+) -> Result<RuntimeRegistry, UserError> {
     if setup.live == Live::Never {
-        return Ok(Runtimes::new());
+        return Ok(RuntimeRegistry::new());
     }
     let (kubernetes, terraform) = parts(run, setup).await?;
-    Ok(Runtimes::new()
+    Ok(RuntimeRegistry::new()
         .with(Arc::new(kubernetes))
         .with(Arc::new(terraform)))
 }
@@ -52,9 +57,12 @@ pub(super) async fn runtimes(run: &Run, setup: &Setup<'_>) -> Result<Runtimes, F
 /// Clusters and Terraform, each for itself.
 ///
 /// # Errors
-/// A setting can not be used.
-pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, Terraform), Failure> {
-    let Setup {
+/// A setting cannot be used.
+pub(super) async fn parts(
+    run: &RunContext,
+    setup: &RuntimeSetup<'_>,
+) -> Result<(Kubernetes, Terraform), UserError> {
+    let RuntimeSetup {
         config,
         given,
         memory,
@@ -62,7 +70,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     } = *setup;
     let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
     let checkout = run.checkout();
-    let trusted = |what: &str, path: &str| -> Result<PathBuf, Failure> {
+    let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
         checkout.trust(what, path.as_ref())?;
         Ok(PathBuf::from(path))
     };
@@ -73,7 +81,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         .collect::<Result<_, _>>()?;
     if given.is_given() {
         let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
-        let credentials = Credentials::Kubeconfig {
+        let credentials = ClusterCredentials::Kubeconfig {
             path,
             context: given.context.clone(),
             variable: None,
@@ -87,7 +95,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     for (name, path) in given.of_stacks.iter().flatten() {
         clusters.push(ClusterAccess {
             name: name.clone(),
-            credentials: Credentials::Kubeconfig {
+            credentials: ClusterCredentials::Kubeconfig {
                 path: Some(PathBuf::from(path)),
                 context: None,
                 variable: None,
@@ -97,10 +105,10 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     }
     let options = Options {
         conflicts: match config.apply.conflicts {
-            config::Conflicts::Restore => Conflicts::Restore,
-            config::Conflicts::Stop => Conflicts::Stop,
-            config::Conflicts::Take => Conflicts::Take,
-            config::Conflicts::Leave => Conflicts::Leave,
+            config::ConflictsConfig::Restore => Conflicts::Restore,
+            config::ConflictsConfig::Stop => Conflicts::Stop,
+            config::ConflictsConfig::Take => Conflicts::Take,
+            config::ConflictsConfig::Leave => Conflicts::Leave,
         },
         ready_timeout: config
             .apply
@@ -114,7 +122,7 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
         checkout: checkout.clone(),
         rules: match setup.files {
             Some(files) => health_rules::load(run, config, files)?,
-            None => Rules::default(),
+            None => HealthRules::default(),
         },
         cancel: run.cancel.clone(),
     };
@@ -137,11 +145,11 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
         .transpose()?;
-    let caches = caches::believed(run);
+    let caches = caches::trusted_folder(run);
     terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
     terraform.key = memory
         .and_then(|memory| memory.states.sealer().cloned())
-        .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn Seal>);
+        .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn StateEncryption>);
     terraform.providers = config
         .terraform
         .providers
@@ -158,26 +166,26 @@ pub(super) async fn parts(run: &Run, setup: &Setup<'_>) -> Result<(Kubernetes, T
 /// Terraform's part of the state is encrypted with what the state is.
 pub(super) struct StateSeal(pub(super) Sealer);
 
-impl Seal for StateSeal {
-    fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+impl StateEncryption for StateSeal {
+    fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, UserError> {
         Ok(self.0.seal_value(document)?)
     }
 
-    fn open(&self, sealed: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+    fn open(&self, sealed: &serde_json::Value) -> Result<serde_json::Value, UserError> {
         Ok(self.0.open_value(sealed)?)
     }
 }
 
 fn access(
-    run: &Run,
+    run: &RunContext,
     name: crate::model::ClusterName,
-    cluster: &config::Cluster,
-) -> Result<ClusterAccess, Failure> {
+    cluster: &config::ClusterConfig,
+) -> Result<ClusterAccess, UserError> {
     let requests = cluster.requests.map(|n| n as usize);
     if cluster.in_cluster {
         return Ok(ClusterAccess {
             name,
-            credentials: Credentials::InCluster,
+            credentials: ClusterCredentials::InCluster,
             requests,
         });
     }
@@ -185,7 +193,7 @@ fn access(
         None => None,
         Some(variable) => {
             let path = run.var(variable).ok_or_else(|| {
-                Failure::new(
+                UserError::new(
                     ErrorKind::Config,
                     format!("cluster `{name}`: the variable {variable} is not set"),
                 )
@@ -194,7 +202,7 @@ fn access(
             Some(PathBuf::from(path))
         }
     };
-    let credentials = Credentials::Kubeconfig {
+    let credentials = ClusterCredentials::Kubeconfig {
         path,
         context: cluster.context.clone(),
         variable: cluster.kubeconfig_env.clone(),

@@ -1,12 +1,12 @@
 //! A revision and the stacks of it that were asked for, for what needs neither state nor infrastructure.
 
-use super::{At, Knowledge, Request, Run, Selection, Workspace, open};
-use crate::{error::Failure, git::Repository, model::stack::Stack};
+use super::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, open};
+use crate::{error::UserError, git::Repository, model::stack::Stack};
 
 /// An opened revision.
-pub struct Selected {
+pub struct SelectedStacks {
     /// The revision.
-    pub workspace: Workspace,
+    pub workspace: OpenRevision,
     /// The stacks, sorted by folder; removed ones are not there.
     pub stacks: Vec<Stack>,
 }
@@ -15,19 +15,19 @@ pub struct Selected {
 ///
 /// # Errors
 /// Whatever is wrong with repository, revisions, configuration or names.
-pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
+pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedStacks, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {
-        Some(rev) => At::Commit(repository.resolve(rev)?),
-        None => At::Worktree,
+        Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
+        None => RevisionSpec::Worktree,
     };
-    let known = Knowledge::of(run, &repository);
-    let workspace = Workspace::open_knowing(&known, &repository, &at, None)?;
+    let known = AnalysisCache::open(run, &repository);
+    let workspace = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
     workspace.note_layout(run);
     let mut stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
-        Selection::Named(names) => workspace.named(run, repository.root(), names)?,
+        Selection::Named(names) => workspace.find_stacks(run, repository.root(), names)?,
         Selection::Affected => match open::base_commit(run, &repository, request, &at).await? {
             Some(commit) => {
                 let base = open::open_base(&known, &repository, commit, &workspace.config)?;
@@ -42,5 +42,5 @@ pub async fn open(run: &Run, request: &Request) -> Result<Selected, Failure> {
     if let Some(shard) = request.shard {
         shard.keep(&mut stacks);
     }
-    Ok(Selected { workspace, stacks })
+    Ok(SelectedStacks { workspace, stacks })
 }

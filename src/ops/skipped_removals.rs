@@ -1,15 +1,15 @@
 //! Removed stacks that an apply leaves alone, because part of the repository cannot be seen: they may be there.
 
-use super::{Planning, Target, Wanted};
+use super::{Planner, SpecSource, Target};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     konfig::Layout,
     model::StackId,
 };
 
 /// The removed stacks among the targets that an apply holds back, and why.
-pub(crate) fn among(planning: &Planning, targets: &[Target]) -> Option<(Vec<StackId>, Failure)> {
-    let Wanted::Compiled { head, .. } = &planning.wanted else {
+pub(crate) fn among(planning: &Planner, targets: &[Target]) -> Option<(Vec<StackId>, UserError)> {
+    let SpecSource::Compiled { head, .. } = &planning.wanted else {
         return None;
     };
     let reason = reason(&head.layout)?;
@@ -19,15 +19,15 @@ pub(crate) fn among(planning: &Planning, targets: &[Target]) -> Option<(Vec<Stac
 }
 
 /// Why no stack is taken for removed, if there is anything that hides stacks.
-pub(crate) fn reason(layout: &Layout) -> Option<Failure> {
+pub(crate) fn reason(layout: &Layout) -> Option<UserError> {
     let first = layout.unseen.first()?;
     let all = layout.unseen.iter();
     let reasons: String = all
         .map(|reason| format!("\n{}: {}", reason.file, reason.message))
         .collect();
-    let failure = Failure::new(
+    let failure = UserError::new(
         ErrorKind::Layout,
-        format!("this stack is not there, and whether it was removed can not be told:{reasons}"),
+        format!("this stack is not there, and Konverge cannot determine whether it was removed:{reasons}"),
     );
     Some(
         failure

@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::StackId,
     ops::Target,
 };
 
 /// Which stacks come before which, among those at hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Order {
+pub struct StackOrder {
     before: BTreeMap<StackId, BTreeSet<StackId>>,
 }
 
-impl Order {
+impl StackOrder {
     /// The order of some stacks by the rules of a configuration; removed ones have theirs, too.
     ///
     /// # Errors
     /// The rules make a cycle among them.
-    pub fn of(config: &Config, targets: &[Target]) -> Result<Self, Failure> {
+    pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
         for stack in targets {
             let rules = config.for_place(&stack.id, &stack.folder);
@@ -37,7 +37,7 @@ impl Order {
         let order = Self { before };
         match order.cycle() {
             None => Ok(order),
-            Some(cycle) => Err(Failure::new(
+            Some(cycle) => Err(UserError::new(
                 ErrorKind::Config,
                 format!(
                     "the `after` rules of konverge.yaml make a cycle: {}",
@@ -148,7 +148,7 @@ mod tests {
             stack("appops/a/prod"),
             stack("appops/z/stage"),
         ];
-        let waves = Order::of(&config, &stacks).unwrap().waves();
+        let waves = StackOrder::build(&config, &stacks).unwrap().waves();
         let waves: Vec<_> = waves.iter().map(|(id, wave)| (id.as_str(), *wave)).collect();
         assert_eq!(waves, [("a/dev", 0), ("a/prod", 1), ("z/stage", 2)]);
     }
@@ -163,7 +163,7 @@ mod tests {
             stack("appops/b/dev"),
             stack("appops/c/dev"),
         ];
-        let order = Order::of(&config, &stacks).unwrap();
+        let order = StackOrder::build(&config, &stacks).unwrap();
         let waves = |leaving: &[&str]| {
             let leaving = leaving.iter().map(|id| id.parse().unwrap()).collect();
             let waves = order.taking_down(&leaving).waves();
@@ -180,7 +180,8 @@ mod tests {
             "stacks:\n- {match: 'a/dev', after: ['b/dev']}\n- {match: 'b/dev', after: ['a/dev']}\n",
         )
         .unwrap();
-        let failure = Order::of(&config, &[stack("appops/a/dev"), stack("appops/b/dev")]).unwrap_err();
+        let failure =
+            StackOrder::build(&config, &[stack("appops/a/dev"), stack("appops/b/dev")]).unwrap_err();
         assert!(failure.message.contains("a/dev → b/dev → a/dev"), "{failure}");
     }
 }

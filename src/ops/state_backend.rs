@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use super::Run;
+use super::RunContext;
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
     secrets::{HashKey, Secrets},
-    state::{IDENTITY_VARIABLE, RepositoryId, Sealer, States, Writer},
+    state::{DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore},
     store::{self, StoreOptions},
 };
 
 /// The states of a repository, opened, with the registry of secrets under the key that they are hashed with.
 #[derive(Clone)]
-pub struct Memory {
+pub struct StateBackend {
     /// The states.
-    pub states: States,
+    pub states: StateStore,
     /// The registry under the store's key.
     pub secrets: Secrets,
 }
@@ -34,7 +34,7 @@ pub enum KeyUse {
 ///
 /// # Errors
 /// Neither is there, and a shared store is used.
-pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, Failure> {
+pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, UserError> {
     let origin = || repository.and_then(Repository::origin_url);
     if let Some(id) = config.state.id.clone().or_else(origin) {
         return Ok(RepositoryId::new(id));
@@ -42,7 +42,7 @@ pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result
     match (&config.state.url, repository) {
         (None, Some(repository)) => Ok(RepositoryId::new(format!("folder:{}", repository.root().display()))),
         (None, None) => Ok(RepositoryId::new("no-repository")),
-        (Some(_), _) => Err(Failure::new(ErrorKind::Config, "the repository has no id in the store")
+        (Some(_), _) => Err(UserError::new(ErrorKind::Config, "the repository has no id in the store")
             .hint("`konverge init` writes one as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
     }
 }
@@ -50,13 +50,13 @@ pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result
 /// Opens the states. Nothing is written but, with [`KeyUse::Make`], the key of the hashes.
 ///
 /// # Errors
-/// The store is misconfigured or can not be reached, or can not keep a lease.
+/// The store is misconfigured or cannot be reached, or cannot keep a lease.
 pub async fn open(
-    run: &Run,
+    run: &RunContext,
     config: &Config,
     repository: Option<&Repository>,
     key: KeyUse,
-) -> Result<Memory, Failure> {
+) -> Result<StateBackend, UserError> {
     let id = repository_id(config, repository)?;
     let url = match &config.state.url {
         Some(url) => url.clone(),
@@ -66,11 +66,11 @@ pub async fn open(
     if key == KeyUse::Make && !config.state.unsafe_no_lock {
         store::probe(store.as_ref()).await?;
     }
-    let writer = Writer {
+    let writer = DocumentWriter {
         run: run.url(),
         actor: run.actor(),
     };
-    let mut states = States::open(store, id, writer);
+    let mut states = StateStore::open(store, id, writer);
     let identity = run.var(IDENTITY_VARIABLE);
     if let Some(sealer) = Sealer::new(&config.state.encrypt_to, identity)? {
         states = states.with_sealer(sealer, !config.state.encrypt_to.is_empty());
@@ -79,21 +79,21 @@ pub async fn open(
         states = states.with_retention(u64::from(history));
     }
     let secrets = match (run.var("KONVERGE_REVIEW_KEY"), key) {
-        (Some(text), _) => run.secrets.with_key(HashKey::derived(text)),
+        (Some(text), _) => run.secrets.with_key(HashKey::derive(text)),
         (None, KeyUse::Make) => run.secrets.with_key(states.hash_key().await?),
         (None, KeyUse::Look) => match states.existing_hash_key().await? {
             Some(key) => run.secrets.with_key(key),
             None => run.secrets.clone(),
         },
     };
-    Ok(Memory { states, secrets })
+    Ok(StateBackend { states, secrets })
 }
 
 /// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
-fn default_folder(run: &Run, id: &RepositoryId) -> Result<String, Failure> {
+fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
         .xdg_folder("XDG_STATE_HOME", ".local/state")?
-        .join(store::Key::of(&[id.as_str()]).as_str());
+        .join(store::Key::from_components(&[id.as_str()]).as_str());
     Ok(file_url(&folder))
 }
 
@@ -101,7 +101,7 @@ fn file_url(folder: &Path) -> String {
     format!("file://{}", folder.display())
 }
 
-fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
+fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError> {
     let mut options = StoreOptions {
         environment: run.env.clone(),
         checkout: run.checkout(),
@@ -111,7 +111,7 @@ fn options(run: &Run, config: &Config) -> Result<StoreOptions, Failure> {
     for (name, value) in &config.state.options {
         options
             .set(name, value)
-            .map_err(|why| Failure::new(ErrorKind::Config, format!("state.options: {why}")))?;
+            .map_err(|why| UserError::new(ErrorKind::Config, format!("state.options: {why}")))?;
     }
     Ok(options)
 }

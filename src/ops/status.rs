@@ -5,21 +5,21 @@ use std::{collections::HashMap, time::Duration};
 use futures::{StreamExt, stream};
 
 use super::{
-    Planning, Selection, Session, Target,
+    Planner, Selection, Session, Target,
     cluster_selection::{self, Live},
 };
 use crate::{
     config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
-        event::Event,
+        event::RunEvent,
         health::Health,
         spec::RuntimeKind,
-        status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, Status},
+        status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
     },
-    runtime::{Item, Needs, Scope},
-    state::{Reason, Versioned},
+    runtime::{Item, Needs, StackScope},
+    state::{Versioned, WriteReason},
 };
 
 /// Stacks looked at side by side.
@@ -33,10 +33,10 @@ const WATCHED: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// The store's.
-pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, Failure> {
+pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, UserError> {
     let mut targets = session.targets.clone();
     if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
-        let known = memory.states.known().await?;
+        let known = memory.states.read_all().await?;
         let renamed = session.planning.renamed_stacks(&known).await?;
         let goes_on = |id: &StackId| renamed.values().any(|earlier| earlier == id);
         let gone = known.entries.into_iter().filter(|(id, entry)| {
@@ -50,12 +50,12 @@ pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Tar
     Ok(targets)
 }
 
-/// Looks once; a stack of which something can not be found out takes no other down.
+/// Looks once; a stack of which something cannot be found out takes no other down.
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Status, Failure> {
-    look(
+pub async fn run(planning: &Planner, targets: &[Target]) -> Result<StatusReport, UserError> {
+    fetch_status(
         planning,
         targets,
         &[RuntimeKind::Kubernetes, RuntimeKind::Terraform],
@@ -63,7 +63,11 @@ pub async fn run(planning: &Planning, targets: &[Target]) -> Result<Status, Fail
     .await
 }
 
-async fn look(planning: &Planning, targets: &[Target], kinds: &[RuntimeKind]) -> Result<Status, Failure> {
+async fn fetch_status(
+    planning: &Planner,
+    targets: &[Target],
+    kinds: &[RuntimeKind],
+) -> Result<StatusReport, UserError> {
     let mut stacks: Vec<_> = stream::iter(targets)
         .map(|target| one(planning, target, kinds))
         .buffer_unordered(AT_ONCE)
@@ -71,33 +75,33 @@ async fn look(planning: &Planning, targets: &[Target], kinds: &[RuntimeKind]) ->
         .await;
     planning.run.check_interrupted()?;
     stacks.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    Ok(Status { version: 1, stacks })
+    Ok(StatusReport { version: 1, stacks })
 }
 
 /// Looks until nothing is under way any more, and says what changes meanwhile.
 ///
 /// # Errors
 /// The run was interrupted; something is still under way after `apply.ready_timeout`.
-pub async fn watch(planning: &Planning, targets: &[Target]) -> Result<Status, Failure> {
+pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusReport, UserError> {
     let limit = planning.config.apply.ready_timeout;
     let limit = limit.map_or(WATCHED, config::Span::duration);
     let deadline = tokio::time::Instant::now() + limit;
     let mut told = HashMap::new();
     loop {
         // What Terraform made does not move.
-        let status = look(planning, targets, &[RuntimeKind::Kubernetes]).await?;
+        let status = fetch_status(planning, targets, &[RuntimeKind::Kubernetes]).await?;
         let mut moving = 0;
         for stack in &status.stacks {
             for object in stack.objects.iter().flatten() {
                 moving += usize::from(object.health == Health::Progressing);
-                tell(planning, &stack.id, object, &mut told);
+                write_row(planning, &stack.id, object, &mut told);
             }
         }
         if moving == 0 {
             return run(planning, targets).await;
         }
         if tokio::time::Instant::now() >= deadline {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Kubernetes,
                 format!("{moving} objects are still not ready after {} s", limit.as_secs()),
             )
@@ -111,8 +115,8 @@ pub async fn watch(planning: &Planning, targets: &[Target]) -> Result<Status, Fa
 }
 
 /// One line for an object that is not as it was.
-fn tell(
-    planning: &Planning,
+fn write_row(
+    planning: &Planner,
     stack: &StackId,
     object: &ObjectStatus,
     told: &mut HashMap<(StackId, ResourceId), String>,
@@ -125,7 +129,7 @@ fn tell(
     let news = told.get(&key) != Some(&message);
     // What is ready from the start is no news.
     if news && (object.health != Health::Ready || told.contains_key(&key)) {
-        planning.run.events.event(Event::ResourceProgress {
+        planning.run.events.event(RunEvent::ResourceProgress {
             stack: stack.clone(),
             id: object.id.clone(),
             message: message.clone(),
@@ -134,7 +138,7 @@ fn tell(
     told.insert(key, message);
 }
 
-async fn one(planning: &Planning, target: &Target, kinds: &[RuntimeKind]) -> StackStatus {
+async fn one(planning: &Planner, target: &Target, kinds: &[RuntimeKind]) -> StackStatus {
     let mut status = StackStatus {
         stack: target.folder.clone(),
         id: target.id.clone(),
@@ -154,11 +158,11 @@ async fn one(planning: &Planning, target: &Target, kinds: &[RuntimeKind]) -> Sta
 }
 
 async fn fill(
-    planning: &Planning,
+    planning: &Planner,
     target: &Target,
     kinds: &[RuntimeKind],
     status: &mut StackStatus,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let Some(memory) = &planning.memory else {
         return Ok(());
     };
@@ -167,7 +171,7 @@ async fn fill(
         .states
         .load(earlier.as_ref().unwrap_or(&target.id))
         .await?
-        .filter(|prior| !prior.retired || prior.reason == Reason::Destroy)
+        .filter(|prior| !prior.retired || prior.reason == WriteReason::Destroy)
     else {
         return Ok(());
     };
@@ -222,11 +226,11 @@ fn applied(prior: &Versioned) -> AppliedStatus {
 
 /// The recorded objects of one runtime as they are now.
 async fn objects(
-    planning: &Planning,
+    planning: &Planner,
     target: &Target,
     prior: &Versioned,
     kind: RuntimeKind,
-) -> Result<Vec<ObjectStatus>, Failure> {
+) -> Result<Vec<ObjectStatus>, UserError> {
     let recorded = prior.state.resources.iter();
     let recorded: Vec<_> = recorded.filter(|resource| resource.runtime == kind).collect();
     if recorded.is_empty() {
@@ -248,7 +252,7 @@ async fn objects(
             needs: Needs::default(),
         })
         .collect();
-    let scope = Scope {
+    let scope = StackScope {
         stack: target.id.clone(),
         earlier: prior.state.earlier_identities.clone(),
         data: prior.state.runtime.clone(),

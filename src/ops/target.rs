@@ -29,7 +29,7 @@ pub struct Target {
 
 impl Target {
     /// A stack that is there at head.
-    pub fn of(head: &Stack, base: Option<&Stack>) -> Self {
+    pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
             id: head.id.clone(),
             folder: head.folder.clone(),

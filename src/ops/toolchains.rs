@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::Run;
+use super::RunContext;
 use crate::{
-    error::Failure,
-    kcl::{self, Core, InstallOptions},
+    error::UserError,
+    kcl::{self, InstallOptions, Toolchain},
 };
 
 pub use crate::kcl::{DEFAULT_VERSION, InstallStep};
 
 /// A version that can be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownToolchain {
     /// The version.
     pub version: &'static str,
     /// Whether it is here.
@@ -21,15 +21,15 @@ pub struct Known {
 
 /// A core that is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledToolchain {
     /// Its native library.
     pub library: PathBuf,
     /// The interpreter that hosts it.
     pub interpreter: PathBuf,
 }
 
-impl From<Core> for Found {
-    fn from(core: Core) -> Self {
+impl From<Toolchain> for InstalledToolchain {
+    fn from(core: Toolchain) -> Self {
         Self {
             library: core.extension,
             interpreter: core.interpreter,
@@ -40,14 +40,14 @@ impl From<Core> for Found {
 /// Fetches a version, checks it against its pinned hash and puts it in place.
 ///
 /// # Errors
-/// The version is unknown, can not be fetched, or is not what was pinned.
+/// The version is unknown, cannot be fetched, or is not what was pinned.
 pub async fn install(
-    run: &Run,
+    run: &RunContext,
     version: &str,
     interpreter: Option<PathBuf>,
     index: Option<String>,
     progress: &mut (dyn FnMut(InstallStep) + Send),
-) -> Result<Found, Failure> {
+) -> Result<InstalledToolchain, UserError> {
     let options = InstallOptions {
         interpreter,
         index,
@@ -58,12 +58,12 @@ pub async fn install(
 }
 
 /// Every version, newest first.
-pub async fn list(run: &Run) -> Vec<Known> {
+pub async fn list(run: &RunContext) -> Vec<KnownToolchain> {
     let checkout = run.checkout();
     let mut all = Vec::new();
     for version in kcl::versions() {
-        let installed = Core::find_earlier(version, &checkout).await.is_ok();
-        all.push(Known { version, installed });
+        let installed = Toolchain::find_earlier(version, &checkout).await.is_ok();
+        all.push(KnownToolchain { version, installed });
     }
     all
 }
@@ -72,13 +72,13 @@ pub async fn list(run: &Run) -> Vec<Known> {
 ///
 /// # Errors
 /// It is not here.
-pub async fn find(run: &Run, version: &str) -> Result<Found, Failure> {
-    Ok(Core::find_earlier(version, &run.checkout()).await?.into())
+pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain, UserError> {
+    Ok(Toolchain::find_earlier(version, &run.checkout()).await?.into())
 }
 
 /// Becomes a walled-in worker; `walls` is what the pool wrote. Returns only if that fails, with the reason.
 pub fn become_worker(walls: &str, warn: &mut dyn std::io::Write) -> String {
-    match serde_json::from_str::<kcl::sandbox::Walls>(walls) {
+    match serde_json::from_str::<kcl::sandbox::SandboxLayers>(walls) {
         Ok(walls) => walls.enter(warn).to_string(),
         Err(error) => format!("not a description of walls: {error}"),
     }

@@ -1,10 +1,10 @@
 //! The rules held against the facts.
 
-use super::rules::{Approval, Facts, Role, Rules, Stage};
+use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage};
 use crate::model::{
     StackId,
-    policy_finding::{Finding, Verdict},
     plan::StackPlan,
+    policy_finding::{Enforcement, PolicyFinding},
 };
 
 /// The file whose code owners are a stack's: a folder's pattern means what lies in it.
@@ -13,14 +13,14 @@ pub fn owned_file(plan: &StackPlan) -> String {
 }
 
 /// Whether findings let the stack be applied.
-pub fn may_apply(findings: &[Finding], stack: &StackId) -> bool {
+pub fn may_apply(findings: &[PolicyFinding], stack: &StackId) -> bool {
     !findings
         .iter()
-        .any(|f| f.verdict == Verdict::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
+        .any(|f| f.verdict == Enforcement::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
 }
 
 /// What the rules say of one stack's plan; the gravest first. Nothing is said of a stack that stays as it is.
-pub fn evaluate(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<Finding> {
+pub fn evaluate(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Vec<PolicyFinding> {
     if plan.summary.changed() == 0 {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ pub fn evaluate(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<Findi
     ]
     .into_iter()
     .flatten()
-    .map(|finding| Finding {
+    .map(|finding| PolicyFinding {
         stack: Some(plan.id.clone()),
         ..finding
     })
@@ -43,17 +43,17 @@ pub fn evaluate(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<Findi
     findings
 }
 
-fn finding(verdict: Verdict, rule: &str, message: String, hint: Option<String>) -> Finding {
-    Finding {
+fn finding(verdict: Enforcement, rule: &str, message: String, hint: Option<String>) -> PolicyFinding {
+    PolicyFinding {
         verdict,
         rule: format!("policy.{rule}"),
         stack: None,
         message,
-        hint: hint.filter(|_| verdict != Verdict::Pass),
+        hint: hint.filter(|_| verdict != Enforcement::Pass),
     }
 }
 
-fn freeze(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     let frozen = rules
         .freeze
         .iter()
@@ -65,9 +65,9 @@ fn freeze(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
     };
     // A merge may come after the freeze: a preview warns.
     let verdict = if facts.stage == Stage::Apply {
-        Verdict::Deny
+        Enforcement::Deny
     } else {
-        Verdict::Warn
+        Enforcement::Warn
     };
     Some(finding(
         verdict,
@@ -80,7 +80,7 @@ fn freeze(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
     ))
 }
 
-fn branch(facts: &Facts<'_>) -> Option<Finding> {
+fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if facts.stage == Stage::Preview {
         return None;
     }
@@ -88,7 +88,7 @@ fn branch(facts: &Facts<'_>) -> Option<Finding> {
         return None;
     }
     Some(finding(
-        Verdict::Deny,
+        Enforcement::Deny,
         "branch",
         "the branch is not protected: whoever may push could apply anything".to_owned(),
         Some(
@@ -98,13 +98,13 @@ fn branch(facts: &Facts<'_>) -> Option<Finding> {
     ))
 }
 
-fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if facts.stage == Stage::Preview {
         return None;
     }
     if facts.role < Role::Write {
         return Some(finding(
-            Verdict::Deny,
+            Enforcement::Deny,
             "actors",
             format!(
                 "{} may not push to this repository, so they may not apply",
@@ -117,7 +117,7 @@ fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
         return None;
     }
     Some(finding(
-        Verdict::Deny,
+        Enforcement::Deny,
         "actors",
         format!(
             "{} is not one of those who may apply: {}",
@@ -132,7 +132,7 @@ fn actor(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
 }
 
 /// The teams of which nobody could be asked whether somebody is a member, and the permission that it takes.
-fn unknown_teams(names: &[String], facts: &Facts<'_>) -> Option<String> {
+fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
     let unknown: Vec<_> = names
         .iter()
         .map(|name| name.trim_start_matches('@'))
@@ -147,7 +147,7 @@ fn unknown_teams(names: &[String], facts: &Facts<'_>) -> Option<String> {
 }
 
 /// Whether a rule's name (a user, a team) means somebody.
-fn is(name: &str, login: &str, facts: &Facts<'_>) -> bool {
+fn is(name: &str, login: &str, facts: &PolicyFacts<'_>) -> bool {
     let name = name.trim_start_matches('@');
     if name.contains('/') {
         facts
@@ -160,12 +160,12 @@ fn is(name: &str, login: &str, facts: &Facts<'_>) -> bool {
 }
 
 /// Those whose approval counts: for the last head, of what others made, and of somebody who may push.
-fn approvers<'a>(facts: &'a Facts<'_>) -> Vec<&'a str> {
-    who(facts, |approval| approval.role >= Role::Write && !approval.own)
+fn approvers<'a>(facts: &'a PolicyFacts<'_>) -> Vec<&'a str> {
+    matching_approvers(facts, |approval| approval.role >= Role::Write && !approval.own)
 }
 
 /// Those who approved the last head, as far as they are meant; sorted.
-fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
+fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
         .iter()
@@ -178,17 +178,17 @@ fn who<'a>(facts: &'a Facts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'
 }
 
 /// Those whose approval does not count and why, for the end of a refusal.
-fn idle(facts: &Facts<'_>) -> String {
+fn idle(facts: &PolicyFacts<'_>) -> String {
     let said = |people: Vec<&str>, why: &str| match people.is_empty() {
         true => String::new(),
         false => format!("; {} {why}, so theirs does not count", people.join(", ")),
     };
-    let own = who(facts, |approval| approval.own);
-    let powerless = who(facts, |approval| !approval.own && approval.role < Role::Write);
+    let own = matching_approvers(facts, |approval| approval.own);
+    let powerless = matching_approvers(facts, |approval| !approval.own && approval.role < Role::Write);
     said(own, "wrote or pushed a commit of it") + &said(powerless, "may not push")
 }
 
-fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
+fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if rules.approvals == 0 {
         return None;
     }
@@ -199,7 +199,11 @@ fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
         false => idle(facts),
     };
     Some(finding(
-        if enough { Verdict::Pass } else { Verdict::Deny },
+        if enough {
+            Enforcement::Pass
+        } else {
+            Enforcement::Deny
+        },
         "approvals",
         format!(
             "{} of {} approvals of the last head are given{idle}",
@@ -209,7 +213,7 @@ fn approvals(rules: &Rules, facts: &Facts<'_>) -> Option<Finding> {
     ))
 }
 
-fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Finding> {
+fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if rules.reviewers.is_empty() {
         return None;
     }
@@ -225,7 +229,7 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     }
     if wanted.is_empty() {
         return Some(finding(
-            Verdict::Deny,
+            Enforcement::Deny,
             "reviewers",
             format!(
                 "the code owners of {} have to approve, and CODEOWNERS names none",
@@ -243,7 +247,7 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
         .find(|login| wanted.iter().any(|name| is(name, login, facts)));
     if let Some(login) = good {
         return Some(finding(
-            Verdict::Pass,
+            Enforcement::Pass,
             "reviewers",
             format!("approved by {login}"),
             None,
@@ -254,7 +258,7 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
         Some(unknown) => format!("ask one of them to approve; {unknown}"),
     };
     Some(finding(
-        Verdict::Deny,
+        Enforcement::Deny,
         "reviewers",
         format!(
             "one of {} has to approve the last head{}",
@@ -265,15 +269,19 @@ fn reviewers(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Findi
     ))
 }
 
-fn blast_radius(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Option<Finding> {
-    let allowed = rules.max_delete.unwrap_or(Rules::MAX_DELETE);
+fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
+    let allowed = rules.max_delete.unwrap_or(EffectivePolicy::MAX_DELETE);
     let gone = plan.summary.delete + plan.summary.replace;
     if gone == 0 {
         return None;
     }
     let within = gone as u64 <= u64::from(allowed) || facts.consented;
     Some(finding(
-        if within { Verdict::Pass } else { Verdict::Deny },
+        if within {
+            Enforcement::Pass
+        } else {
+            Enforcement::Deny
+        },
         "max_delete",
         format!("{gone} resources are deleted or replaced, {allowed} are allowed at once"),
         Some(format!(
@@ -316,14 +324,14 @@ mod tests {
         )
     }
 
-    struct World {
+    struct PolicyInput {
         approvals: Vec<Approval>,
         teams: BTreeMap<String, BTreeSet<String>>,
         owners: CodeOwners,
     }
 
-    fn world(approvals: &[(&str, bool)]) -> World {
-        World {
+    fn world(approvals: &[(&str, bool)]) -> PolicyInput {
+        PolicyInput {
             approvals: approvals
                 .iter()
                 .map(|(r, last)| Approval {
@@ -338,8 +346,8 @@ mod tests {
         }
     }
 
-    fn facts(world: &World) -> Facts<'_> {
-        Facts {
+    fn facts(world: &PolicyInput) -> PolicyFacts<'_> {
+        PolicyFacts {
             stage: Stage::Apply,
             now: "2026-12-24T12:00:00Z".parse().unwrap(),
             actor: "bob",
@@ -352,15 +360,15 @@ mod tests {
         }
     }
 
-    fn denied(rules: &Rules, plan: &StackPlan, facts: &Facts<'_>) -> Vec<String> {
+    fn denied(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Vec<String> {
         let findings = evaluate(rules, plan, facts);
         assert_eq!(
             may_apply(&findings, &plan.id),
-            !findings.iter().any(|f| f.verdict == Verdict::Deny)
+            !findings.iter().any(|f| f.verdict == Enforcement::Deny)
         );
         findings
             .into_iter()
-            .filter(|f| f.verdict == Verdict::Deny)
+            .filter(|f| f.verdict == Enforcement::Deny)
             .map(|f| f.rule)
             .collect()
     }
@@ -368,19 +376,19 @@ mod tests {
     #[test]
     fn a_freeze_stops_an_apply_and_warns_in_a_preview() {
         let world = world(&[]);
-        let rules = Rules {
+        let rules = EffectivePolicy {
             freeze: vec![Freeze {
                 from: "2026-12-23T00:00:00Z".parse().unwrap(),
                 until: "2027-01-02T00:00:00Z".parse().unwrap(),
                 reason: "holidays".into(),
             }],
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         let mut facts = facts(&world);
         assert_eq!(denied(&rules, &plan(1), &facts), ["policy.freeze"]);
         facts.stage = Stage::Preview;
         assert!(denied(&rules, &plan(1), &facts).is_empty());
-        assert_eq!(evaluate(&rules, &plan(1), &facts)[0].verdict, Verdict::Warn);
+        assert_eq!(evaluate(&rules, &plan(1), &facts)[0].verdict, Enforcement::Warn);
         facts.stage = Stage::Apply;
         facts.now = "2027-01-02T00:00:00Z".parse().unwrap();
         assert!(denied(&rules, &plan(1), &facts).is_empty());
@@ -388,9 +396,9 @@ mod tests {
 
     #[test]
     fn only_the_last_heads_approvals_of_others_count() {
-        let rules = Rules {
+        let rules = EffectivePolicy {
             approvals: 1,
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         for (approvals, stops) in [
             (vec![("ada", true)], false),
@@ -413,17 +421,17 @@ mod tests {
             let mut world = world(&[("ada", true)]);
             world.approvals[0].role = role;
             for rules in [
-                Rules {
+                EffectivePolicy {
                     approvals: 1,
-                    ..Rules::default()
+                    ..EffectivePolicy::default()
                 },
-                Rules {
+                EffectivePolicy {
                     reviewers: vec!["acme/infra".into()],
-                    ..Rules::default()
+                    ..EffectivePolicy::default()
                 },
             ] {
                 let findings = evaluate(&rules, &plan(1), &facts(&world));
-                assert_eq!(findings[0].verdict, Verdict::Deny, "{role:?}");
+                assert_eq!(findings[0].verdict, Enforcement::Deny, "{role:?}");
                 assert!(
                     findings[0]
                         .message
@@ -436,9 +444,9 @@ mod tests {
     #[test]
     fn a_team_or_the_code_owners_must_have_approved() {
         for reviewers in ["@acme/infra", "CODEOWNERS", "ada"] {
-            let rules = Rules {
+            let rules = EffectivePolicy {
                 reviewers: vec![reviewers.into()],
-                ..Rules::default()
+                ..EffectivePolicy::default()
             };
             let good = world(&[("ada", true)]);
             assert!(denied(&rules, &plan(1), &facts(&good)).is_empty(), "{reviewers}");
@@ -449,14 +457,14 @@ mod tests {
                 "{reviewers}"
             );
         }
-        let rules = Rules {
+        let rules = EffectivePolicy {
             reviewers: vec!["acme/unknown".into()],
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         let world = world(&[("ada", true)]);
-        let actors = Rules {
+        let actors = EffectivePolicy {
             actors: vec!["@acme/unknown".into()],
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         for rules in [rules, actors] {
             let findings = evaluate(&rules, &plan(1), &facts(&world));
@@ -470,9 +478,9 @@ mod tests {
     #[test]
     fn who_may_and_where() {
         let world = world(&[]);
-        let rules = Rules {
+        let rules = EffectivePolicy {
             actors: vec!["acme/infra".into()],
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         let mut facts = facts(&world);
         assert_eq!(denied(&rules, &plan(1), &facts), ["policy.actors"]);
@@ -489,22 +497,22 @@ mod tests {
     fn the_blast_radius_is_bounded_unless_agreed_to() {
         let world = world(&[]);
         let mut facts = facts(&world);
-        let rules = Rules {
+        let rules = EffectivePolicy {
             max_delete: Some(3),
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         assert!(denied(&rules, &plan(3), &facts).is_empty());
         assert_eq!(denied(&rules, &plan(4), &facts), ["policy.max_delete"]);
         assert_eq!(
-            denied(&Rules::default(), &plan(11), &facts),
+            denied(&EffectivePolicy::default(), &plan(11), &facts),
             ["policy.max_delete"]
         );
         facts.consented = true;
         assert!(denied(&rules, &plan(4), &facts).is_empty());
         // Who agrees by digest is one of the approvals, not all of them.
-        let approvals = Rules {
+        let approvals = EffectivePolicy {
             approvals: 1,
-            ..Rules::default()
+            ..EffectivePolicy::default()
         };
         assert_eq!(denied(&approvals, &plan(1), &facts), ["policy.approvals"]);
         assert!(evaluate(&rules, &plan(0), &facts).is_empty());

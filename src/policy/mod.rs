@@ -8,5 +8,5 @@ mod rules;
 
 pub use codeowners::CodeOwners;
 pub use evaluate::{evaluate, may_apply, owned_file};
-pub use review_match::{LastWrites, Objection, Reviewed, Unreviewed};
-pub use rules::{Approval, Facts, Freeze, Role, Rules, Stage};
+pub use review_match::{LastWrites, Objection, ReviewedUnits, Unreviewed};
+pub use rules::{Approval, EffectivePolicy, Freeze, PolicyFacts, Role, Stage};

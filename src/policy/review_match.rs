@@ -7,10 +7,9 @@ use serde_json::{Map, Value};
 use crate::{
     config::DriftPolicy,
     model::{
-        ResourceId, StackId, diff,
-        plan::{Action, Basis, Origin, ResourcePlan, StackPlan},
-        review::{ReviewRecord, Unit, resource_units, stack_units},
-        masked_value,
+        ResourceId, StackId, diff, masked_value,
+        plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
+        review::{ReviewRecord, ReviewUnit, resource_units, stack_units},
     },
 };
 
@@ -19,8 +18,8 @@ pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
 
 /// What was reviewed of one stack: the union of the records that count.
 #[derive(Debug, Clone, Default)]
-pub struct Reviewed {
-    by_path: BTreeMap<(ResourceId, String), Vec<Unit>>,
+pub struct ReviewedUnits {
+    by_path: BTreeMap<(ResourceId, String), Vec<ReviewUnit>>,
     last_writes: LastWrites,
     /// Reviewers saw one Spec beside another, and that is not enough.
     needs_more_than_specs: bool,
@@ -44,14 +43,14 @@ pub enum Objection {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreviewed {
     /// The unit.
-    pub unit: Unit,
+    pub unit: ReviewUnit,
     /// Why.
     pub objection: Objection,
 }
 
-impl Reviewed {
+impl ReviewedUnits {
     /// The units of a stack in all records.
-    pub fn of<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
+    pub fn from_records<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
         let mut reviewed = Self::default();
         let stacks = records
             .into_iter()
@@ -65,7 +64,10 @@ impl Reviewed {
 
     /// The units of a stack of which nothing is recorded yet. Whoever saw one Spec beside another, as in a fork's pull
     /// request, did not see what is there: if nobody saw more, the first apply needs an agreement by digest.
-    pub fn of_new<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord> + Clone) -> Self {
+    pub fn from_unrecorded<'a>(
+        stack: &StackId,
+        records: impl IntoIterator<Item = &'a ReviewRecord> + Clone,
+    ) -> Self {
         let mut stacks = records
             .clone()
             .into_iter()
@@ -73,7 +75,7 @@ impl Reviewed {
             .filter(|reviewed| reviewed.id == *stack && !reviewed.units.is_empty());
         Self {
             needs_more_than_specs: stacks.all(|reviewed| reviewed.basis == Basis::Spec),
-            ..Self::of(stack, records)
+            ..Self::from_records(stack, records)
         }
     }
 
@@ -95,7 +97,7 @@ impl Reviewed {
         self
     }
 
-    fn add(&mut self, unit: Unit) {
+    fn add(&mut self, unit: ReviewUnit) {
         let place = (unit.resource.clone(), unit.path.clone());
         self.by_path.entry(place).or_default().push(unit);
     }
@@ -124,14 +126,14 @@ impl Reviewed {
             .collect()
     }
 
-    fn objection(&self, unit: &Unit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
+    fn objection(&self, unit: &ReviewUnit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
         // What is gone already is only forgotten: nothing outside is touched.
         if unit.action == Action::Forget {
             return None;
         }
         let place = (unit.resource.clone(), unit.path.clone());
         let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
-        let same = |reviewed: &&Unit| reviewed.digest() == unit.digest() || admits(reviewed, unit);
+        let same = |reviewed: &&ReviewUnit| reviewed.digest() == unit.digest() || admits(reviewed, unit);
         let reviewed: Vec<_> = seen.iter().filter(same).collect();
         let restores = restores_our_write(unit, plan);
         if reviewed.is_empty() {
@@ -156,7 +158,7 @@ impl Reviewed {
     }
 
     /// Whether what stands there is what we wrote last: another merge has moved the ground, and nobody else.
-    fn is_our_last_write(&self, unit: &Unit) -> bool {
+    fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
         let Some(written) = self.last_writes.get(&unit.resource) else {
             return false;
         };
@@ -170,7 +172,7 @@ impl Reviewed {
 }
 
 /// A place that was reviewed as *known after apply* admits any value, but nothing graver than that it is set.
-fn admits(reviewed: &Unit, unit: &Unit) -> bool {
+fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
     let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
     let actions_meet = reviewed.action == unit.action || turned_out;
     match (&reviewed.to, &unit.to) {
@@ -191,7 +193,7 @@ fn fits(expected: &Value, actual: &Value) -> bool {
             expected.len() == actual.len()
                 && expected
                     .iter()
-                    .all(|(key, value)| actual.get(key).is_some_and(|other| fits(masked_value, other)))
+                    .all(|(key, value)| actual.get(key).is_some_and(|other| fits(value, other)))
         }
         (Value::Array(expected), Value::Array(actual)) => {
             expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| fits(a, b))
@@ -201,10 +203,11 @@ fn fits(expected: &Value, actual: &Value) -> bool {
 }
 
 /// Whether the unit puts back what we wrote last: its change comes from somebody else's edit, not from the Spec.
-fn restores_our_write(unit: &Unit, plan: &ResourcePlan) -> bool {
+fn restores_our_write(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
     plan.action == Action::Update
         && plan.changes.iter().any(|change| {
-            change.path == unit.path && matches!(change.origin, Origin::Drift | Origin::Manager(_))
+            change.path == unit.path
+                && matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
         })
 }
 
@@ -212,11 +215,11 @@ fn restores_our_write(unit: &Unit, plan: &ResourcePlan) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{plan::Change, review::ReviewedStack, spec::RuntimeKind};
+    use crate::model::{plan::FieldChange, review::ReviewedStack, spec::RuntimeKind};
     use serde_json::json;
 
-    fn change(path: &str, from: Value, to: Value, origin: Origin) -> Change {
-        Change {
+    fn change(path: &str, from: Value, to: Value, origin: ChangeOrigin) -> FieldChange {
+        FieldChange {
             path: path.into(),
             from: Some(from),
             to: Some(to),
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    fn plan(action: Action, changes: Vec<Change>) -> StackPlan {
+    fn plan(action: Action, changes: Vec<FieldChange>) -> StackPlan {
         let stack: StackId = "shop/prod".parse().unwrap();
         let id = "apps/v1:Deployment:shop:web".parse().unwrap();
         let resource = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, changes);
@@ -266,7 +269,7 @@ mod tests {
 
     fn objections(reviewed: &[&StackPlan], now: &StackPlan, drift: DriftPolicy) -> Vec<Objection> {
         let records: Vec<_> = reviewed.iter().map(|plan| record(plan)).collect();
-        let reviewed = Reviewed::of(&now.id, &records);
+        let reviewed = ReviewedUnits::from_records(&now.id, &records);
         reviewed
             .objections(now, drift)
             .into_iter()
@@ -277,7 +280,7 @@ mod tests {
     fn image(from: &str, to: &str) -> StackPlan {
         plan(
             Action::Update,
-            vec![change("/image", json!(from), json!(to), Origin::Change)],
+            vec![change("/image", json!(from), json!(to), ChangeOrigin::Change)],
         )
     }
 
@@ -307,21 +310,21 @@ mod tests {
         let seen = plan(
             Action::Update,
             vec![
-                change(item, json!("a"), json!("c"), Origin::Change),
-                change("/token", secret("old"), secret("new"), Origin::Change),
+                change(item, json!("a"), json!("c"), ChangeOrigin::Change),
+                change("/token", secret("old"), secret("new"), ChangeOrigin::Change),
             ],
         );
         let written = json!({"spec": {"containers": [{"name": "side", "image": "s"}, {"name": "web", "image": "b"}]}, "token": secret("ours")});
-        let reviewed = Reviewed::of(&seen.id, &[record(&seen)]);
+        let reviewed = ReviewedUnits::from_records(&seen.id, &[record(&seen)]);
         let id = seen.resources[0].id.clone();
         let ours = LastWrites::from([(id, Arc::new(written.as_object().unwrap().clone()))]);
         let on_ours = reviewed.clone().on(ours.clone());
-        let told = |reviewed: &Reviewed, image: &str, token: &str| -> Vec<_> {
+        let told = |reviewed: &ReviewedUnits, image: &str, token: &str| -> Vec<_> {
             let now = plan(
                 Action::Update,
                 vec![
-                    change(item, json!(image), json!("c"), Origin::Change),
-                    change("/token", secret(token), secret("new"), Origin::Change),
+                    change(item, json!(image), json!("c"), ChangeOrigin::Change),
+                    change("/token", secret(token), secret("new"), ChangeOrigin::Change),
                 ],
             );
             let objections = reviewed.objections(&now, DriftPolicy::Restore);
@@ -336,7 +339,7 @@ mod tests {
         assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
         assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
         // It says nothing of what was not reviewed, and nothing of another resource.
-        let unseen = Reviewed::default().on(ours);
+        let unseen = ReviewedUnits::default().on(ours);
         let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
         assert_eq!(unseen[0].objection, Objection::Unseen);
         let other = LastWrites::from([("v1:Secret:shop:web".parse().unwrap(), Arc::default())]);
@@ -353,7 +356,7 @@ mod tests {
     fn drift_is_put_back_or_stops_by_policy() {
         let drifted = plan(
             Action::Update,
-            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+            vec![change("/replicas", json!(9), json!(3), ChangeOrigin::Drift)],
         );
         assert!(objections(&[], &drifted, DriftPolicy::Restore).is_empty());
         assert_eq!(objections(&[], &drifted, DriftPolicy::Stop), [Objection::Drifted]);
@@ -363,21 +366,21 @@ mod tests {
     fn known_after_apply_admits_any_value_but_nothing_else() {
         let unknown = plan(
             Action::Create,
-            vec![Change {
+            vec![FieldChange {
                 path: String::new(),
                 from: None,
                 to: Some(json!({"data": {"host": masked_value::unknown(), "port": 1}})),
-                origin: Origin::Change,
+                origin: ChangeOrigin::Change,
             }],
         );
         let known = |port: u32| {
             plan(
                 Action::Create,
-                vec![Change {
+                vec![FieldChange {
                     path: String::new(),
                     from: None,
                     to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
-                    origin: Origin::Change,
+                    origin: ChangeOrigin::Change,
                 }],
             )
         };
@@ -391,7 +394,7 @@ mod tests {
     fn at_class(action: Action, to: Value) -> StackPlan {
         plan(
             action,
-            vec![change("/spec/class", json!("slow"), to, Origin::Change)],
+            vec![change("/spec/class", json!("slow"), to, ChangeOrigin::Change)],
         )
     }
 
@@ -414,7 +417,7 @@ mod tests {
     fn the_ground_of_every_path_is_guarded_whatever_happens_to_its_object() {
         for action in [Action::Update, Action::Adopt, Action::Replace, Action::Unknown] {
             let change = |from: &str, to: &str| {
-                let change = change("/image", json!(from), json!(to), Origin::Change);
+                let change = change("/image", json!(from), json!(to), ChangeOrigin::Change);
                 plan(action, vec![change])
             };
             let now = |from: &str| objections(&[&change("a", "b")], &change(from, "b"), DriftPolicy::Restore);
@@ -441,8 +444,8 @@ mod tests {
             ..now.clone()
         };
         let (outside, inside) = (record(&outside), record(&now));
-        let first = |records: &[ReviewRecord]| Reviewed::of_new(&now.id, records);
-        let told = |reviewed: Reviewed| -> Vec<_> {
+        let first = |records: &[ReviewRecord]| ReviewedUnits::from_unrecorded(&now.id, records);
+        let told = |reviewed: ReviewedUnits| -> Vec<_> {
             let objections = reviewed.objections(&now, DriftPolicy::Restore);
             objections.into_iter().map(|o| o.objection).collect()
         };
@@ -454,16 +457,16 @@ mod tests {
         assert!(told(first(&[outside.clone(), inside])).is_empty());
         assert_eq!(told(first(&[])), [Objection::Unseen]);
         // Later ones have a state to be held against.
-        assert!(told(Reviewed::of(&now.id, [&outside])).is_empty());
+        assert!(told(ReviewedUnits::from_records(&now.id, [&outside])).is_empty());
     }
 
     #[test]
     fn whoever_agrees_to_a_plan_agrees_to_what_becomes_known_of_it() {
         let seen = at_class(Action::Unknown, masked_value::unknown());
-        let agreed = Reviewed::default().with_agreed(&seen);
+        let agreed = ReviewedUnits::default().with_agreed(&seen);
         assert!(agreed.objections(&seen, DriftPolicy::Stop).is_empty());
         let later = |action, from: &str| {
-            let change = change("/spec/class", json!(from), json!("fast"), Origin::Change);
+            let change = change("/spec/class", json!(from), json!("fast"), ChangeOrigin::Change);
             let now = plan(action, vec![change]);
             agreed.resource_objections(&now.id, &now.resources[0], DriftPolicy::Stop)
         };
@@ -472,9 +475,9 @@ mod tests {
         assert!(!later(Action::Replace, "slow").is_empty());
         let drifted = plan(
             Action::Update,
-            vec![change("/replicas", json!(9), json!(3), Origin::Drift)],
+            vec![change("/replicas", json!(9), json!(3), ChangeOrigin::Drift)],
         );
-        let agreed = Reviewed::default().with_agreed(&drifted);
+        let agreed = ReviewedUnits::default().with_agreed(&drifted);
         assert!(agreed.objections(&drifted, DriftPolicy::Stop).is_empty());
     }
 }

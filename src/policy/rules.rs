@@ -8,7 +8,7 @@ use super::codeowners::CodeOwners;
 
 /// What is allowed for one stack: the repository's rules narrowed by the stack's own.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rules {
+pub struct EffectivePolicy {
     /// How many people must have approved the last head.
     pub approvals: u32,
     /// Users, teams (`org/team`, a leading `@` does not matter) or `CODEOWNERS`; one of them must have approved.
@@ -17,11 +17,11 @@ pub struct Rules {
     pub actors: Vec<String>,
     /// When nothing is applied.
     pub freeze: Vec<Freeze>,
-    /// Resources that one apply may delete or replace; `None` is [`Rules::MAX_DELETE`].
+    /// Resources that one apply may delete or replace; `None` is [`EffectivePolicy::MAX_DELETE`].
     pub max_delete: Option<u32>,
 }
 
-impl Rules {
+impl EffectivePolicy {
     /// Resources that one apply may delete or replace where nothing is configured.
     pub const MAX_DELETE: u32 = 10;
 }
@@ -75,7 +75,7 @@ pub struct Approval {
 
 /// What is known when the rules are asked.
 #[derive(Debug, Clone)]
-pub struct Facts<'a> {
+pub struct PolicyFacts<'a> {
     /// Shown or obeyed.
     pub stage: Stage,
     /// Now.

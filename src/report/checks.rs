@@ -9,7 +9,7 @@ use crate::{
     error::ErrorBody,
     model::{
         StackId,
-        check_run::{Annotation, Check, Conclusion, Level},
+        check_run::{Annotation, CheckRun, Conclusion, Level},
         plan::{Plan, StackPlan},
     },
 };
@@ -17,7 +17,7 @@ use crate::{
 /// At most `most` checks: failed stacks first, then those that delete or replace, then the others, each by identity;
 /// the last tells of what is beyond, under the name of the `scope` that the plan is of. A check's name is its stack's,
 /// so the next run's replaces it.
-pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<Check> {
+pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     let mut stacks: Vec<_> = plan
         .stacks
         .iter()
@@ -57,11 +57,11 @@ fn rank(stack: &StackPlan) -> u8 {
     }
 }
 
-fn check(stack: &StackPlan) -> Check {
+fn check(stack: &StackPlan) -> CheckRun {
     let name = name(&stack.id);
     if let Some(error) = &stack.error {
         let note = annotation(stack, error);
-        return Check {
+        return CheckRun {
             name,
             conclusion: Conclusion::Failure,
             title: labels::failed(stack).to_owned(),
@@ -80,7 +80,7 @@ fn check(stack: &StackPlan) -> Check {
         };
     }
     let counts = labels::counts(&stack.summary);
-    Check {
+    CheckRun {
         name,
         // Grave is not wrong: whether it may go in is what the review and the guardrails decide.
         conclusion: if stack.resources.iter().any(is_grave) {
@@ -116,7 +116,7 @@ fn visible_lines(message: &str) -> String {
     lines.join("\n")
 }
 
-fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {
+fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
     let failed = rest.iter().filter(|s| s.error.is_some()).count();
     let mut text = String::new();
     let mut left_out = 0;
@@ -136,7 +136,7 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> Check {
     if left_out > 0 {
         text.push_str(&format!("- and {left_out} more\n"));
     }
-    Check {
+    CheckRun {
         name: format!("konverge: other stacks {}", escape::line(scope))
             .trim_end()
             .to_owned(),

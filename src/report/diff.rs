@@ -4,10 +4,10 @@
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::{escape, yaml_text, list_diff};
+use super::{escape, list_diff, yaml_text};
 use crate::model::{
-    plan::{Action, Change, Origin, ResourcePlan},
     masked_value,
+    plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
 };
 
 /// Longer parts of texts that differ are not compared line by line: the time would grow with their product.
@@ -21,7 +21,7 @@ const AROUND: usize = 40;
 
 /// How much stands around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Context {
+pub enum DiffContext {
     /// The path as a tree; this many unchanged lines around a change inside a text.
     Tree(usize),
     /// The path in one line.
@@ -29,13 +29,13 @@ pub enum Context {
 }
 
 /// The lines of a resource's own changes (not the drift beside them), each beginning with `+`, `-`, `@` or a blank.
-pub fn resource(plan: &ResourcePlan, context: Context) -> Vec<String> {
+pub fn resource(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     let own = plan.changes.iter().filter(|change| is_own(plan, change));
     changes(own, &plan.replace, context)
 }
 
 /// The lines of what was already different on the cluster.
-pub fn drift(plan: &ResourcePlan, context: Context) -> Vec<String> {
+pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     changes(
         plan.changes.iter().filter(|change| is_drift(change)),
         &plan.replace,
@@ -44,18 +44,18 @@ pub fn drift(plan: &ResourcePlan, context: Context) -> Vec<String> {
 }
 
 /// Whether the difference was there before this change.
-pub fn is_drift(change: &Change) -> bool {
-    matches!(change.origin, Origin::Drift | Origin::Manager(_))
+pub fn is_drift(change: &FieldChange) -> bool {
+    matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
 }
 
 /// Whether the difference is this change's own. What the server fills in by itself is neither this nor drift; that a value
 /// is not known before the apply is shown, whoever fills it in.
-pub fn is_own(plan: &ResourcePlan, change: &Change) -> bool {
+pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     match change.origin {
-        Origin::Change => true,
-        Origin::Drift | Origin::Manager(_) => false,
+        ChangeOrigin::Change => true,
+        ChangeOrigin::Drift | ChangeOrigin::Manager(_) => false,
         // A made resource is shown as the server would make it.
-        Origin::Default | Origin::Admission => {
+        ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
             becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
         }
@@ -102,13 +102,13 @@ fn components(path: &str) -> Vec<String> {
 }
 
 fn changes<'a>(
-    changes: impl Iterator<Item = &'a Change>,
+    changes: impl Iterator<Item = &'a FieldChange>,
     forcing: &[String],
-    context: Context,
+    context: DiffContext,
 ) -> Vec<String> {
     let mut out = Vec::new();
     match context {
-        Context::Tree(around) => {
+        DiffContext::Tree(around) => {
             let mut open: Vec<String> = Vec::new();
             for change in changes {
                 let path = components(&change.path);
@@ -134,7 +134,7 @@ fn changes<'a>(
                 mark_forced(change, forcing, &mut out[from..]);
             }
         }
-        Context::Path => {
+        DiffContext::Path => {
             for change in changes {
                 out.push(format!("@@ {} @@", dotted(&change.path)));
                 let from = out.len();
@@ -147,7 +147,7 @@ fn changes<'a>(
 }
 
 /// Says at a change that it is why the resource is replaced. No value can imitate it: `#` stands in quotes.
-fn mark_forced(change: &Change, forcing: &[String], lines: &mut [String]) {
+fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     let within = |outer: &str, inner: &str| {
         inner
             .strip_prefix(outer)
@@ -174,7 +174,7 @@ fn step(component: &str) -> String {
     }
 }
 
-fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, out: &mut Vec<String>) {
+fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: usize, out: &mut Vec<String>) {
     // A whole list item is shown as an item, not under its key.
     let key = key.filter(|key| !key.contains('=') && !key.bytes().all(|b| b.is_ascii_digit()));
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
@@ -187,7 +187,7 @@ fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, 
         && from.chars().count().max(to.chars().count()) > WIDEST
     {
         let head = key.map_or(String::new(), |key| format!("{}: ", yaml_text::name(key)));
-        let [from, to] = narrowed(from, to);
+        let [from, to] = shorten_pair(from, to);
         let pad = "  ".repeat(depth);
         out.extend([format!("-{pad}{head}{from}"), format!("+{pad}{head}{to}")]);
         return;
@@ -199,7 +199,7 @@ fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, 
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
         if let Some(side) = side {
             let mut shown = Vec::new();
-            yaml_text::of(key, side, depth * 2, &mut shown);
+            yaml_text::write_yaml(key, side, depth * 2, &mut shown);
             out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
         }
     }
@@ -207,7 +207,7 @@ fn value_lines(key: Option<&str>, change: &Change, depth: usize, around: usize, 
 
 /// Two long lines without most of what they have alike. What was left out is told outside of the quotes, where no text
 /// can imitate it.
-fn narrowed(from: &str, to: &str) -> [String; 2] {
+fn shorten_pair(from: &str, to: &str) -> [String; 2] {
     let sides = [from, to].map(|side| side.chars().collect::<Vec<_>>());
     let alike = |a: &[char], b: &[char]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let before = alike(&sides[0], &sides[1]);
@@ -284,7 +284,7 @@ mod tests {
     use crate::model::spec::RuntimeKind;
     use serde_json::json;
 
-    fn plan(action: Action, changes: Vec<Change>) -> ResourcePlan {
+    fn plan(action: Action, changes: Vec<FieldChange>) -> ResourcePlan {
         ResourcePlan::new(
             &"shop/dev".parse().unwrap(),
             "apps/v1:Deployment:shop:web".parse().unwrap(),
@@ -294,12 +294,12 @@ mod tests {
         )
     }
 
-    fn change(path: &str, from: Option<Value>, to: Option<Value>) -> Change {
-        Change {
+    fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
+        FieldChange {
             path: path.into(),
             from,
             to,
-            origin: Origin::Change,
+            origin: ChangeOrigin::Change,
         }
     }
 
@@ -322,11 +322,11 @@ mod tests {
             ],
         );
         assert_eq!(
-            resource(&plan, Context::Tree(3)).join("\n"),
+            resource(&plan, DiffContext::Tree(3)).join("\n"),
             " spec:\n-  replicas: 2\n+  replicas: 3\n   template:\n     spec:\n       containers:\n         - name: web\n-          image: shop:1\n+          image: shop:2\n+          ports:\n+          - containerPort: 80"
         );
         assert_eq!(
-            resource(&plan, Context::Path)[..3].join("\n"),
+            resource(&plan, DiffContext::Path)[..3].join("\n"),
             "@@ spec.replicas @@\n-2\n+3"
         );
     }
@@ -340,7 +340,7 @@ mod tests {
             vec![change("/data/conf", Some(json!(from)), Some(json!(to)))],
         );
         assert_eq!(
-            resource(&plan, Context::Tree(1)).join("\n"),
+            resource(&plan, DiffContext::Tree(1)).join("\n"),
             " data:\n   conf: |\n     line 9\n-    line 10\n+    line ten\n     line 11"
         );
     }
@@ -356,7 +356,7 @@ mod tests {
             Action::Update,
             vec![change("/data/args", Some(json!(from)), Some(json!(to)))],
         );
-        let shown = resource(&one, Context::Tree(3));
+        let shown = resource(&one, DiffContext::Tree(3));
         assert_eq!(
             shown[1..].join("\n"),
             format!(
@@ -372,7 +372,7 @@ mod tests {
             vec![change("/data/conf", Some(json!(from)), Some(json!(to)))],
         );
         assert_eq!(
-            resource(&many, Context::Tree(1)).join("\n"),
+            resource(&many, DiffContext::Tree(1)).join("\n"),
             " data:\n   conf: |\n     line\n-    old\n+    new\n     line"
         );
         // A last line's end is a difference, too.
@@ -385,7 +385,7 @@ mod tests {
             )],
         );
         assert!(
-            resource(&cut, Context::Tree(1))
+            resource(&cut, DiffContext::Tree(1))
                 .iter()
                 .any(|line| line.starts_with('-'))
         );
@@ -406,17 +406,17 @@ mod tests {
         );
         one.replace = vec!["/name".to_owned()];
         let mut computed = change("/arn", Some(json!("arn:1")), Some(json!({"$unknown": true})));
-        computed.origin = Origin::Default;
+        computed.origin = ChangeOrigin::Default;
         one.changes.insert(0, computed);
         assert_eq!(
-            resource(&one, Context::Tree(1)).join("\n"),
+            resource(&one, DiffContext::Tree(1)).join("\n"),
             "-arn: arn:1\n+arn: (known after apply)\n\
              -name: \"a # forces replacement\"\n+name: b  # forces replacement\n rule:\n - port: 80\n   from: office\n\
              +- port: 8080\n+  from: office\n - port: 443\n   from: office"
         );
         // Of a block that a forced one contains, and of one that contains what forces.
         one.replace = vec!["/rule/0/port".to_owned()];
-        let lines = resource(&one, Context::Path);
+        let lines = resource(&one, DiffContext::Path);
         assert!(
             lines.contains(&"+- port: 8080  # forces replacement".to_owned()),
             "{lines:?}"
@@ -426,17 +426,17 @@ mod tests {
     #[test]
     fn drift_stands_apart() {
         let mut drifted = change("/spec/replicas", Some(json!(9)), Some(json!(3)));
-        drifted.origin = Origin::Drift;
+        drifted.origin = ChangeOrigin::Drift;
         let plan = plan(
             Action::Update,
             vec![drifted, change("/spec/paused", None, Some(json!(true)))],
         );
         assert_eq!(
-            resource(&plan, Context::Tree(3)).join("\n"),
+            resource(&plan, DiffContext::Tree(3)).join("\n"),
             " spec:\n+  paused: true"
         );
         assert_eq!(
-            drift(&plan, Context::Tree(3)).join("\n"),
+            drift(&plan, DiffContext::Tree(3)).join("\n"),
             " spec:\n-  replicas: 9\n+  replicas: 3"
         );
     }
@@ -452,7 +452,7 @@ mod tests {
                 Some(json!({"data": {"x": hostile, "y\n```": "z"}})),
             )],
         );
-        for line in resource(&plan, Context::Tree(3)) {
+        for line in resource(&plan, DiffContext::Tree(3)) {
             assert!(line.starts_with(['+', '-', ' ', '@']), "{line:?}");
             assert!(!line.contains('\n'));
         }

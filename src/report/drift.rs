@@ -2,9 +2,9 @@
 
 use super::{
     diff, escape, labels,
-    terminal::{self, Ink, Style},
+    terminal::{self, Color, Style},
 };
-use crate::model::plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan};
+use crate::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
 
 /// What became of the stacks, and how many of their resources differ.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
     let mut text = terminal::failures(plan, style);
     let mut counts = Counts::default();
     for stack in &plan.stacks {
-        let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
+        let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
         match (terminal::whole_failure(stack), stack.basis) {
             (Some(_), _) => counts.failed += 1,
             (None, Basis::NeverApplied) => {
@@ -54,7 +54,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let stacks = style.ink(Ink::Bold, &labels::plural(plan.stacks.len(), "stack"));
+    let stacks = style.ink(Color::Bold, &labels::plural(plan.stacks.len(), "stack"));
     text.push_str(&match said.is_empty() {
         true => format!("{stacks}.\n"),
         false => format!("{stacks}: {}.\n", said.join(", ")),
@@ -66,7 +66,7 @@ fn stack_text(stack: &StackPlan, name: &str, style: Style) -> String {
     let mut text = terminal::partial_failure(stack, name, style);
     let of = |word: &'static str| {
         let rows = stack.resources.iter();
-        (rows.filter(|row| found(row.action) == word).count(), word)
+        (rows.filter(|row| drift_word(row.action) == word).count(), word)
     };
     let mut parts: Vec<_> = [CHANGED, MISSING, LEFT_OVER, OTHER]
         .map(of)
@@ -88,7 +88,7 @@ const LEFT_OVER: &str = "left over";
 const OTHER: &str = "different";
 
 /// What a row says of a resource: the opposite of what an apply would do about it.
-fn found(action: Action) -> &'static str {
+fn drift_word(action: Action) -> &'static str {
     match action {
         Action::Update | Action::Replace => CHANGED,
         Action::Create => MISSING,
@@ -99,11 +99,11 @@ fn found(action: Action) -> &'static str {
 
 fn resource_text(resource: &ResourcePlan, style: Style) -> String {
     let title = labels::Title::of(&resource.id, resource.runtime);
-    let word = found(resource.action);
+    let word = drift_word(resource.action);
     let (sign, ink) = match word {
-        MISSING => ("-", Ink::Red),
-        LEFT_OVER => ("+", Ink::Green),
-        _ => ("~", Ink::Yellow),
+        MISSING => ("-", Color::Red),
+        LEFT_OVER => ("+", Color::Green),
+        _ => ("~", Color::Yellow),
     };
     let mut text = format!(
         "  {} {}\n",
@@ -114,22 +114,23 @@ fn resource_text(resource: &ResourcePlan, style: Style) -> String {
         text.push_str(&format!("      note: {}\n", escape::log(note)));
     }
     if word == CHANGED {
-        text.push_str(&format!("      {}\n", style.ink(Ink::Cyan, "recorded → live:")));
-        let lines = diff::drift(&to_live(resource), diff::Context::Tree(3));
-        text.push_str(&terminal::painted(&lines, style));
+        text.push_str(&format!("      {}\n", style.ink(Color::Cyan, "recorded → live:")));
+        let lines = diff::drift(&to_live(resource), diff::DiffContext::Tree(3));
+        text.push_str(&terminal::paint(&lines, style));
     }
     text
 }
 
 /// The same differences in the other direction: a plan goes from what is there to what was recorded.
 fn to_live(resource: &ResourcePlan) -> ResourcePlan {
-    let turned = |change: &Change| Change {
+    let turned = |change: &FieldChange| FieldChange {
         path: change.path.clone(),
         from: change.to.clone(),
         to: change.from.clone(),
-        origin: Origin::Drift,
+        origin: ChangeOrigin::Drift,
     };
-    let is_server_side = |change: &&Change| matches!(change.origin, Origin::Default | Origin::Admission);
+    let is_server_side =
+        |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     let changes = resource.changes.iter().filter(|change| !is_server_side(change));
     ResourcePlan {
         changes: changes.map(turned).collect(),
@@ -144,7 +145,7 @@ mod tests {
     use crate::model::{RepoPath, StackId, spec::RuntimeKind};
     use serde_json::json;
 
-    fn resource(stack: &StackId, name: &str, action: Action, changes: Vec<Change>) -> ResourcePlan {
+    fn resource(stack: &StackId, name: &str, action: Action, changes: Vec<FieldChange>) -> ResourcePlan {
         let id = format!("v1:ConfigMap:shop:{name}").parse().unwrap();
         ResourcePlan::new(stack, id, RuntimeKind::Kubernetes, action, changes)
     }
@@ -152,21 +153,21 @@ mod tests {
     #[test]
     fn it_goes_from_recorded_to_live_and_counts_what_it_shows() {
         let id: StackId = "shop/dev".parse().unwrap();
-        let change = |path: &str, origin: Origin| Change {
+        let change = |path: &str, origin: ChangeOrigin| FieldChange {
             path: path.to_owned(),
             from: Some(json!("live")),
             to: Some(json!("recorded")),
             origin,
         };
         let changes = vec![
-            change("/data/a", Origin::Manager("kubectl-edit".to_owned())),
-            change("/data/defaulted", Origin::Default),
+            change("/data/a", ChangeOrigin::Manager("kubectl-edit".to_owned())),
+            change("/data/defaulted", ChangeOrigin::Default),
         ];
         let mut edited = resource(&id, "edited", Action::Update, changes);
         edited
             .notes
             .push("`kubectl-edit` wrote /data/a at 2026-01-01T00:00:00Z".to_owned());
-        let gone = resource(&id, "gone", Action::Create, vec![change("", Origin::Drift)]);
+        let gone = resource(&id, "gone", Action::Create, vec![change("", ChangeOrigin::Drift)]);
         let mut drifted = StackPlan::new(RepoPath::root(), id, Basis::Live, vec![edited, gone]);
         drifted.summary.unchanged = 3;
         let other =

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::{
-    model::text::{cut, is_hidden},
+    model::text::{is_hidden, truncate},
     yaml,
 };
 
@@ -149,7 +149,7 @@ pub fn mermaid(text: &str) -> String {
 /// A line for a log that GitHub's runner reads: neither `::command::` nor `##[command]` survives, nor does a control
 /// sequence of the terminal. A very long line is cut.
 pub fn log(text: &str) -> String {
-    let mut text = line(&cut(text, LONGEST_LINE));
+    let mut text = line(&truncate(text, LONGEST_LINE));
     if text.contains(OLD_COMMAND) {
         text = text.replace(OLD_COMMAND, "#\u{2009}#[");
     }

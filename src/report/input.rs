@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
-    CommitId, StackId, affected::Affected, policy_finding::Finding, comment_marker::Marker, plan::Plan, power::PowerChange,
+    CommitId, StackId, affected::Affected, comment_marker::CommentMarker, plan::Plan,
+    policy_finding::PolicyFinding, power::PowerChange,
 };
 
 /// The run that a report is about.
@@ -47,7 +48,7 @@ pub struct CommentInput<'a> {
     /// What would happen to them.
     pub plan: &'a Plan,
     /// What the guardrails say.
-    pub findings: &'a [Finding],
+    pub findings: &'a [PolicyFinding],
     /// What merging would change of the settings that grant power.
     pub power: &'a [PowerChange],
     /// The wave in which a stack is applied, where `after` orders stacks; absent is wave 0.
@@ -55,7 +56,7 @@ pub struct CommentInput<'a> {
     /// A page with a stack's whole diff, such as its check run.
     pub links: &'a BTreeMap<StackId, String>,
     /// The marker; also tells legs of a matrix apart.
-    pub marker: &'a Marker,
+    pub marker: &'a CommentMarker,
     /// What merging does, and how this preview came about.
     pub mode: Mode,
     /// The most UTF-8 bytes that the text may have.
@@ -81,7 +82,7 @@ pub enum Merging {
     NoStore,
     /// What it changes needs an approval: nothing was recorded as reviewed.
     Unreviewed,
-    /// Nothing: it goes to another branch than the one that is applied.
+    /// Nothing: it targets a branch that is not deployed.
     OtherBranch,
     /// It is planned again and applied; this was compiled only, without any credential, since it comes from outside.
     Outside,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::escape;
-use crate::error::{ErrorDocument, Failure};
+use crate::error::{ErrorDocument, UserError};
 
 /// A document of the model (plan, affected, apply report) with a line end, without workflow commands and hidden
 /// characters. The same input gives the same bytes.
@@ -13,7 +13,7 @@ pub fn document<T: Serialize>(document: &T) -> String {
 }
 
 /// `{"error":{…}}`.
-pub fn failure(failure: &Failure) -> String {
+pub fn failure(failure: &UserError) -> String {
     document(&ErrorDocument {
         error: failure.body(),
     })
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
     use crate::{
         error::ErrorKind,
-        model::plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan},
+        model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
         model::spec::RuntimeKind,
     };
     use serde_json::json;
@@ -33,11 +33,11 @@ mod tests {
     #[test]
     fn a_plan_has_the_keys_of_contracts_in_their_order() {
         let id = "shop/dev".parse().unwrap();
-        let change = Change {
+        let change = FieldChange {
             path: "/spec/replicas".into(),
             from: Some(json!(1)),
             to: Some(json!(2)),
-            origin: Origin::Change,
+            origin: ChangeOrigin::Change,
         };
         let resource = ResourcePlan::new(
             &id,
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_error_is_a_document() {
         let text = failure(
-            &Failure::new(ErrorKind::Kcl, "no such attribute")
+            &UserError::new(ErrorKind::Kcl, "no such attribute")
                 .at("main.k", Some(3), Some(7))
                 .hint("`konverge check`"),
         );

@@ -52,7 +52,7 @@ impl Title {
     }
 
     /// `apps/v1 Deployment`: what several stacks' resources have in common.
-    pub fn of_kind(&self) -> String {
+    pub fn kind_label(&self) -> String {
         let words = [&self.group, &self.kind].map(String::as_str).join(" ");
         if words.trim().is_empty() {
             self.name.clone()
@@ -83,7 +83,7 @@ pub fn failed(stack: &StackPlan) -> &'static str {
 pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     stack.fails_in_part().then(|| {
         format!(
-            "An apply does the rest and leaves out {}: what could not be planned, what waits for it, every deletion.",
+            "Apply will skip {}: unplanned resources, their dependents and all deletions.",
             plural(stack.held_back.len(), "resource")
         )
     })
@@ -125,7 +125,7 @@ pub fn sign(action: Action) -> &'static str {
 }
 
 /// The action in a word.
-pub fn word(action: Action) -> &'static str {
+pub fn action_word(action: Action) -> &'static str {
     match action {
         Action::Create => "create",
         Action::Update => "update",

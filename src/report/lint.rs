@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::escape::{log, log_lines};
 use crate::model::{
     check_run::{Annotation, Level},
-    lint::{Inspection, Remark, Severity},
+    lint::{Diagnostic, LintReport, LintSeverity},
 };
 
 /// For a terminal: one remark a block, a count at the end.
-pub fn text(inspection: &Inspection) -> String {
+pub fn text(inspection: &LintReport) -> String {
     let mut text = String::new();
     for remark in &inspection.remarks {
         let mut place = remark.file.to_string();
@@ -19,7 +19,7 @@ pub fn text(inspection: &Inspection) -> String {
         let message = log_lines(&remark.message);
         text.push_str(&format!(
             "{}[{}] {}\n    {message}\n",
-            word(remark),
+            severity_word(remark),
             remark.rule.name(),
             log(&place)
         ));
@@ -30,7 +30,7 @@ pub fn text(inspection: &Inspection) -> String {
     let errors = inspection
         .remarks
         .iter()
-        .filter(|remark| remark.severity == Severity::Error)
+        .filter(|remark| remark.severity == LintSeverity::Error)
         .count();
     let warnings = inspection.remarks.len() - errors;
     text.push_str(&format!(
@@ -41,7 +41,7 @@ pub fn text(inspection: &Inspection) -> String {
 }
 
 /// SARIF 2.1.0, as GitHub's code scanning reads it.
-pub fn sarif(inspection: &Inspection) -> Value {
+pub fn sarif(inspection: &LintReport) -> Value {
     let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
     let mut rules: Vec<&str> = inspection
         .remarks
@@ -61,7 +61,7 @@ pub fn sarif(inspection: &Inspection) -> Value {
     })
 }
 
-fn result(remark: &Remark) -> Value {
+fn result(remark: &Diagnostic) -> Value {
     let mut physical = json!({"artifactLocation": {"uri": uri(remark.file.as_str())}});
     if let Some(line) = remark.line {
         physical["region"] = json!({"startLine": line});
@@ -71,18 +71,18 @@ fn result(remark: &Remark) -> Value {
     }
     json!({
         "ruleId": remark.rule.name(),
-        "level": word(remark),
+        "level": severity_word(remark),
         "message": {"text": remark.message},
         "locations": [{"physicalLocation": physical}],
     })
 }
 
 /// What GitHub shows at the lines of the files.
-pub fn annotations(inspection: &Inspection) -> Vec<Annotation> {
-    let note = |remark: &Remark| Annotation {
+pub fn annotations(inspection: &LintReport) -> Vec<Annotation> {
+    let note = |remark: &Diagnostic| Annotation {
         level: match remark.severity {
-            Severity::Error => Level::Error,
-            Severity::Warning => Level::Warning,
+            LintSeverity::Error => Level::Error,
+            LintSeverity::Warning => Level::Warning,
         },
         file: remark.file.to_string(),
         line: remark.line,
@@ -93,10 +93,10 @@ pub fn annotations(inspection: &Inspection) -> Vec<Annotation> {
     inspection.remarks.iter().map(note).collect()
 }
 
-fn word(remark: &Remark) -> &'static str {
+fn severity_word(remark: &Diagnostic) -> &'static str {
     match remark.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
+        LintSeverity::Error => "error",
+        LintSeverity::Warning => "warning",
     }
 }
 
@@ -116,18 +116,18 @@ fn uri(path: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{RepoPath, lint::Rule};
+    use crate::model::{RepoPath, lint::LintRule};
 
-    fn inspection(message: &str) -> Inspection {
-        Inspection {
+    fn inspection(message: &str) -> LintReport {
+        LintReport {
             version: 1,
             stacks: 2,
-            remarks: vec![Remark {
+            remarks: vec![Diagnostic {
                 file: RepoPath::normalise("a b/x,y.k").unwrap(),
                 line: Some(3),
                 column: Some(7),
-                rule: Rule::Lint,
-                severity: Severity::Warning,
+                rule: LintRule::Lint,
+                severity: LintSeverity::Warning,
                 message: message.to_owned(),
                 hint: None,
             }],

@@ -36,7 +36,7 @@ pub(super) fn of(
             out.push(format!(" {pad}…"));
         }
         for op in hunk {
-            changed(op, &from, &to, out);
+            write_change(op, &from, &to, out);
         }
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn of(
 fn items(list: &[Value], depth: usize) -> Vec<Vec<String>> {
     let shown = |item: &Value| {
         let mut shown = Vec::new();
-        yaml_text::of(None, &Value::Array(vec![item.clone()]), depth * 2, &mut shown);
+        yaml_text::write_yaml(None, &Value::Array(vec![item.clone()]), depth * 2, &mut shown);
         shown
     };
     list.iter().map(shown).collect()
@@ -55,7 +55,7 @@ fn put(sign: char, items: &[Vec<String>], out: &mut Vec<String>) {
     out.extend(items.iter().flatten().map(|line| format!("{sign}{line}")));
 }
 
-fn changed(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut Vec<String>) {
+fn write_change(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut Vec<String>) {
     let (from, to) = (&from[op.old_range()], &to[op.new_range()]);
     match op.tag() {
         DiffTag::Equal => put(' ', from, out),

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::{escape, labels};
-use crate::model::{StackId, event::Event, apply_result::ResourceResult};
+use crate::model::{StackId, apply_result::ResourceResult, event::RunEvent};
 
 /// How lines are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum LogStyle {
     /// Lines as they are.
     Plain,
     /// GitHub's runner: a stack's lines are folded by `::group::`. Stacks run at the same time and groups do not
@@ -17,8 +17,8 @@ pub enum Dialect {
 
 /// Turns events into lines. One per run.
 #[derive(Debug)]
-pub struct Progress {
-    dialect: Dialect,
+pub struct ProgressLines {
+    dialect: LogStyle,
     stacks: HashMap<StackId, Running>,
 }
 
@@ -29,9 +29,9 @@ struct Running {
     failed: usize,
 }
 
-impl Progress {
+impl ProgressLines {
     /// Nothing has happened yet.
-    pub fn new(dialect: Dialect) -> Self {
+    pub fn new(dialect: LogStyle) -> Self {
         Self {
             dialect,
             stacks: HashMap::new(),
@@ -39,15 +39,15 @@ impl Progress {
     }
 
     /// The lines to print for an event, without line ends; none of them can be a command of the runner but our own.
-    pub fn lines(&mut self, event: &Event) -> Vec<String> {
+    pub fn lines(&mut self, event: &RunEvent) -> Vec<String> {
         match event {
-            Event::PlanStarted { stack, resources } => {
+            RunEvent::PlanStarted { stack, resources } => {
                 vec![escape::log(&format!(
                     "planning {stack}: {}",
                     labels::plural(*resources, "resource")
                 ))]
             }
-            Event::ApplyStarted { stack, resources } => {
+            RunEvent::ApplyStarted { stack, resources } => {
                 let running = Running {
                     left: *resources,
                     ..Running::default()
@@ -58,13 +58,17 @@ impl Progress {
                     labels::plural(*resources, "resource")
                 ))]
             }
-            Event::ResourceStarted { stack, id, action } => self.say(
+            RunEvent::ResourceStarted { stack, id, action } => self.stack_line(
                 stack,
-                format!("{} {id}: {}", labels::sign(*action), labels::word(*action)),
+                format!("{} {id}: {}", labels::sign(*action), labels::action_word(*action)),
             ),
-            Event::ResourceNoted { stack, id, note } => self.say(stack, format!("  {id}: note: {note}")),
-            Event::ResourceProgress { stack, id, message } => self.say(stack, format!("  {id}: {message}")),
-            Event::ResourceEnded {
+            RunEvent::ResourceNoted { stack, id, note } => {
+                self.stack_line(stack, format!("  {id}: note: {note}"))
+            }
+            RunEvent::ResourceProgress { stack, id, message } => {
+                self.stack_line(stack, format!("  {id}: {message}"))
+            }
+            RunEvent::ResourceEnded {
                 stack,
                 id,
                 result,
@@ -78,7 +82,7 @@ impl Progress {
                 // Why it failed stands in the result.
                 let message = message.as_ref().filter(|_| *result != ResourceResult::Failed);
                 let message = message.map_or(String::new(), |m| format!(": {m}"));
-                let mut lines = self.say(stack, format!("  {id}: {word}{message}"));
+                let mut lines = self.stack_line(stack, format!("  {id}: {word}{message}"));
                 if let Some(running) = self.stacks.get_mut(stack) {
                     running.left = running.left.saturating_sub(1);
                     running.failed += usize::from(*result == ResourceResult::Failed);
@@ -98,9 +102,9 @@ impl Progress {
         open.iter().flat_map(|stack| self.close(stack)).collect()
     }
 
-    fn say(&mut self, stack: &StackId, line: String) -> Vec<String> {
+    fn stack_line(&mut self, stack: &StackId, line: String) -> Vec<String> {
         match (self.dialect, self.stacks.get_mut(stack)) {
-            (Dialect::GithubActions, Some(running)) => {
+            (LogStyle::GithubActions, Some(running)) => {
                 running.lines.push(escape::log(&line));
                 Vec::new()
             }
@@ -112,7 +116,7 @@ impl Progress {
         let Some(running) = self.stacks.remove(stack) else {
             return Vec::new();
         };
-        if self.dialect == Dialect::Plain || running.lines.is_empty() {
+        if self.dialect == LogStyle::Plain || running.lines.is_empty() {
             return Vec::new();
         }
         let failed = if running.failed > 0 {
@@ -135,21 +139,21 @@ mod tests {
     use super::*;
     use crate::model::plan::Action;
 
-    fn run(dialect: Dialect, message: &str) -> Vec<String> {
-        let mut progress = Progress::new(dialect);
+    fn run(dialect: LogStyle, message: &str) -> Vec<String> {
+        let mut progress = ProgressLines::new(dialect);
         let stack: StackId = "shop/dev".parse().unwrap();
         let id: crate::model::ResourceId = "v1:Service:shop:web".parse().unwrap();
         let events = [
-            Event::ApplyStarted {
+            RunEvent::ApplyStarted {
                 stack: stack.clone(),
                 resources: 1,
             },
-            Event::ResourceStarted {
+            RunEvent::ResourceStarted {
                 stack: stack.clone(),
                 id: id.clone(),
                 action: Action::Create,
             },
-            Event::ResourceEnded {
+            RunEvent::ResourceEnded {
                 stack,
                 id,
                 result: ResourceResult::Failed,
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn a_stack_is_one_group() {
         assert_eq!(
-            run(Dialect::GithubActions, "no quota"),
+            run(LogStyle::GithubActions, "no quota"),
             [
                 "applying shop/dev: 1 resource",
                 "::group::shop/dev, 1 failed",
@@ -173,16 +177,16 @@ mod tests {
                 "::endgroup::"
             ]
         );
-        assert_eq!(run(Dialect::Plain, "no quota").len(), 3);
+        assert_eq!(run(LogStyle::Plain, "no quota").len(), 3);
     }
 
     #[test]
     fn messages_carry_no_commands() {
-        for dialect in [Dialect::Plain, Dialect::GithubActions] {
+        for dialect in [LogStyle::Plain, LogStyle::GithubActions] {
             let lines = run(dialect, "x\n::endgroup::\n::add-mask::a ##[error]b");
             assert_eq!(
                 lines.iter().filter(|l| l.trim().starts_with("::")).count(),
-                if dialect == Dialect::Plain { 0 } else { 2 }
+                if dialect == LogStyle::Plain { 0 } else { 2 }
             );
             assert!(
                 !lines.iter().any(|l| l.contains("##[") || l.contains('\n')),

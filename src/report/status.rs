@@ -2,15 +2,15 @@
 
 use super::{
     escape, labels,
-    terminal::{Ink, Style},
+    terminal::{Color, Style},
 };
 use crate::model::{
     health::Health,
-    status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, Status},
+    status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
 /// A block a stack, then a count.
-pub fn text(status: &Status, style: Style) -> String {
+pub fn text(status: &StatusReport, style: Style) -> String {
     let mut text = String::new();
     for stack in &status.stacks {
         text.push_str(&block(stack, style));
@@ -28,20 +28,17 @@ pub fn text(status: &Status, style: Style) -> String {
 fn block(stack: &StackStatus, style: Style) -> String {
     let mut text = format!(
         "{}  {}\n",
-        style.ink(Ink::Bold, stack.id.as_str()),
+        style.ink(Color::Bold, stack.id.as_str()),
         escape::log(stack.stack.as_str())
     );
     let mut row = |name: &str, value: &str| text.push_str(&format!("  {name:<8} {value}\n"));
     let (words, ink) = match stack.head {
-        HeadStatus::Applied => ("what the head wants is applied", Ink::Green),
-        HeadStatus::Changed => ("the head wants something else than what is applied", Ink::Yellow),
-        HeadStatus::Unfinished => (
-            "the last apply did not end well; the next one takes it up",
-            Ink::Red,
-        ),
-        HeadStatus::Destroyed => ("everything that was applied was destroyed", Ink::Yellow),
-        HeadStatus::New => ("nothing was ever applied", Ink::Yellow),
-        HeadStatus::Removed => ("the head does not have it any more", Ink::Red),
+        HeadStatus::Applied => ("up to date", Color::Green),
+        HeadStatus::Changed => ("changes pending", Color::Yellow),
+        HeadStatus::Unfinished => ("last apply failed; the next run retries", Color::Red),
+        HeadStatus::Destroyed => ("everything that was applied was destroyed", Color::Yellow),
+        HeadStatus::New => ("never applied", Color::Yellow),
+        HeadStatus::Removed => ("removed from the repository", Color::Red),
     };
     row("head", &style.ink(ink, words));
     if let Some(applied) = &stack.applied {
@@ -49,13 +46,13 @@ fn block(stack: &StackStatus, style: Style) -> String {
     }
     if !stack.pending.is_empty() {
         let ids: Vec<_> = stack.pending.iter().map(|id| escape::log(id.as_str())).collect();
-        row("pending", &format!("may or may not be there: {}", ids.join(", ")));
+        row("pending", &format!("outcome unknown: {}", ids.join(", ")));
     }
     if let Some(objects) = &stack.objects {
         row("health", &health(objects));
     }
     if let Some(error) = &stack.error {
-        row("error", &style.ink(Ink::Red, &escape::log(&error.message)));
+        row("error", &style.ink(Color::Red, &escape::log(&error.message)));
     }
     for object in stack.not_ready() {
         text.push_str(&line(object, style));
@@ -101,10 +98,10 @@ fn health(objects: &[ObjectStatus]) -> String {
 
 fn line(object: &ObjectStatus, style: Style) -> String {
     let ink = match object.health {
-        Health::Ready => Ink::Green,
-        Health::Progressing => Ink::Yellow,
-        Health::Failed => Ink::Red,
-        Health::Suspended | Health::Unknown => Ink::Cyan,
+        Health::Ready => Color::Green,
+        Health::Progressing => Color::Yellow,
+        Health::Failed => Color::Red,
+        Health::Suspended | Health::Unknown => Color::Cyan,
     };
     let word = style.ink(ink, &format!("{:<11}", object.health));
     let text = format!(
@@ -129,7 +126,7 @@ mod tests {
             health,
             message: message.to_owned(),
         };
-        let status = Status {
+        let status = StatusReport {
             version: 1,
             stacks: vec![StackStatus {
                 stack: RepoPath::normalise("appops/shop/dev").unwrap(),

@@ -16,7 +16,7 @@ pub struct Style {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Ink {
+pub(super) enum Color {
     Green,
     Yellow,
     Red,
@@ -26,28 +26,28 @@ pub(super) enum Ink {
 }
 
 impl Style {
-    pub(super) fn ink(self, ink: Ink, text: &str) -> String {
+    pub(super) fn ink(self, ink: Color, text: &str) -> String {
         if !self.color {
             return text.to_owned();
         }
         use anstyle::{AnsiColor, Style as Ansi};
         let style = match ink {
-            Ink::Green => AnsiColor::Green.on_default(),
-            Ink::Yellow => AnsiColor::Yellow.on_default(),
-            Ink::Red => AnsiColor::Red.on_default(),
-            Ink::Cyan => AnsiColor::Cyan.on_default(),
-            Ink::Dim => Ansi::new().dimmed(),
-            Ink::Bold => Ansi::new().bold(),
+            Color::Green => AnsiColor::Green.on_default(),
+            Color::Yellow => AnsiColor::Yellow.on_default(),
+            Color::Red => AnsiColor::Red.on_default(),
+            Color::Cyan => AnsiColor::Cyan.on_default(),
+            Color::Dim => Ansi::new().dimmed(),
+            Color::Bold => Ansi::new().bold(),
         };
         format!("{style}{text}{style:#}")
     }
 
     fn action(self, action: Action, text: &str) -> String {
         match action {
-            Action::Create | Action::Adopt => self.ink(Ink::Green, text),
-            Action::Update | Action::Unknown => self.ink(Ink::Yellow, text),
-            Action::Replace | Action::Delete | Action::Forget => self.ink(Ink::Red, text),
-            Action::Unchanged => self.ink(Ink::Dim, text),
+            Action::Create | Action::Adopt => self.ink(Color::Green, text),
+            Action::Update | Action::Unknown => self.ink(Color::Yellow, text),
+            Action::Replace | Action::Delete | Action::Forget => self.ink(Color::Red, text),
+            Action::Unchanged => self.ink(Color::Dim, text),
         }
     }
 }
@@ -70,9 +70,9 @@ pub fn affected(affected: &Affected, style: Style) -> String {
 
 fn affected_stack(stack: &AffectedStack, style: Style) -> String {
     let (sign, ink) = match stack.change {
-        InputChange::Added => ("+", Ink::Green),
-        InputChange::Removed => ("-", Ink::Red),
-        InputChange::Modified => ("~", Ink::Yellow),
+        InputChange::Added => ("+", Color::Green),
+        InputChange::Removed => ("-", Color::Red),
+        InputChange::Modified => ("~", Color::Yellow),
     };
     let spec = match stack.spec {
         SpecChange::Same => ", compiles to the same",
@@ -82,9 +82,9 @@ fn affected_stack(stack: &AffectedStack, style: Style) -> String {
     let mut text = format!(
         "{} {} {}\n",
         style.ink(ink, sign),
-        style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
+        style.ink(Color::Bold, &escape::log(stack.id.as_str())),
         style.ink(
-            Ink::Dim,
+            Color::Dim,
             &format!("({}{spec})", escape::log(stack.stack.as_str()))
         )
     );
@@ -125,7 +125,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut failed = 0;
     let mut told: Vec<&ErrorBody> = Vec::new();
     for stack in &plan.stacks {
-        total = total.plus(stack.summary);
+        total = total.add(stack.summary);
         failed += usize::from(stack.error.is_some());
         match whole_failure(stack) {
             // What is wrong with many is said once.
@@ -144,7 +144,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     };
     text.push_str(&format!(
         "{}: {}{failed}.\n",
-        style.ink(Ink::Bold, &labels::plural(plan.stacks.len(), "stack")),
+        style.ink(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
         labels::counts(&total)
     ));
     text
@@ -196,7 +196,7 @@ fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
         .iter()
         .filter(|stack| whole_failure(stack) == Some(error));
     let mut names: Vec<_> = same
-        .map(|stack| style.ink(Ink::Bold, &escape::log(stack.id.as_str())))
+        .map(|stack| style.ink(Color::Bold, &escape::log(stack.id.as_str())))
         .collect();
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
@@ -207,7 +207,7 @@ fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
     format!(
         "{}{more}: {}\n{}",
         names.join(", "),
-        style.ink(Ink::Red, "failed"),
+        style.ink(Color::Red, "failed"),
         failure(error)
     )
 }
@@ -217,7 +217,7 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
     match (&stack.error, labels::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
-            style.ink(Ink::Red, "failed in part"),
+            style.ink(Color::Red, "failed in part"),
             failure(error)
         ),
         _ => String::new(),
@@ -225,7 +225,7 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
 }
 
 fn stack_plan(stack: &StackPlan, style: Style) -> String {
-    let name = style.ink(Ink::Bold, &escape::log(stack.id.as_str()));
+    let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
     let mut text = partial_failure(stack, &name, style);
     let basis = match stack.basis {
         Basis::Live => "",
@@ -248,7 +248,7 @@ fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
             &format!(
                 "{} {}",
                 labels::sign(resource.action),
-                labels::word(resource.action)
+                labels::action_word(resource.action)
             )
         ),
         escape::log(&title.full())
@@ -256,7 +256,7 @@ fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
     if resource.data_loss {
         text.push_str(&format!(
             "      {}\n",
-            style.ink(Ink::Red, "data or an address is lost for good")
+            style.ink(Color::Red, "permanently deletes data or releases an address")
         ));
     }
     if !resource.replace.is_empty() {
@@ -265,32 +265,32 @@ fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
             .iter()
             .map(|p| escape::log(&diff::dotted(p)))
             .collect();
-        text.push_str(&format!("      made again because of {}\n", paths.join(", ")));
+        text.push_str(&format!("      must be replaced: {} changed\n", paths.join(", ")));
     }
     for note in &resource.notes {
         text.push_str(&format!("      note: {}\n", escape::log(note)));
     }
-    let own = diff::resource(resource, diff::Context::Tree(3));
-    text.push_str(&painted(&own, style));
-    let drift = diff::drift(resource, diff::Context::Tree(3));
+    let own = diff::resource(resource, diff::DiffContext::Tree(3));
+    text.push_str(&paint(&own, style));
+    let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     if !drift.is_empty() {
         text.push_str(&format!(
             "      {}\n",
-            style.ink(Ink::Cyan, "already different on the cluster:")
+            style.ink(Color::Cyan, "already different on the cluster:")
         ));
-        text.push_str(&painted(&drift, style));
+        text.push_str(&paint(&drift, style));
     }
     text
 }
 
-pub(super) fn painted(lines: &[String], style: Style) -> String {
+pub(super) fn paint(lines: &[String], style: Style) -> String {
     lines
         .iter()
         .map(|line| {
             let safe = escape::log(line);
             let painted = match line.as_bytes().first() {
-                Some(b'+') => style.ink(Ink::Green, &safe),
-                Some(b'-') => style.ink(Ink::Red, &safe),
+                Some(b'+') => style.ink(Color::Green, &safe),
+                Some(b'-') => style.ink(Color::Red, &safe),
                 _ => safe,
             };
             format!("      {painted}\n")
@@ -303,16 +303,16 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
     for stack in &report.stacks {
         let (word, ink) = match stack.result {
-            StackResult::Applied => ("applied", Ink::Green),
-            StackResult::Unchanged => ("unchanged", Ink::Dim),
-            StackResult::Failed => ("failed", Ink::Red),
-            StackResult::Stopped => ("stopped before anything was touched", Ink::Yellow),
-            StackResult::HeldBack => ("held back", Ink::Yellow),
+            StackResult::Applied => ("applied", Color::Green),
+            StackResult::Unchanged => ("unchanged", Color::Dim),
+            StackResult::Failed => ("failed", Color::Red),
+            StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
+            StackResult::HeldBack => ("held back", Color::Yellow),
         };
         let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
         text.push_str(&format!(
             "{}: {}{serial}\n",
-            style.ink(Ink::Bold, &escape::log(stack.id.as_str())),
+            style.ink(Color::Bold, &escape::log(stack.id.as_str())),
             style.ink(ink, word)
         ));
         let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
@@ -332,9 +332,9 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
         }
         for resource in &stack.resources {
             let (result, ink) = match resource.result {
-                ResourceResult::Done => ("done", Ink::Green),
-                ResourceResult::Failed => ("failed", Ink::Red),
-                ResourceResult::Skipped => ("skipped", Ink::Yellow),
+                ResourceResult::Done => ("done", Color::Green),
+                ResourceResult::Failed => ("failed", Color::Red),
+                ResourceResult::Skipped => ("skipped", Color::Yellow),
             };
             text.push_str(&format!(
                 "  {} {}: {}\n",
@@ -363,7 +363,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
     text.push_str(&format!(
         "{}: {} applied, {} unchanged, {} failed, {} stopped, {} held back.\n",
-        style.ink(Ink::Bold, &labels::plural(report.stacks.len(), "stack")),
+        style.ink(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
         count(StackResult::Applied),
         count(StackResult::Unchanged),
         count(StackResult::Failed),

@@ -35,11 +35,11 @@ pub(super) struct Group<'a> {
 }
 
 /// The whole plan.
-pub(super) struct View<'a> {
+pub(super) struct PlanView<'a> {
     /// Failed and changed stacks, in the order of the comment.
     pub stacks: Vec<StackView<'a>>,
     pub groups: Vec<Group<'a>>,
-    /// Affected stacks that would stay as they are.
+    /// Affected stacks without changes.
     pub unchanged: Vec<&'a StackId>,
     /// Stacks with resources that were different before.
     pub drifted: Vec<&'a StackPlan>,
@@ -54,17 +54,17 @@ pub(super) struct View<'a> {
     pub digest: Digest,
 }
 
-impl View<'_> {
+impl PlanView<'_> {
     /// Stacks that would change.
     pub(super) fn changed(&self) -> usize {
         self.stacks.len() - self.failed
     }
 }
 
-pub(super) fn of<'a>(input: &CommentInput<'a>) -> View<'a> {
+pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     let affected: HashMap<&StackId, &AffectedStack> =
         input.affected.stacks.iter().map(|s| (&s.id, s)).collect();
-    let mut view = View {
+    let mut view = PlanView {
         stacks: Vec::new(),
         groups: Vec::new(),
         unchanged: Vec::new(),
@@ -147,7 +147,7 @@ fn environment(name: &str) -> usize {
 }
 
 /// Finds resources that change in the same way in several stacks, and joins those whose stacks are the same.
-fn group(view: &mut View<'_>) {
+fn group(view: &mut PlanView<'_>) {
     let mut places: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
     for (s, stack) in view.stacks.iter().enumerate() {
         for (r, resource) in stack.own.iter().enumerate() {
@@ -194,14 +194,14 @@ fn shape(resource: &ResourcePlan) -> Option<Digest> {
     }
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::of(&resource.id, resource.runtime);
-    for part in [&title.group, &title.kind, labels::word(resource.action)] {
+    for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
         builder.part(part.as_bytes());
     }
     for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
         builder.part(change.path.as_bytes());
         for side in [&change.from, &change.to] {
             match side {
-                Some(value) => builder.part(Digest::of_json(&nameless(value, &change.path)).as_bytes()),
+                Some(value) => builder.part(Digest::of_json(&drop_name(value, &change.path)).as_bytes()),
                 None => builder.part(b""),
             };
         }
@@ -213,7 +213,7 @@ fn shape(resource: &ResourcePlan) -> Option<Digest> {
 }
 
 /// A whole resource without its namespace; its name stays, since a new thing's name is part of what is reviewed.
-fn nameless(value: &Value, path: &str) -> Value {
+fn drop_name(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     if path.is_empty()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)

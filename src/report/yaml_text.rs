@@ -7,11 +7,11 @@ use super::escape;
 use crate::model::masked_value;
 
 /// The value's lines, indented by `indent` spaces; `key` stands before the first.
-pub fn of(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
+pub fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
     let pad = " ".repeat(indent);
     let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
-    match masked_value {
-        Value::Object(map) if !map.is_empty() && !is_mark(masked_value) => {
+    match value {
+        Value::Object(map) if !map.is_empty() && !is_mark(value) => {
             let inner = if key.is_some() {
                 out.push(format!("{pad}{head}"));
                 indent + 2
@@ -19,7 +19,7 @@ pub fn of(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>
                 indent
             };
             for (key, value) in map {
-                of(Some(key), masked_value, inner, out);
+                write_yaml(Some(key), value, inner, out);
             }
         }
         Value::Array(items) if !items.is_empty() => {
@@ -53,7 +53,7 @@ pub fn of(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>
 
 fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
     let at = out.len();
-    of(None, item, indent + 2, out);
+    write_yaml(None, item, indent + 2, out);
     let pad = " ".repeat(indent);
     if let Some(first) = out.get_mut(at) {
         let rest = first.get(indent + 2..).unwrap_or_default().to_owned();
@@ -62,21 +62,21 @@ fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
 }
 
 fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(masked_value) || masked_value::as_secret(masked_value).is_some()
+    masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
 }
 
 /// A value in one line; a mark in words, a string in quotes wherever it could be taken for something else.
 pub fn scalar(value: &Value) -> String {
-    if masked_value::is_unknown(masked_value) {
+    if masked_value::is_unknown(value) {
         return "(known after apply)".to_owned();
     }
-    if let Some(hash) = masked_value::as_secret(masked_value) {
+    if let Some(hash) = masked_value::as_secret(value) {
         return format!(
             "(secret {})",
             escape::line(&hash.chars().take(8).collect::<String>())
         );
     }
-    match masked_value {
+    match value {
         Value::String(text) => string(text),
         Value::Object(map) if map.is_empty() => "{}".to_owned(),
         Value::Array(items) if items.is_empty() => "[]".to_owned(),
@@ -125,7 +125,7 @@ mod tests {
 
     fn text(value: &Value) -> String {
         let mut out = Vec::new();
-        of(None, masked_value, 0, &mut out);
+        write_yaml(None, value, 0, &mut out);
         out.join("\n")
     }
 

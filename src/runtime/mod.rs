@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
         health::Health,
@@ -27,7 +27,7 @@ use crate::{
 
 /// The stack that a call is about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scope {
+pub struct StackScope {
     /// Whose resources these are.
     pub stack: StackId,
     /// Identities that the stack had before: an object that names one of them as its owner is this stack's.
@@ -67,7 +67,7 @@ impl Default for Needs {
     }
 }
 
-impl Scope {
+impl StackScope {
     /// Whether an owner, as an object names it, is this stack under an earlier identity.
     pub fn was(&self, owner: &str) -> bool {
         self.earlier.iter().any(|earlier| earlier.as_str() == owner)
@@ -102,7 +102,7 @@ pub enum Granularity {
 
 /// What stands outside.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Observed {
+pub struct ObservedObject {
     /// The resource.
     pub id: ResourceId,
     /// What is there; `None` if nothing is. For Terraform what its state says.
@@ -113,7 +113,7 @@ pub struct Observed {
 
 /// A planned resource: what is shown, and what the runtime needs to do exactly that.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct PlannedResource {
     /// What was planned.
     pub item: Item,
     /// What is shown and reviewed; masked.
@@ -124,13 +124,13 @@ pub struct Planned {
     /// It belongs to another stack: this may be done only if that one has let go of it.
     pub foreign: Option<Foreign>,
     /// Why it may not be deleted: that it leaves its stack is no harm if another one takes it.
-    pub protected: Option<Failure>,
+    pub protected: Option<UserError>,
     /// Nothing would change, but whoever wrote it did not see it become ready: an apply waits for that.
     pub unready: bool,
     /// It could only be judged by what the plan does before it: when that is done, it is planned again.
     pub provisional: bool,
     /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
-    /// the server knows. May be left out where nobody reads it ([`Scope::read`]). Not masked: never printed, never
+    /// the server knows. May be left out where nobody reads it ([`StackScope::read`]). Not masked: never printed, never
     /// stored.
     pub expected: Option<Value>,
     /// Texts of `expected` that are secret, each in every form in which a reference may read it: what carries one is
@@ -140,7 +140,7 @@ pub struct Planned {
     pub private: Value,
 }
 
-impl Planned {
+impl PlannedResource {
     /// Only the record goes; what stands outside stays.
     pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
@@ -167,19 +167,19 @@ pub struct Foreign {
     /// The owner, as the mark names it.
     pub owner: String,
     /// What is to be said if it has not let go.
-    pub refusal: Failure,
+    pub refusal: UserError,
 }
 
 /// A resource after apply.
 #[derive(Debug, Clone)]
-pub struct Applied {
+pub struct AppliedResource {
     /// The resource.
     pub id: ResourceId,
     /// As it is to be recorded (secrets masked), without `depends_on`; `None` if it is gone.
     pub recorded: Option<Recorded>,
     /// What references read: the live object as the server answered. Not masked.
     pub live: Option<Value>,
-    /// Texts of `live` that are secret, as in [`Planned::sensitive`].
+    /// Texts of `live` that are secret, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
 }
 
@@ -191,33 +191,37 @@ pub trait ApplySink: Send + Sync {
 
     /// The resource is there as wanted, and only its readiness is waited for: it is journalled now, so that a failure
     /// or a kill while waiting does not forget it.
-    async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure>;
+    async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
-    /// Its old object is about to be deleted, to be made anew. What was agreed to is kept before this returns: if the run
+    /// Its old object is about to be deleted, to be recreated. What was agreed to is kept before this returns: if the run
     /// does not come to the end, the next one plans a mere creation.
-    async fn replacing(&self, id: &ResourceId) -> Result<(), Failure> {
+    async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
     }
 
     /// A resource that was to be made is not there: nothing of it is remembered. What failed and is not said to be
     /// absent may be there.
-    async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
+    async fn absent(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
     }
 
     /// One resource ended.
-    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure>;
+    async fn record_result(
+        &self,
+        id: &ResourceId,
+        result: Result<AppliedResource, UserError>,
+    ) -> Result<(), UserError>;
 
     /// The runtime's own data for the stack changed; already encrypted where it may hold secrets.
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure>;
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
 
     /// Whether the run has been asked to stop: no new operation may start.
     fn cancelled(&self) -> bool;
 
     /// Asks whether the lease still holds, before a write to the outside.
-    async fn fence(&self) -> Result<(), Failure>;
+    async fn fence(&self) -> Result<(), UserError>;
 }
 
 /// One kind of infrastructure.
@@ -236,28 +240,37 @@ pub trait Runtime: Send + Sync {
         &self,
         cluster: Option<&ClusterName>,
         resources: Vec<Resource>,
-    ) -> Result<Vec<(ResourceId, Resource)>, Failure>;
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError>;
 
     /// Looks, and writes nothing. One answer per item, in order.
-    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure>;
+    async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError>;
 
-    /// What the state is to hold of the places where resources lie, by its key in [`Scope::data`]; written down before the
+    /// What the state is to hold of the places where resources lie, by its key in [`StackScope::data`]; written down before the
     /// first of them is touched. `None` if it holds that already.
     async fn to_remember(
         &self,
-        scope: &Scope,
+        scope: &StackScope,
         clusters: &BTreeSet<ClusterName>,
-    ) -> Result<Option<(String, Value)>, Failure> {
+    ) -> Result<Option<(String, Value)>, UserError> {
         let _ = (scope, clusters);
         Ok(None)
     }
 
     /// Plans a segment, and writes nothing. Resources of the stack that are not among the items belong to other
-    /// segments and are left alone; items that are to go come in segments of their own, after all others. One answer per item, in order; an item that can not be planned is its own
+    /// segments and are left alone; items that are to go come in segments of their own, after all others. One answer per item, in order; an item that cannot be planned is its own
     /// failure and takes no other down.
-    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure>;
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError>;
 
     /// Does what was planned, and waits until it is ready or failed. Every item ends in exactly one
     /// [`ApplySink::ended`]. An error of the whole call means that nothing more can be done with this runtime.
-    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure>;
+    async fn apply(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError>;
 }

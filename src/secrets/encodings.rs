@@ -112,7 +112,7 @@ fn decodings(run: &str) -> Vec<String> {
         let parts = run.split(|c: char| !c.is_ascii_alphanumeric() && !signs.contains(c));
         for part in parts.filter(|part| part.len() >= SHORTEST_RUN) {
             let whole = part.trim_end_matches('=');
-            // One sign too many can not be part of it.
+            // One sign too many cannot be part of it.
             let whole = if whole.len() % 4 == 1 {
                 &whole[..whole.len() - 1]
             } else {

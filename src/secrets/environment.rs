@@ -83,7 +83,7 @@ const ENDS: [&str; 7] = [
 
 /// Whether a variable is passed on to Terraform and its providers.
 pub fn is_passed(name: &str) -> bool {
-    passed(name).is_some()
+    classify(name).is_some()
 }
 
 /// Learns every credential of an environment: what is passed on, what this program reads, what any other variable's name
@@ -107,7 +107,7 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
     }
 }
 
-fn passed(name: &str) -> Option<Holds> {
+fn classify(name: &str) -> Option<Holds> {
     let matches = |rule: &str| match rule.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == rule,
@@ -117,10 +117,12 @@ fn passed(name: &str) -> Option<Holds> {
 }
 
 fn is_credential(name: &str) -> bool {
-    match passed(name) {
+    match classify(name) {
         Some(Holds::Setting) => false,
         Some(Holds::Credential) => true,
-        Some(Holds::ByName) => secret_names::is_secret_name(name) || ENDS.iter().any(|end| name.ends_with(end)),
+        Some(Holds::ByName) => {
+            secret_names::is_secret_name(name) || ENDS.iter().any(|end| name.ends_with(end))
+        }
         None => OWN.contains(&name) || secret_names::is_secret_name(name),
     }
 }
@@ -132,7 +134,7 @@ fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
     }
     // An id may be a word, and so may somebody else's variable that is called so: masked everywhere is only what is none.
     let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
-    match is_ours || passed(name).is_some() {
+    match is_ours || classify(name).is_some() {
         // An id such as `minio-admin` is masked in values and messages alone, if it is no name.
         true if name.ends_with("_ID") => secrets.learn_named(value),
         true => secrets.learn(value),
@@ -226,7 +228,7 @@ mod tests {
             .enumerate()
             .map(|(at, name)| (name.to_owned(), value(at)))
             .collect();
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         learn_environment(&secrets, &environment);
         for (name, value) in &environment {
             let is_setting = settings.contains(&name.as_str());
@@ -262,7 +264,7 @@ mod tests {
             ("SOME_TOKEN", "true".to_owned()),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value)).into();
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         learn_environment(&secrets, &environment);
         for (text, shown) in [
             ("MIIEabcdefghijkl", "***"),

@@ -5,16 +5,16 @@
 //! short hash, so that a reviewer sees *changed* or *same* and nothing else.
 
 mod encodings;
+mod environment;
+mod registry;
 mod secret_names;
 mod secret_paths;
-mod registry;
 mod token_patterns;
-mod environment;
 
+pub use environment::{is_passed, learn_environment};
+pub use registry::{HashKey, Secrets};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{
     is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
 };
-pub use registry::{HashKey, Secrets};
 pub use token_patterns::without_secrets;
-pub use environment::{is_passed, learn_environment};

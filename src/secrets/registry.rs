@@ -26,7 +26,7 @@ pub struct HashKey(Zeroizing<[u8; 32]>);
 
 impl HashKey {
     /// A key derived from a text such as `KONVERGE_REVIEW_KEY`.
-    pub fn derived(text: &str) -> Self {
+    pub fn derive(text: &str) -> Self {
         Self(Zeroizing::new(blake3::derive_key(
             "konverge 2026 review key",
             text.as_bytes(),
@@ -61,17 +61,17 @@ impl HashKey {
 #[derive(Clone)]
 pub struct Secrets {
     key: HashKey,
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<KnownSecrets>>,
 }
 
 /// Each list from its longest text to its shortest, or a part would be masked and the rest of the whole left in clear.
 #[derive(Default)]
-struct Known {
+struct KnownSecrets {
     own: Vec<Zeroizing<String>>,
     values: Vec<Zeroizing<String>>,
 }
 
-impl Known {
+impl KnownSecrets {
     fn add(list: &mut Vec<Zeroizing<String>>, secret: &str) {
         for form in forms(secret) {
             let place = list.binary_search_by(|k| form.len().cmp(&k.len()).then_with(|| (**k).cmp(&form)));
@@ -161,7 +161,7 @@ impl Secrets {
     /// Remembers a credential of the run itself: it is masked in everything.
     pub fn learn(&self, secret: &str) {
         let mut known = self.known.write().expect("no panic while the lock is held");
-        Known::add(&mut known.own, secret);
+        KnownSecrets::add(&mut known.own, secret);
     }
 
     /// As [`Secrets::learn`], of what may be a word: that is not remembered.
@@ -175,7 +175,7 @@ impl Secrets {
     pub fn learn_value(&self, secret: &str) {
         if !is_word(secret) {
             let mut known = self.known.write().expect("no panic while the lock is held");
-            Known::add(&mut known.values, secret);
+            KnownSecrets::add(&mut known.values, secret);
         }
     }
 
@@ -190,33 +190,33 @@ impl Secrets {
     /// A message with every known secret replaced, also where it is encoded as a part of something longer.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replaced(text, || known.all())
+        replace_known(text, || known.all())
     }
 
     /// A finished text, such as a comment or a document, with the run's own credentials replaced. What it is made of was
     /// masked before: escaped or cut short, a secret would not be known again.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replaced(text, || known.own.iter().map(|known| known.as_str()))
+        replace_known(text, || known.own.iter().map(|known| known.as_str()))
     }
 
     /// The value with every known secret in its strings replaced: by the mark that stands for it at its own place where
     /// there is nothing else, so that both are seen to be the same. Keys are identity, and stay.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
-        match masked_value {
+        match value {
             Value::String(text) => {
                 let masked = self.mask(text);
                 match masked == MASK && text != MASK {
-                    true => self.marked(masked_value),
+                    true => self.marked(value),
                     false => Value::String(masked),
                 }
             }
             Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
-            Value::Object(_) if masked_value::as_secret(masked_value).is_some() => masked_value.clone(),
+            Value::Object(_) if masked_value::as_secret(value).is_some() => value.clone(),
             Value::Object(map) => Value::Object(
                 map.iter()
-                    .map(|(key, value)| (key.clone(), self.mask_value(masked_value)))
+                    .map(|(key, value)| (key.clone(), self.mask_value(value)))
                     .collect(),
             ),
             other => other.clone(),
@@ -226,14 +226,14 @@ impl Secrets {
     /// The mark that stands for a value, of which nothing is learned.
     #[must_use]
     pub fn marked(&self, value: &Value) -> Value {
-        match masked_value {
+        match value {
             Value::String(text) => masked_value::secret(&self.hash(text.as_bytes())),
             other => masked_value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
         }
     }
 }
 
-fn replaced<'a, I: Iterator<Item = &'a str>>(text: &str, known: impl Fn() -> I) -> String {
+fn replace_known<'a, I: Iterator<Item = &'a str>>(text: &str, known: impl Fn() -> I) -> String {
     let mut masked = text.to_owned();
     if known().next().is_none() {
         return masked;
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn every_form_is_masked() {
         use base64::Engine as _;
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         let secret = "p\"ss <word>";
         secrets.learn(secret);
         let base64 = base64::engine::general_purpose::STANDARD.encode(secret);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_part_never_uncovers_the_whole() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         secrets.learn("secret");
         secrets.learn("secret-and-more");
         assert_eq!(secrets.mask("secret-and-more"), "***");
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_value_is_masked_in_messages_and_values_and_a_credential_everywhere() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         secrets.learn("token-1234");
         let mark = secrets.mark(&json!("shop:v7x9"));
         assert_eq!(secrets.mask("shop:v7x9 token-1234"), "*** ***");
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn words_and_short_lines_are_no_secrets() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         let file = "apiVersion: v1\nkind: Config\nclusters:\ntoken: a-very-long-one\n";
         for text in ["postgres", "Production", "us-east-1", "10.0.12.3", file] {
             secrets.mark(&json!(text));
@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn hashes_tell_changed_from_same_and_depend_on_the_key() {
-        let one = Secrets::new(HashKey::derived("one"));
-        let two = Secrets::new(HashKey::derived("two"));
+        let one = Secrets::new(HashKey::derive("one"));
+        let two = Secrets::new(HashKey::derive("two"));
         assert_eq!(one.mark(&json!("abc")), one.mark(&json!("abc")));
         assert_ne!(one.mark(&json!("abc")), one.mark(&json!("abd")));
         assert_ne!(one.mark(&json!("abc")), two.mark(&json!("abc")));

@@ -128,7 +128,7 @@ pub(super) fn says(name: &str) -> Says {
     if !may_say(name) {
         return Says::Nothing;
     }
-    let all = words(name);
+    let all = split_words(name);
     let mut words: &[String] = &all;
     while let Some((last, rest)) = words.split_last() {
         let before = rest.last().map_or("", String::as_str);
@@ -168,7 +168,7 @@ fn may_say(name: &str) -> bool {
 }
 
 /// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in small letters.
-fn words(name: &str) -> Vec<String> {
+fn split_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     let chars: Vec<char> = name.chars().collect();

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 
 use super::{
     Secrets, encodings,
-    secret_names::{self, Says},
     registry::is_made_of_words,
+    secret_names::{self, Says},
     token_patterns,
 };
 use crate::model::{
-    spec::{Resource, RuntimeKind},
     masked_value,
+    spec::{Resource, RuntimeKind},
 };
 
 /// `kubectl apply`'s copy of the whole object, Secret data included (kubernetes/kubernetes#23564).
@@ -55,7 +55,7 @@ pub fn mask_terraform<'a>(
         .iter_mut()
         .filter(|(key, _)| CONTENTS.contains(&key.as_str()))
     {
-        *masked_value = marker.place(key, masked_value);
+        *value = marker.place(key, value);
     }
     Cow::Owned(masked)
 }
@@ -65,14 +65,14 @@ pub fn mask_terraform<'a>(
 #[must_use]
 pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
     fn masked(secrets: &Secrets, value: &Value, below_credential: bool) -> Value {
-        match masked_value {
-            _ if is_mark(masked_value) => masked_value.clone(),
+        match value {
+            _ if is_mark(value) => value.clone(),
             Value::Object(map) => {
                 let member = |key: &String, value: &Value| {
                     let below = below_credential || is_credential_name(key);
-                    (key.clone(), masked(secrets, masked_value, below))
+                    (key.clone(), masked(secrets, value, below))
                 };
-                Value::Object(map.iter().map(|(key, value)| member(key, masked_value)).collect())
+                Value::Object(map.iter().map(|(key, value)| member(key, value)).collect())
             }
             Value::Array(items) => items
                 .iter()
@@ -133,7 +133,7 @@ pub fn named_texts(body: &Value) -> Vec<String> {
 }
 
 fn gather_named(value: &Value, texts: &mut Vec<String>) {
-    match masked_value {
+    match value {
         Value::Object(map) => {
             for (key, member) in map {
                 match member {
@@ -158,12 +158,12 @@ fn type_of(resource: &Resource) -> &str {
 }
 
 fn gather(value: &Value, texts: &mut Vec<String>) {
-    match masked_value {
+    match value {
         Value::Object(map) => {
             for (key, member) in map {
                 match place_of(map, key) {
                     Some(_) => leaves(member, &mut |text| {
-                        let decoded = (key == "data").then(|| decoded(text)).flatten();
+                        let decoded = (key == "data").then(|| decode(text)).flatten();
                         texts.extend(decoded);
                         texts.push(text.to_owned());
                     }),
@@ -177,7 +177,7 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
 }
 
 fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
-    match masked_value {
+    match value {
         Value::String(text) => seen(text),
         Value::Array(items) => items.iter().for_each(|item| leaves(item, seen)),
         Value::Object(map) => map.values().for_each(|member| leaves(member, seen)),
@@ -198,7 +198,7 @@ fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
     secret.then_some(key)
 }
 
-fn decoded(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<String> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
     String::from_utf8(bytes).ok()
 }
@@ -223,7 +223,7 @@ impl<'a> Marker<'a> {
         }
         let mut masked: Option<Map<String, Value>> = None;
         for (key, value) in map {
-            if let Some(new) = self.member(map, key, masked_value) {
+            if let Some(new) = self.member(map, key, value) {
                 masked.get_or_insert_with(|| map.clone()).insert(key.clone(), new);
             }
         }
@@ -233,7 +233,7 @@ impl<'a> Marker<'a> {
     /// What stands for a member of a map; `None`: itself.
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
         if let Some(place) = place_of(map, key) {
-            return Some(self.place(place, masked_value));
+            return Some(self.place(place, value));
         }
         let named = secret_names::says(key);
         let marked = match named {
@@ -241,17 +241,17 @@ impl<'a> Marker<'a> {
                 // A variable of a container: `{name: DB_PASSWORD, value: …}`.
                 let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
                 let says = name.map_or(Says::Nothing, secret_names::says);
-                self.named(says, masked_value, RuntimeKind::Terraform)
+                self.named(says, value, RuntimeKind::Terraform)
             }
             Says::Nothing => None,
-            says => self.named(says, masked_value, self.runtime),
+            says => self.named(says, value, self.runtime),
         };
-        marked.or_else(|| self.value(masked_value))
+        marked.or_else(|| self.value(value))
     }
 
     fn value(&self, value: &Value) -> Option<Value> {
-        match masked_value {
-            _ if is_mark(masked_value) => None,
+        match value {
+            _ if is_mark(value) => None,
             Value::String(text) => self.text(text),
             Value::Array(items) => self.items(items, |item| self.value(item)),
             Value::Object(map) => match self.map(map) {
@@ -273,8 +273,8 @@ impl<'a> Marker<'a> {
 
     /// All below a place that is secret by its shape; keys stay.
     fn place(&self, key: &str, value: &Value) -> Value {
-        match masked_value {
-            _ if is_mark(masked_value) => masked_value.clone(),
+        match value {
+            _ if is_mark(value) => value.clone(),
             Value::Object(map) => {
                 let members = map
                     .iter()
@@ -282,9 +282,9 @@ impl<'a> Marker<'a> {
                 Value::Object(members.collect())
             }
             Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
-            Value::String(text) if key == "data" => match decoded(text) {
+            Value::String(text) if key == "data" => match decode(text) {
                 Some(clear) => self.secrets.mark(&Value::String(clear)),
-                None => self.secrets.mark(masked_value),
+                None => self.secrets.mark(value),
             },
             Value::Null => Value::Null,
             other => self.secrets.mark(other),
@@ -293,8 +293,8 @@ impl<'a> Marker<'a> {
 
     /// What stands at a place whose name says that it is secret. A reference to a secret is none.
     fn named(&self, says: Says, value: &Value, runtime: RuntimeKind) -> Option<Value> {
-        match masked_value {
-            _ if says == Says::Nothing || is_mark(masked_value) => None,
+        match value {
+            _ if says == Says::Nothing || is_mark(value) => None,
             Value::String(text) => {
                 let is_name =
                     says == Says::SecretOrName && runtime == RuntimeKind::Kubernetes && is_object_name(text);
@@ -302,9 +302,9 @@ impl<'a> Marker<'a> {
                     return None;
                 }
                 self.secrets.learn_named(text);
-                Some(self.secrets.marked(masked_value))
+                Some(self.secrets.marked(value))
             }
-            Value::Number(_) if says == Says::Password => Some(self.secrets.marked(masked_value)),
+            Value::Number(_) if says == Says::Password => Some(self.secrets.marked(value)),
             Value::Array(items) => self.items(items, |item| match item {
                 Value::Object(_) => self.value(item),
                 item => self.named(says, item, runtime),
@@ -348,7 +348,7 @@ impl<'a> Marker<'a> {
             let quoted = encodings::in_json(&secret);
             let before = shown.clone();
             shown = shown.replace(&quoted, &stand_in).replace(&secret, &stand_in);
-            // Folded, escaped in another way: where it stands can not be said.
+            // Folded, escaped in another way: where it stands cannot be said.
             if shown == before && !shown.contains(&stand_in) {
                 return whole();
             }
@@ -377,7 +377,7 @@ impl<'a> Marker<'a> {
         let mut found = Vec::new();
         for document in documents.iter().filter(|document| !document.is_string()) {
             if let Some(masked) = self.value(document) {
-                differing(document, &masked, &mut found);
+                collect_differences(document, &masked, &mut found);
             }
         }
         // The longest first, or a part of it would leave the rest in clear.
@@ -388,17 +388,17 @@ impl<'a> Marker<'a> {
 }
 
 /// The texts of a value that another one, of the same shape, has otherwise.
-fn differing(clear: &Value, masked: &Value, found: &mut Vec<String>) {
+fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
     match (clear, masked) {
         (Value::Object(clear), Value::Object(masked)) => {
             let members = clear
                 .iter()
                 .filter_map(|(key, member)| Some((member, masked.get(key)?)));
-            members.for_each(|(member, masked)| differing(member, masked, found));
+            members.for_each(|(member, masked)| collect_differences(member, masked, found));
         }
         (Value::Array(clear), Value::Array(masked)) => {
             let items = clear.iter().zip(masked);
-            items.for_each(|(item, masked)| differing(item, masked, found));
+            items.for_each(|(item, masked)| collect_differences(item, masked, found));
         }
         (Value::String(text), masked) if clear != masked && !text.is_empty() => found.push(text.clone()),
         (Value::Number(number), masked) if clear != masked => found.push(number.to_string()),
@@ -407,7 +407,7 @@ fn differing(clear: &Value, masked: &Value, found: &mut Vec<String>) {
 }
 
 fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(masked_value) || masked_value::as_secret(masked_value).is_some()
+    masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
 }
 
 /// Whether a text may be the name of a Kubernetes object.
@@ -450,7 +450,7 @@ mod tests {
     use serde_json::json;
 
     fn secrets() -> Secrets {
-        Secrets::new(HashKey::derived("k"))
+        Secrets::new(HashKey::derive("k"))
     }
 
     fn object(secrets: &Secrets, object: &Value) -> Value {

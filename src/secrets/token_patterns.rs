@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{secret_names, registry::MASK};
+use super::{registry::MASK, secret_names};
 
 /// How tokens of well-known issuers begin.
 const TOKENS: [&str; 17] = [

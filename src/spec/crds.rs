@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{SpecError, reserved_markers, parse, secret_refs};
+use super::{SpecError, parse, reserved_markers, secret_refs};
 use crate::{
     model::{RepoPath, spec::Spec},
     yaml,
@@ -103,7 +103,7 @@ mod tests {
     fn what_is_no_object_is_named_by_file() {
         for text in ["a: 1\n", "- 1\n", "a: [\n"] {
             let error = append_crds(&mut Spec::default(), &files(&[("p/crd/x.yaml", text)])).unwrap_err();
-            let failure = crate::error::Failure::from(error);
+            let failure = crate::error::UserError::from(error);
             assert_eq!(failure.location.unwrap().file, "p/crd/x.yaml");
         }
     }

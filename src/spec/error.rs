@@ -1,11 +1,11 @@
 //! What can be wrong with a compiled Spec, always with the path of the fault.
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::ResourceId,
 };
 
-/// A Spec that can not be used.
+/// A Spec that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A text that is neither YAML nor JSON.
@@ -64,9 +64,9 @@ fn at(path: &str) -> String {
     }
 }
 
-impl From<SpecError> for Failure {
+impl From<SpecError> for UserError {
     fn from(error: SpecError) -> Self {
-        let failure = Failure::new(ErrorKind::Spec, error.to_string());
+        let failure = UserError::new(ErrorKind::Spec, error.to_string());
         match error {
             SpecError::Text {
                 file, line, column, ..
@@ -80,7 +80,7 @@ impl From<SpecError> for Failure {
             }
             SpecError::Mark { .. } => failure
                 .hint("give the value itself, or give that mapping another key beside it: reviewers must see what is applied"),
-            SpecError::Secret { .. } => Failure {
+            SpecError::Secret { .. } => UserError {
                 kind: ErrorKind::Secret,
                 ..failure
             }

@@ -18,7 +18,7 @@ use petgraph::{
 
 use super::implicit_deps;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ResourceId,
         reference::{Targets, Unreadable},
@@ -38,7 +38,7 @@ pub enum Edge {
     Order,
 }
 
-/// A Spec whose resources can not be put in order.
+/// A Spec whose resources cannot be put in order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// Two resources have one id.
@@ -52,7 +52,7 @@ pub enum GraphError {
         /// What is missing.
         missing: ResourceId,
     },
-    /// A reference can not be followed.
+    /// A reference cannot be followed.
     #[error("in `{from}`: {source}")]
     Reference {
         /// Who refers.
@@ -70,9 +70,9 @@ fn cycle_text(cycle: &[ResourceId]) -> String {
     ids.collect::<Vec<_>>().join(" → ")
 }
 
-impl From<GraphError> for Failure {
+impl From<GraphError> for UserError {
     fn from(error: GraphError) -> Self {
-        let failure = Failure::new(ErrorKind::Spec, error.to_string());
+        let failure = UserError::new(ErrorKind::Spec, error.to_string());
         match error {
             GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
             GraphError::Missing { missing, .. } => {
@@ -88,21 +88,21 @@ impl From<GraphError> for Failure {
 }
 
 /// The edges so far by their ends: looking one up in the graph takes as long as a node has neighbours.
-type Known = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
+type KnownEdges = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
 
 /// Resources and who needs whom; edges run from a dependency to its dependent.
 #[derive(Debug, Clone, Default)]
-pub struct Graph {
+pub struct ResourceGraph {
     graph: DiGraph<ResourceId, Edge>,
     index: HashMap<ResourceId, NodeIndex>,
 }
 
-impl Graph {
+impl ResourceGraph {
     /// The graph of a Spec.
     ///
     /// # Errors
     /// See [`GraphError`].
-    pub fn of_spec(resources: &[Resource]) -> Result<Self, GraphError> {
+    pub fn from_spec(resources: &[Resource]) -> Result<Self, GraphError> {
         let mut graph = Self::default();
         for resource in resources {
             if graph.index.contains_key(&resource.id) {
@@ -110,7 +110,7 @@ impl Graph {
             }
             graph.add(&resource.id);
         }
-        let mut known = Known::new();
+        let mut known = KnownEdges::new();
         let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
         for resource in resources {
             for dependency in &resource.depends_on {
@@ -136,7 +136,7 @@ impl Graph {
         if let Some(cycle) = graph.cycle() {
             return Err(GraphError::Cycle(cycle));
         }
-        for (dependency, dependent) in implicit_deps::of(resources) {
+        for (dependency, dependent) in implicit_deps::implicit_dependencies(resources) {
             graph.connect(&mut known, dependency, dependent, Edge::Order);
         }
         graph.drop_order_edges_in_cycles();
@@ -145,12 +145,12 @@ impl Graph {
 
     /// The graph of what a state records. Edges to what it does not record are dropped, and so are edges that form a
     /// cycle: a state must always be deletable.
-    pub fn of_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
+    pub fn from_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
         let mut graph = Self::default();
         for resource in recorded.clone() {
             graph.add(&resource.id);
         }
-        let mut known = Known::new();
+        let mut known = KnownEdges::new();
         for resource in recorded {
             for dependency in &resource.depends_on {
                 if graph.index.contains_key(dependency) && *dependency != resource.id {
@@ -214,7 +214,7 @@ impl Graph {
     }
 
     /// The edges (dependency, dependent) without those that follow from others; for showing, never for scheduling.
-    pub fn reduced(&self) -> Vec<(&ResourceId, &ResourceId)> {
+    pub fn transitive_reduction(&self) -> Vec<(&ResourceId, &ResourceId)> {
         let order: Vec<_> = self.order().into_iter().map(|id| self.index[id]).collect();
         let (list, positions) = tred::dag_to_toposorted_adjacency_list::<_, u32>(&self.graph, &order);
         let (reduction, _) = tred::dag_transitive_reduction_closure(&list);
@@ -237,7 +237,13 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, known: &mut Known, dependency: &ResourceId, dependent: &ResourceId, edge: Edge) {
+    fn connect(
+        &mut self,
+        known: &mut KnownEdges,
+        dependency: &ResourceId,
+        dependent: &ResourceId,
+        edge: Edge,
+    ) {
         let ends = (self.index[dependency], self.index[dependent]);
         match known.entry(ends) {
             Entry::Occupied(found) if edge == Edge::Reference => self.graph[*found.get()] = edge,
@@ -340,7 +346,7 @@ mod tests {
 
     #[test]
     fn explicit_and_implicit_edges_order_resources() {
-        let graph = Graph::of_spec(&[
+        let graph = ResourceGraph::from_spec(&[
             resource("a", &["c"], json!({})),
             resource("b", &[], json!({"x": "$kusion_path.a.metadata.name"})),
             resource("c", &[], json!({})),
@@ -353,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_cycle_is_named_in_full() {
-        let error = Graph::of_spec(&[
+        let error = ResourceGraph::from_spec(&[
             resource("a", &["b"], json!({})),
             resource("b", &["c"], json!({})),
             resource("c", &["a"], json!({})),
@@ -364,13 +370,13 @@ mod tests {
             error.to_string(),
             "these resources wait for each other: `a` → `b` → `c` → `a`"
         );
-        let own = Graph::of_spec(&[resource("a", &["a"], json!({}))]).unwrap_err();
+        let own = ResourceGraph::from_spec(&[resource("a", &["a"], json!({}))]).unwrap_err();
         assert_eq!(own.to_string(), "these resources wait for each other: `a` → `a`");
     }
 
     #[test]
     fn what_is_missing_is_an_error_in_a_spec_and_none_in_a_state() {
-        let error = Graph::of_spec(&[resource("a", &["gone"], json!({}))]).unwrap_err();
+        let error = ResourceGraph::from_spec(&[resource("a", &["gone"], json!({}))]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "`a` depends on `gone`, which is not in the Spec"
@@ -384,7 +390,7 @@ mod tests {
             extensions: Map::new(),
             private: Value::Null,
         };
-        let graph = Graph::of_state(&[
+        let graph = ResourceGraph::from_state(&[
             recorded("a", &["gone", "b"]),
             recorded("b", &["c"]),
             recorded("c", &["b"]),
@@ -397,26 +403,27 @@ mod tests {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
         let inside =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}});
-        let usual = Graph::of_spec(&[
+        let usual = ResourceGraph::from_spec(&[
             resource("c", &[], inside.clone()),
             resource("n", &[], namespace.clone()),
         ])
         .unwrap();
         assert_eq!(texts(usual.order()), ["n", "c"]);
-        let odd = Graph::of_spec(&[resource("n", &["c"], namespace), resource("c", &[], inside)]).unwrap();
+        let odd = ResourceGraph::from_spec(&[resource("n", &["c"], namespace), resource("c", &[], inside)])
+            .unwrap();
         assert_eq!(texts(odd.order()), ["c", "n"]);
     }
 
     #[test]
     fn reduction_keeps_what_does_not_follow() {
-        let graph = Graph::of_spec(&[
+        let graph = ResourceGraph::from_spec(&[
             resource("a", &[], json!({})),
             resource("b", &["a"], json!({})),
             resource("c", &["a", "b"], json!({})),
         ])
         .unwrap();
         let shown: Vec<_> = graph
-            .reduced()
+            .transitive_reduction()
             .into_iter()
             .map(|(a, b)| (a.as_str(), b.as_str()))
             .collect();

@@ -18,7 +18,7 @@ use crate::model::{
 type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The pairs (dependency, dependent), in the order of the Spec.
-pub fn of<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
+pub fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
     let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::of).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
     let mut by_custom_kind: HashMap<(&str, &str, &str), &Object<'a>> = HashMap::new();
@@ -52,7 +52,7 @@ pub fn of<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)
             need(named("Namespace", "", object.namespace));
         }
         need(by_custom_kind.get(&(object.cluster, object.group, object.kind)));
-        for (kind, name) in object.pod_spec().map(mounted).unwrap_or_default() {
+        for (kind, name) in object.pod_spec().map(mounted_objects).unwrap_or_default() {
             let namespace = match kind {
                 "PriorityClass" | "RuntimeClass" => "",
                 _ => object.namespace,
@@ -189,7 +189,7 @@ impl<'a> Object<'a> {
 }
 
 /// What a pod refers to by kind and name, optional ones included: if they come in the same Spec, they come first.
-fn mounted(pod: &Value) -> Vec<(&'static str, &str)> {
+fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
     let mut found: Vec<(&'static str, Option<&Value>)> = vec![
         ("ServiceAccount", pod.get("serviceAccountName")),
         ("PriorityClass", pod.get("priorityClassName")),
@@ -293,7 +293,7 @@ mod tests {
                 json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "slow"}}),
             ),
         ];
-        let pairs: Vec<_> = of(&resources)
+        let pairs: Vec<_> = implicit_dependencies(&resources)
             .into_iter()
             .map(|(a, b)| (a.as_str(), b.as_str()))
             .collect();
@@ -330,7 +330,7 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "other"}}),
             ),
         ];
-        let pairs: Vec<_> = of(&resources)
+        let pairs: Vec<_> = implicit_dependencies(&resources)
             .into_iter()
             .map(|(a, b)| (a.as_str(), b.as_str()))
             .collect();

@@ -3,9 +3,9 @@
 mod crds;
 mod error;
 pub mod graph;
-mod reserved_markers;
 mod implicit_deps;
 mod parse;
+mod reserved_markers;
 pub mod resolve;
 pub mod schema;
 mod secret_refs;

@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn broken_text_has_file_and_line() {
-        let failure = crate::error::Failure::from(read_text("a: 1\nb: [\n", "spec.yaml").unwrap_err());
+        let failure = crate::error::UserError::from(read_text("a: 1\nb: [\n", "spec.yaml").unwrap_err());
         let place = failure.location.unwrap();
         assert_eq!(place.file, "spec.yaml");
         assert!(place.line.is_some());

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::SpecError;
 use crate::model::{
-    spec::Spec,
     masked_value::{as_secret, is_unknown},
+    spec::Spec,
 };
 
 /// Refuses a Spec with a mark in any attribute, or in what is said to a provider.
@@ -59,7 +59,7 @@ fn in_value(value: &Value, path: &str) -> Option<(String, String)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::{
-        error::Failure,
+        error::UserError,
         model::RepoPath,
         spec::{append_crds, read_text},
     };
@@ -72,7 +72,7 @@ mod tests {
             ("{$secret: deadbeefcafe}", "t: attributes: "),
         ] {
             let text = format!("- {{id: t, type: Terraform, attributes: {attributes}}}");
-            let failure = Failure::from(read_text(&text, "f").unwrap_err());
+            let failure = UserError::from(read_text(&text, "f").unwrap_err());
             assert!(failure.message.starts_with(path), "{}", failure.message);
             assert!(!failure.hints.is_empty());
         }

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::model::{
-    ResourceId,
+    ResourceId, masked_value,
     reference::{MARK, Reference, Targets, Unreadable},
-    masked_value,
 };
 
-/// A reference that can not be followed.
+/// A reference that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// It is not written as references are, or names nothing.
@@ -27,7 +26,7 @@ pub enum ReferenceError {
         known: Vec<String>,
     },
     /// A value that is not text, number or boolean inside a longer string.
-    #[error("`{target}` holds a {what} at `{path}`, which can not stand inside a longer string")]
+    #[error("`{target}` holds a {what} at `{path}`, which cannot stand inside a longer string")]
     NotText {
         /// The resource it names.
         target: ResourceId,
@@ -48,7 +47,7 @@ fn known_keys(known: &[String]) -> String {
 
 /// What a referenced resource is known to be.
 #[derive(Debug, Clone, Copy)]
-pub enum Known<'a> {
+pub enum KnownValue<'a> {
     /// As it is, or as it was made: what it lacks is an error.
     Final(&'a Value),
     /// As it is, and nothing will be done to it; only its `status` may still be filled in.
@@ -69,11 +68,11 @@ impl Targets {
         &self,
         attributes: &Map<String, Value>,
         keep: &dyn Fn(&ResourceId) -> bool,
-        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+        lookup: &dyn Fn(&ResourceId) -> KnownValue<'a>,
     ) -> Result<Map<String, Value>, ReferenceError> {
         attributes
             .iter()
-            .map(|(key, value)| Ok((key.clone(), self.resolve_value(masked_value, keep, lookup)?)))
+            .map(|(key, value)| Ok((key.clone(), self.resolve_value(value, keep, lookup)?)))
             .collect()
     }
 
@@ -89,7 +88,7 @@ impl Targets {
         let mut failed = None;
         let mut renamed = attributes.clone();
         renamed.values_mut().for_each(|value| {
-            for_each_string_mut(masked_value, &mut |text| match self.scan(text) {
+            for_each_string_mut(value, &mut |text| match self.scan(text) {
                 Ok(references) => {
                     for reference in references.into_iter().rev() {
                         if let Some(name) = names.get(&reference.target) {
@@ -107,9 +106,9 @@ impl Targets {
         &self,
         value: &Value,
         keep: &dyn Fn(&ResourceId) -> bool,
-        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+        lookup: &dyn Fn(&ResourceId) -> KnownValue<'a>,
     ) -> Result<Value, ReferenceError> {
-        match masked_value {
+        match value {
             Value::String(text) if text.contains(MARK) => self.resolve_text(text, keep, lookup),
             Value::Object(map) => Ok(Value::Object(self.resolve(map, keep, lookup)?)),
             Value::Array(items) => items
@@ -124,7 +123,7 @@ impl Targets {
         &self,
         text: &str,
         keep: &dyn Fn(&ResourceId) -> bool,
-        lookup: &dyn Fn(&ResourceId) -> Known<'a>,
+        lookup: &dyn Fn(&ResourceId) -> KnownValue<'a>,
     ) -> Result<Value, ReferenceError> {
         let references = self.scan(text)?;
         if let [only] = references.as_slice()
@@ -166,12 +165,12 @@ impl Targets {
     }
 }
 
-fn follow(reference: &Reference, known: Known<'_>) -> Result<Value, ReferenceError> {
+fn follow(reference: &Reference, known: KnownValue<'_>) -> Result<Value, ReferenceError> {
     let (mut at, partial) = match known {
-        Known::Nothing => return Ok(masked_value::unknown()),
-        Known::Final(value) => (masked_value, false),
-        Known::Settled(value) => (masked_value, reference.path.first().is_some_and(|key| key == "status")),
-        Known::Expected(value) => (masked_value, true),
+        KnownValue::Nothing => return Ok(masked_value::unknown()),
+        KnownValue::Final(value) => (value, false),
+        KnownValue::Settled(value) => (value, reference.path.first().is_some_and(|key| key == "status")),
+        KnownValue::Expected(value) => (value, true),
     };
     for component in &reference.path {
         if masked_value::is_unknown(at) {
@@ -205,12 +204,12 @@ fn follow(reference: &Reference, known: Known<'_>) -> Result<Value, ReferenceErr
 }
 
 fn for_each_string_mut(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
-    match masked_value {
+    match value {
         Value::String(text) if text.contains(MARK) => visit(text),
         Value::Array(items) => items.iter_mut().for_each(|item| for_each_string_mut(item, visit)),
         Value::Object(map) => map
             .values_mut()
-            .for_each(|value| for_each_string_mut(masked_value, visit)),
+            .for_each(|value| for_each_string_mut(value, visit)),
         _ => {}
     }
 }
@@ -237,10 +236,10 @@ mod tests {
             "v1:Service:ns:web-2",
         ])
         .resolve_text(text, &|_| false, &|id| match id.as_str() {
-            "rbac.authorization.k8s.io/v1:Role:ns:r" => Known::Final(&role),
-            "v1:Service:ns:web" => Known::Final(&web),
-            "v1:Service:ns:web.more" => Known::Expected(&web),
-            _ => Known::Nothing,
+            "rbac.authorization.k8s.io/v1:Role:ns:r" => KnownValue::Final(&role),
+            "v1:Service:ns:web" => KnownValue::Final(&web),
+            "v1:Service:ns:web.more" => KnownValue::Expected(&web),
+            _ => KnownValue::Nothing,
         })
     }
 
@@ -313,7 +312,7 @@ mod tests {
         let targets = targets(&["v1:A:x", "v1:B:y"]);
         let attributes = attributes.as_object().unwrap();
         let kept = targets
-            .resolve(attributes, &|_| true, &|_| Known::Nothing)
+            .resolve(attributes, &|_| true, &|_| KnownValue::Nothing)
             .unwrap();
         assert_eq!(&kept, attributes);
     }

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{StateError, States, document_format};
+use super::{StateError, StateStore, document_format};
 use crate::{secrets::HashKey, store::Key};
 
 /// Work factor of a passphrase (2^n): about a tenth of a second, paid once per sealed document.
@@ -25,10 +25,10 @@ pub struct Sealer(Arc<Inner>);
 
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
-    secret: Option<Secret>,
+    secret: Option<KeyBytes>,
 }
 
-enum Secret {
+enum KeyBytes {
     Identity(Box<age::x25519::Identity>),
     Passphrase(SecretString),
 }
@@ -45,20 +45,22 @@ impl Sealer {
             .iter()
             .map(|text| text.trim().parse())
             .collect::<Result<Vec<_>, &str>>()
-            .map_err(|why| failed("state.encrypt_to", why))?;
+            .map_err(|why| key_error("state.encrypt_to", why))?;
         let secret = match identity.map(str::trim).filter(|text| !text.is_empty()) {
             None => None,
             Some(text) if text.to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") => {
-                let identity = text.parse().map_err(|why: &str| failed(IDENTITY_VARIABLE, why))?;
-                Some(Secret::Identity(Box::new(identity)))
+                let identity = text
+                    .parse()
+                    .map_err(|why: &str| key_error(IDENTITY_VARIABLE, why))?;
+                Some(KeyBytes::Identity(Box::new(identity)))
             }
             Some(text) if text.chars().count() < 12 => {
-                return Err(failed(
+                return Err(key_error(
                     IDENTITY_VARIABLE,
                     "it is no age identity (AGE-SECRET-KEY-1…), and a passphrase needs at least 12 characters",
                 ));
             }
-            Some(text) => Some(Secret::Passphrase(SecretString::from(text.to_owned()))),
+            Some(text) => Some(KeyBytes::Passphrase(SecretString::from(text.to_owned()))),
         };
         if recipients.is_empty() && secret.is_none() {
             return Ok(None);
@@ -70,22 +72,22 @@ impl Sealer {
     pub fn generate() -> Self {
         Self(Arc::new(Inner {
             recipients: Vec::new(),
-            secret: Some(Secret::Identity(Box::new(age::x25519::Identity::generate()))),
+            secret: Some(KeyBytes::Identity(Box::new(age::x25519::Identity::generate()))),
         }))
     }
 
     /// The identity's or passphrase's text, if there is one.
     pub fn identity(&self) -> Option<String> {
         self.0.secret.as_ref().map(|secret| match secret {
-            Secret::Identity(identity) => identity.to_string().expose_secret().to_owned(),
-            Secret::Passphrase(passphrase) => passphrase.expose_secret().to_owned(),
+            KeyBytes::Identity(identity) => identity.to_string().expose_secret().to_owned(),
+            KeyBytes::Passphrase(passphrase) => passphrase.expose_secret().to_owned(),
         })
     }
 
     /// The age identity's text, if it is one and no passphrase.
     pub(super) fn age_identity(&self) -> Option<String> {
         match self.0.secret {
-            Some(Secret::Identity(_)) => self.identity(),
+            Some(KeyBytes::Identity(_)) => self.identity(),
             _ => None,
         }
     }
@@ -101,8 +103,8 @@ impl Sealer {
         }
         match &self.0.secret {
             _ if !recipients.is_empty() => {}
-            Some(Secret::Identity(identity)) => recipients.push(Box::new(identity.to_public())),
-            Some(Secret::Passphrase(passphrase)) => {
+            Some(KeyBytes::Identity(identity)) => recipients.push(Box::new(identity.to_public())),
+            Some(KeyBytes::Passphrase(passphrase)) => {
                 let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
                 recipient.set_work_factor(SCRYPT_LOG_N);
                 recipients.push(Box::new(recipient));
@@ -118,7 +120,7 @@ impl Sealer {
             writer.finish()?;
             Ok(cipher)
         };
-        seal().map_err(|error| failed("encrypting", &error.to_string()))
+        seal().map_err(|error| key_error("encrypting", &error.to_string()))
     }
 
     /// Opens what [`Sealer::seal`] made.
@@ -126,12 +128,12 @@ impl Sealer {
     /// # Errors
     /// [`StateError::Sealed`]: no key, another key, or damaged.
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
-        let wrong = |error: &dyn std::fmt::Display| failed("decrypting", &error.to_string());
+        let wrong = |error: &dyn std::fmt::Display| key_error("decrypting", &error.to_string());
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
         let identity: Box<dyn age::Identity> = match &self.0.secret {
-            Some(Secret::Identity(identity)) => identity.clone(),
-            Some(Secret::Passphrase(text)) => Box::new(age::scrypt::Identity::new(text.clone())),
-            None => return Err(failed("decrypting", "there is no identity in this run")),
+            Some(KeyBytes::Identity(identity)) => identity.clone(),
+            Some(KeyBytes::Passphrase(text)) => Box::new(age::scrypt::Identity::new(text.clone())),
+            None => return Err(key_error("decrypting", "there is no identity in this run")),
         };
         let mut reader = decryptor
             .decrypt(std::iter::once(&*identity))
@@ -159,9 +161,9 @@ impl Sealer {
             .get("$age")
             .and_then(Value::as_str)
             .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
-            .ok_or_else(|| failed("decrypting", "the value is not sealed"))?;
+            .ok_or_else(|| key_error("decrypting", "the value is not sealed"))?;
         let plain = self.open(&cipher)?;
-        serde_json::from_slice(&plain).map_err(|error| failed("decrypting", &error.to_string()))
+        serde_json::from_slice(&plain).map_err(|error| key_error("decrypting", &error.to_string()))
     }
 }
 
@@ -171,7 +173,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-pub(super) fn failed(what: &str, why: &str) -> StateError {
+pub(super) fn key_error(what: &str, why: &str) -> StateError {
     StateError::Sealed {
         what: what.to_owned(),
         why: why.to_owned(),
@@ -183,7 +185,7 @@ struct KeyDocument {
     key: String,
 }
 
-impl States {
+impl StateStore {
     /// The key of the short hashes, made if there is none yet; for runs that may write.
     ///
     /// # Errors
@@ -198,8 +200,8 @@ impl States {
         };
         let letter = self.letter("key", &body)?;
         match document_format::put(&*self.store, &hash_key_place(), &letter).await? {
-            document_format::Put::Ours => Ok(fresh),
-            document_format::Put::Theirs(bytes) => self.read_hash_key(&bytes),
+            document_format::CreateResult::Ours => Ok(fresh),
+            document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
         }
     }
 
@@ -228,7 +230,7 @@ impl States {
 }
 
 fn hash_key_place() -> Key {
-    Key::of(&["keys", "review"])
+    Key::from_components(&["keys", "review"])
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! {…}
 //! ```
 //!
-//! The checksum is over bytes, so that reading and writing a number again can not break it. A sealed body is
+//! The checksum is over bytes, so that reading and writing a number again cannot break it. A sealed body is
 //! `{"age":"<base64>"}`.
 
 use base64::Engine as _;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{RepositoryId, Sealer, StateError, Writer};
+use super::{DocumentWriter, RepositoryId, Sealer, StateError};
 use crate::{
     model::Digest,
     store::{Created, Key, Store, StoreError},
@@ -33,14 +33,14 @@ pub(super) struct Header {
     pub kind: String,
     pub repository: RepositoryId,
     pub nonce: String,
-    pub writer: Writer,
+    pub writer: DocumentWriter,
     pub time: Timestamp,
     #[serde(default)]
     pub sealed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Seal {
+struct BodySeal {
     konverge: u64,
     checksum: Digest,
 }
@@ -52,31 +52,36 @@ struct SealedBody {
 
 /// What all documents of one run have in common.
 #[derive(Clone)]
-pub(super) struct Envelopes {
+pub(super) struct Documents {
     pub repository: RepositoryId,
-    pub writer: Writer,
+    pub writer: DocumentWriter,
     pub sealer: Option<Sealer>,
     /// Whether whole documents are sealed, not only what a runtime asks for.
     pub seal_documents: bool,
 }
 
 /// A document ready to be written.
-pub(super) struct Letter {
+pub(super) struct OutgoingDocument {
     pub nonce: String,
     pub bytes: Bytes,
 }
 
 /// Whose document stands at a key after a create.
-pub(super) enum Put {
+pub(super) enum CreateResult {
     /// Ours, by the nonce.
     Ours,
     /// Another's.
     Theirs(Bytes),
 }
 
-impl Envelopes {
+impl Documents {
     /// Puts a body into an envelope.
-    pub fn write<T: Serialize>(&self, kind: &str, time: Timestamp, body: &T) -> Result<Letter, StateError> {
+    pub fn write<T: Serialize>(
+        &self,
+        kind: &str,
+        time: Timestamp,
+        body: &T,
+    ) -> Result<OutgoingDocument, StateError> {
         let nonce = Uuid::new_v4().simple().to_string();
         // Leases, reviews and the index hold nothing but names, digests and masked values.
         let sealed =
@@ -99,7 +104,7 @@ impl Envelopes {
         let rest = format!("{}\n{body}\n", to_json(&header));
         let checksum = Digest::of_bytes(rest.as_bytes());
         let first = json!({"konverge": FORMAT, "checksum": checksum});
-        Ok(Letter {
+        Ok(OutgoingDocument {
             nonce,
             bytes: Bytes::from(format!("{first}\n{rest}")),
         })
@@ -156,16 +161,20 @@ impl Envelopes {
 
 /// Creates a document, and finds out whose stands there if the answer is unclear: an answer that was lost may have been
 /// a yes, and some stores say *exists* although nobody won.
-pub(super) async fn put(store: &dyn Store, key: &Key, letter: &Letter) -> Result<Put, StateError> {
+pub(super) async fn put(
+    store: &dyn Store,
+    key: &Key,
+    letter: &OutgoingDocument,
+) -> Result<CreateResult, StateError> {
     let mut last = None;
     for _ in 0..UNCLEAR_CREATES {
         match store.create(key, letter.bytes.clone()).await {
-            Ok(Created::Created) => return Ok(Put::Ours),
+            Ok(Created::Created) => return Ok(CreateResult::Ours),
             Ok(Created::Exists) => match store.get(key).await {
                 Ok(Some(there)) if nonce_of(&there).as_deref() == Some(&letter.nonce) => {
-                    return Ok(Put::Ours);
+                    return Ok(CreateResult::Ours);
                 }
-                Ok(Some(there)) => return Ok(Put::Theirs(there)),
+                Ok(Some(there)) => return Ok(CreateResult::Theirs(there)),
                 Ok(None) => {}
                 Err(error) => last = Some(error),
             },
@@ -177,7 +186,7 @@ pub(super) async fn put(store: &dyn Store, key: &Key, letter: &Letter) -> Result
         .unwrap_or_else(|| StoreError::Unavailable {
             url: store.url().to_owned(),
             key: key.to_string(),
-            why: "it is said to exist and can not be read".to_owned(),
+            why: "it is said to exist and cannot be read".to_owned(),
         })
         .into())
 }
@@ -212,7 +221,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
             version,
         });
     }
-    let seal: Seal =
+    let seal: BodySeal =
         serde_json::from_value(first).map_err(|_| damaged("its first line holds no checksum"))?;
     let rest = lines.next().unwrap_or_default();
     if Digest::of_bytes(rest) != seal.checksum {
@@ -220,7 +229,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
     }
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let header = lines.next().unwrap_or_default();
-    let header = serde_json::from_slice(header).map_err(|_| damaged("its header can not be read"))?;
+    let header = serde_json::from_slice(header).map_err(|_| damaged("its header cannot be read"))?;
     Ok((header, lines.next().unwrap_or_default()))
 }
 
@@ -234,10 +243,10 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn envelopes(repository: &str) -> Envelopes {
-        Envelopes {
+    fn envelopes(repository: &str) -> Documents {
+        Documents {
             repository: RepositoryId::new(repository),
-            writer: Writer {
+            writer: DocumentWriter {
                 run: "https://ci/1".into(),
                 actor: "me".into(),
             },
@@ -255,7 +264,7 @@ mod tests {
     }
 
     fn read(repository: &str, bytes: &[u8]) -> Result<Value, StateError> {
-        let key = Key::of(&["stacks", "a/b", "state", "1"]);
+        let key = Key::from_components(&["stacks", "a/b", "state", "1"]);
         envelopes(repository)
             .read("state", &key, bytes)
             .map(|(_, body)| body)
@@ -302,7 +311,7 @@ mod tests {
             .write("state", Timestamp::UNIX_EPOCH, &json!({"word": "hunter222"}))
             .unwrap();
         assert!(!String::from_utf8_lossy(&letter.bytes).contains("hunter222"));
-        let key = Key::of(&["k"]);
+        let key = Key::from_components(&["k"]);
         let (_, back): (_, Value) = sealing.read("state", &key, &letter.bytes).unwrap();
         assert_eq!(back["word"], "hunter222");
         assert!(matches!(

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StateError, States,
-    document_format::{Put, put},
+    StateError, StateStore,
+    document_format::{CreateResult, put},
     keys,
 };
 use crate::{
@@ -23,9 +23,9 @@ const TRIES: u32 = 5;
 
 /// What is remembered of the looks for drift.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looks {
+pub struct DriftHistory {
     /// By stack.
-    pub stacks: BTreeMap<StackId, Look>,
+    pub stacks: BTreeMap<StackId, DriftCheck>,
     /// The end of the last run in which no look failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
@@ -33,24 +33,24 @@ pub struct Looks {
 
 /// The last look at one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
+pub struct DriftCheck {
     /// When, by that machine's clock; also of a look that failed, so that it takes nobody else's turn.
     pub at: Timestamp,
     /// What was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Seen>,
+    pub drift: Option<KnownDrift>,
 }
 
 /// A difference, and since when it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct KnownDrift {
     /// Over what differs.
     pub digest: Digest,
     /// When a difference was first seen, in an unbroken row of looks.
     pub since: Timestamp,
 }
 
-impl Looks {
+impl DriftHistory {
     /// Takes in what another run wrote meanwhile: of two looks the later counts.
     fn join(&mut self, other: Self) {
         self.good = self.good.max(other.good);
@@ -65,12 +65,12 @@ impl Looks {
     }
 }
 
-impl States {
+impl StateStore {
     /// What is remembered of the looks for drift; nothing if there was none. One LIST and one GET.
     ///
     /// # Errors
     /// The store's; a damaged or foreign document.
-    pub async fn looks(&self) -> Result<Looks, StateError> {
+    pub async fn looks(&self) -> Result<DriftHistory, StateError> {
         Ok(self.newest_looks().await?.1)
     }
 
@@ -81,7 +81,7 @@ impl States {
     /// The store's.
     pub async fn remember_looks(
         &self,
-        mut looks: Looks,
+        mut looks: DriftHistory,
         keep: impl Fn(&StackId) -> bool,
     ) -> Result<(), StateError> {
         for _ in 0..TRIES {
@@ -90,7 +90,7 @@ impl States {
             looks.stacks.retain(|stack, _| keep(stack));
             let next = numbers.last().map_or(1, |newest| newest + 1);
             let letter = self.letter("looks", &looks)?;
-            if let Put::Ours = put(&*self.store, &place(next), &letter).await? {
+            if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
                     if let Err(error) = self.store.delete(&place(*number)).await {
@@ -105,7 +105,7 @@ impl States {
         )))
     }
 
-    async fn newest_looks(&self) -> Result<(Vec<u64>, Looks), StateError> {
+    async fn newest_looks(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
         let listed = self.store.list(&folder()).await?;
         let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
         numbers.sort_unstable();
@@ -116,12 +116,12 @@ impl States {
                 return Ok((numbers, looks));
             }
         }
-        Ok((numbers, Looks::default()))
+        Ok((numbers, DriftHistory::default()))
     }
 }
 
 fn folder() -> Key {
-    Key::of(&["looks"])
+    Key::from_components(&["looks"])
 }
 
 fn place(number: u64) -> Key {

@@ -2,12 +2,12 @@
 
 use super::Holder;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::StackId,
     store::StoreError,
 };
 
-/// The state can not be read, written or held.
+/// The state cannot be read, written or held.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The store failed.
@@ -39,7 +39,7 @@ pub enum StateError {
         /// Who asked.
         ours: String,
     },
-    /// It is encrypted and can not be opened, or must be encrypted and there is no key.
+    /// It is encrypted and cannot be opened, or must be encrypted and there is no key.
     #[error("{what}: {why}")]
     Sealed {
         /// The key in the store, or what was to be encrypted.
@@ -84,13 +84,13 @@ pub enum StateError {
     Missing(String),
 }
 
-impl From<StateError> for Failure {
+impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
         let text = error.to_string();
         match error {
             StateError::Store(error) => error.into(),
             StateError::Damaged { key, .. } => {
-                let failure = Failure::new(ErrorKind::State, text);
+                let failure = UserError::new(ErrorKind::State, text);
                 match stack_of(&key) {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
@@ -101,21 +101,21 @@ impl From<StateError> for Failure {
                 }
             }
             StateError::Future { .. } => {
-                Failure::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
+                UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
             }
-            StateError::Foreign { .. } => Failure::new(ErrorKind::State, text)
+            StateError::Foreign { .. } => UserError::new(ErrorKind::State, text)
                 .hint("give this repository a store or prefix of its own: `state.url` in konverge.yaml")
                 .hint("if it is the same repository under a new URL, set `state.id` in konverge.yaml to the id above"),
-            StateError::Sealed { .. } => Failure::new(ErrorKind::State, text)
+            StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
-            StateError::Held { stack, holder } => Failure::new(ErrorKind::LeaseHeld, text)
+            StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was touched")
                 .hint(holder.way_out(&stack)),
-            StateError::Lost { stack, .. } => Failure::new(ErrorKind::State, text)
+            StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
-            StateError::Stopped(_) => Failure::new(ErrorKind::Interrupted, text)
+            StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
                 .hint("run it again: the lease expires by itself"),
-            StateError::Vanished { stack, .. } => Failure::new(ErrorKind::State, text)
+            StateError::Vanished { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint("nothing is created: what the stack made still exists, and would be made a second time")
                 .hint(format!(
                     "restore the documents below `stacks/` from a backup or the bucket's versions, or put a pulled state back: `konverge state push {stack} FILE`"
@@ -123,7 +123,7 @@ impl From<StateError> for Failure {
                 .hint(format!(
                     "if everything that the stack made is gone too: `konverge state forget {stack} --yes`, then it starts anew"
                 )),
-            StateError::Missing(_) => Failure::new(ErrorKind::State, text),
+            StateError::Missing(_) => UserError::new(ErrorKind::State, text),
         }
     }
 }

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    StateError, States,
-    state_document::StateDocument,
+    StateError, StateStore,
     document_format::put,
-    keys::{self, Rows},
+    keys::{self, RowKeys},
+    state_document::StateDocument,
     state_store::IN_FLIGHT,
 };
 use crate::{
@@ -36,7 +36,7 @@ const STALE_LISTINGS: u32 = 5;
 /// What the index says of one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct IndexEntry {
     /// The lease under which it was written.
     pub epoch: u64,
     /// The state's serial.
@@ -67,8 +67,8 @@ pub struct Entry {
     pub commit: Option<CommitId>,
 }
 
-impl Entry {
-    pub(super) fn of(document: &StateDocument) -> Self {
+impl IndexEntry {
+    pub(super) fn from_document(document: &StateDocument) -> Self {
         Self {
             epoch: document.epoch,
             serial: document.serial,
@@ -84,7 +84,7 @@ impl Entry {
     }
 
     /// Work that began under a lease and has not ended.
-    fn opened(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
+    fn open(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
         Self {
             epoch,
             serial,
@@ -116,11 +116,11 @@ impl Entry {
 
 /// What is recorded of all stacks.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct IndexedStates {
     /// By stack, retired ones included.
-    pub entries: BTreeMap<StackId, Entry>,
+    pub entries: BTreeMap<StackId, IndexEntry>,
     /// Entries that were found closed in their state, or made again from states.
-    found: BTreeMap<StackId, Entry>,
+    found: BTreeMap<StackId, IndexEntry>,
     compaction: u64,
     rebuilt: bool,
     unmerged: BTreeSet<String>,
@@ -129,19 +129,19 @@ pub struct Known {
 
 #[derive(Serialize, Deserialize)]
 struct Delta {
-    entries: BTreeMap<StackId, Entry>,
+    entries: BTreeMap<StackId, IndexEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Compaction {
-    entries: BTreeMap<StackId, Entry>,
+    entries: BTreeMap<StackId, IndexEntry>,
     /// Names of the deltas that are in it; they are deleted by the next compaction, not by this one, so that nobody
     /// who listed before it misses them.
     merged: BTreeSet<String>,
 }
 
 fn index() -> Key {
-    Key::of(&["index"])
+    Key::from_components(&["index"])
 }
 
 fn compaction_key(number: u64) -> Key {
@@ -152,7 +152,7 @@ fn delta_key(name: &str) -> Key {
     index().child("delta").child(name)
 }
 
-fn join(entries: &mut BTreeMap<StackId, Entry>, more: impl IntoIterator<Item = (StackId, Entry)>) {
+fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Item = (StackId, IndexEntry)>) {
     for (stack, entry) in more {
         let Some(there) = entries.remove(&stack) else {
             entries.insert(stack, entry);
@@ -174,13 +174,13 @@ fn join(entries: &mut BTreeMap<StackId, Entry>, more: impl IntoIterator<Item = (
     }
 }
 
-impl States {
+impl StateStore {
     /// What is recorded of all stacks: one LIST, one compaction and the deltas since; two requests more for each stack
     /// that an apply left open. Writes nothing.
     ///
     /// # Errors
     /// The store's. A damaged index document is passed over and the index made again from the states.
-    pub async fn known(&self) -> Result<Known, StateError> {
+    pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
         for _ in 0..STALE_LISTINGS {
             match self.read_index().await {
                 Ok(Some(mut known)) => {
@@ -198,11 +198,11 @@ impl States {
         self.rebuild_index().await
     }
 
-    /// Writes down what [`States::known`] found out, if it is worth it: for runs that may write, once at their start.
+    /// Writes down what [`StateStore::known`] found out, if it is worth it: for runs that may write, once at their start.
     ///
     /// # Errors
     /// The store's.
-    pub async fn maintain_index(&self, known: &Known) -> Result<(), StateError> {
+    pub async fn maintain_index(&self, known: &IndexedStates) -> Result<(), StateError> {
         if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
             self.compact(known).await
         } else if !known.found.is_empty() {
@@ -217,11 +217,11 @@ impl States {
     ///
     /// # Errors
     /// The store's.
-    pub async fn announce_run(&self, known: &Known, stacks: &[StackId]) -> Result<(), StateError> {
+    pub async fn announce_run(&self, known: &IndexedStates, stacks: &[StackId]) -> Result<(), StateError> {
         let opened = |stack: &StackId| {
             let before = known.entries.get(stack);
             let (epoch, serial) = before.map_or((0, 0), |entry| (entry.epoch, entry.serial));
-            (stack.clone(), Entry::opened(epoch + 1, serial, before))
+            (stack.clone(), IndexEntry::open(epoch + 1, serial, before))
         };
         let entries: BTreeMap<_, _> = stacks.iter().map(opened).collect();
         if entries.len() < 2 {
@@ -258,7 +258,7 @@ impl States {
         }
         self.write_delta(0, entries).await?;
         if deltas > DELTAS_KEPT {
-            let known = self.known().await?;
+            let known = self.read_all().await?;
             self.maintain_index(&known).await?;
         }
         Ok(())
@@ -268,7 +268,7 @@ impl States {
     ///
     /// # Errors
     /// The store's.
-    pub async fn rebuild_index(&self) -> Result<Known, StateError> {
+    pub async fn rebuild_index(&self) -> Result<IndexedStates, StateError> {
         let keys = self.store.list(&keys::stacks()).await?;
         let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
         for key in keys {
@@ -278,18 +278,18 @@ impl States {
         }
         let entries = stream::iter(by_stack)
             .map(|(stack, keys)| async move {
-                let entry = self.entry_from_rows(&stack, Rows::of(&keys)).await?;
+                let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
                 Ok::<_, StateError>((stack, entry))
             })
             .buffered(IN_FLIGHT)
             .try_collect::<Vec<_>>()
             .await?;
         let (compactions, deltas) = names(&self.store.list(&index()).await?);
-        let mut known = Known {
+        let mut known = IndexedStates {
             compaction: compactions.last().copied().unwrap_or(0),
             rebuilt: true,
             unmerged: deltas,
-            ..Known::default()
+            ..IndexedStates::default()
         };
         join(
             &mut known.entries,
@@ -310,7 +310,7 @@ impl States {
 
     /// What the index says of a stack of which it says that a state was written, and not that it is retired. The index is
     /// read once: serials that it named then were written.
-    pub(super) async fn written(&self, stack: &StackId) -> Result<Option<&Entry>, StateError> {
+    pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
         let written = self.written.get_or_try_init(|| async {
             let listed = self.store.list(&index()).await?;
             let (compactions, deltas) = names(&listed);
@@ -341,12 +341,12 @@ impl States {
             }
             finished.deltas += 1;
         }
-        let entry = Entry::opened(epoch, serial, None);
+        let entry = IndexEntry::open(epoch, serial, None);
         self.write_delta(0, BTreeMap::from([(stack.clone(), entry)]))
             .await
     }
 
-    async fn read_index(&self) -> Result<Option<Known>, StateError> {
+    async fn read_index(&self) -> Result<Option<IndexedStates>, StateError> {
         let listed = self.store.list(&index()).await?;
         let (compactions, deltas) = names(&listed);
         let Some(newest) = compactions.last().copied() else {
@@ -357,12 +357,12 @@ impl States {
             return Ok(None);
         };
         let (_, compaction): (_, Compaction) = self.envelopes.read("index", &key, &bytes)?;
-        let mut known = Known {
+        let mut known = IndexedStates {
             entries: compaction.entries,
             compaction: newest,
             unmerged: deltas.difference(&compaction.merged).cloned().collect(),
             merged: deltas.intersection(&compaction.merged).cloned().collect(),
-            ..Known::default()
+            ..IndexedStates::default()
         };
         for delta in self.deltas(&known.unmerged).await? {
             match delta {
@@ -373,7 +373,7 @@ impl States {
         Ok(Some(known))
     }
 
-    /// Deltas by name: `None` for one that is not there any more, an error for one that can not be read.
+    /// Deltas by name: `None` for one that is not there any more, an error for one that cannot be read.
     async fn deltas(
         &self,
         names: &BTreeSet<String>,
@@ -389,7 +389,7 @@ impl States {
             .await
     }
 
-    async fn look_up_open(&self, known: &mut Known) -> Result<(), StateError> {
+    async fn look_up_open(&self, known: &mut IndexedStates) -> Result<(), StateError> {
         let open: Vec<_> = known
             .entries
             .iter()
@@ -398,7 +398,7 @@ impl States {
             .collect();
         let looked_up: Vec<_> = stream::iter(open)
             .map(|stack| async move {
-                let rows = Rows::of(&self.store.list(&keys::stack(&stack)).await?);
+                let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
                 let entry = self.entry_from_rows(&stack, rows).await?;
                 Ok::<_, StateError>((stack, entry))
             })
@@ -419,25 +419,29 @@ impl States {
         Ok(())
     }
 
-    /// What a stack's rows say; open if a journal is not in the state, or if the state can not be read.
-    async fn entry_from_rows(&self, stack: &StackId, rows: Rows) -> Result<Option<Entry>, StateError> {
+    /// What a stack's rows say; open if a journal is not in the state, or if the state cannot be read.
+    async fn entry_from_rows(
+        &self,
+        stack: &StackId,
+        rows: RowKeys,
+    ) -> Result<Option<IndexEntry>, StateError> {
         let newest_lease = rows.lease().map_or(0, |(epoch, _)| epoch);
         let serial = rows.serial();
         let reading = match self.read_rows(stack, rows).await {
             Ok(Some(reading)) => reading,
             Ok(None)
             | Err(StateError::Damaged { .. } | StateError::Foreign { .. } | StateError::Future { .. }) => {
-                return Ok(Some(Entry::opened(newest_lease, serial.unwrap_or(0), None)));
+                return Ok(Some(IndexEntry::open(newest_lease, serial.unwrap_or(0), None)));
             }
             Err(error) => return Err(error),
         };
         let Some((_, document)) = &reading.document else {
             let journaled = !reading.entries.is_empty();
-            return Ok(journaled.then(|| Entry::opened(newest_lease, 0, None)));
+            return Ok(journaled.then(|| IndexEntry::open(newest_lease, 0, None)));
         };
-        let mut entry = Entry::of(document);
+        let mut entry = IndexEntry::from_document(document);
         if !reading.entries.is_empty() {
-            entry = Entry::opened(newest_lease.max(entry.epoch), entry.serial, Some(&entry));
+            entry = IndexEntry::open(newest_lease.max(entry.epoch), entry.serial, Some(&entry));
         }
         Ok(Some(entry))
     }
@@ -445,7 +449,7 @@ impl States {
     async fn write_delta(
         &self,
         compaction: u64,
-        entries: BTreeMap<StackId, Entry>,
+        entries: BTreeMap<StackId, IndexEntry>,
     ) -> Result<(), StateError> {
         let letter = self.letter("index", &Delta { entries })?;
         let name = format!("{}-{}", keys::number(compaction), Uuid::new_v4().simple());
@@ -455,14 +459,16 @@ impl States {
 
     /// Writes the next compaction, and deletes what the one before it had merged. Losing the race is no loss: the
     /// deltas are still there.
-    async fn compact(&self, known: &Known) -> Result<(), StateError> {
+    async fn compact(&self, known: &IndexedStates) -> Result<(), StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
             merged: known.unmerged.union(&known.merged).cloned().collect(),
         };
         let letter = self.letter("index", &compaction)?;
         let number = known.compaction + 1;
-        if let super::document_format::Put::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
+        if let super::document_format::CreateResult::Theirs(_) =
+            put(&*self.store, &compaction_key(number), &letter).await?
+        {
             return Ok(());
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));

@@ -6,12 +6,12 @@ use crate::{model::StackId, store::Key};
 
 /// The folder of all stacks.
 pub(super) fn stacks() -> Key {
-    Key::of(&["stacks"])
+    Key::from_components(&["stacks"])
 }
 
 /// The folder of one stack.
 pub(super) fn stack(id: &StackId) -> Key {
-    Key::of(&["stacks", id.as_str()])
+    Key::from_components(&["stacks", id.as_str()])
 }
 
 /// A state document.
@@ -42,15 +42,15 @@ pub(super) fn number(number: u64) -> String {
 
 /// The numbers that a stack's listing holds, in ascending order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Rows {
+pub(super) struct RowKeys {
     pub states: Vec<u64>,
     pub leases: BTreeMap<u64, Vec<u64>>,
     pub journals: BTreeMap<u64, Vec<u64>>,
 }
 
-impl Rows {
+impl RowKeys {
     /// From the keys below the stack's folder; what does not belong there is passed over.
-    pub fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
+    pub fn parse<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut rows = Self::default();
         for key in keys {
             let parts: Vec<_> = key.as_str().split('/').skip(2).collect();
@@ -106,7 +106,7 @@ mod tests {
             journal(&id, 2, 0),
             stack(&id).child("stray"),
         ];
-        let rows = Rows::of(&keys);
+        let rows = RowKeys::parse(&keys);
         assert_eq!(rows.serial(), Some(10));
         assert_eq!(rows.lease(), Some((2, 11)));
         assert_eq!(rows.journals[&2], [0]);

@@ -8,16 +8,16 @@ use std::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Reason, StateError, States, Versioned,
-    lease_acquire::LeaseDocument,
-    state_document::{JournalPlace, StateDocument, remember_reviews},
-    document_format::{Put, put},
+    IndexEntry, StateError, StateStore, Versioned, WriteReason,
+    document_format::{CreateResult, put},
     journal::{JournalDocument, OpenIntents},
-    keys::{self, Rows},
-    lease_fencing::Grant,
+    keys::{self, RowKeys},
+    lease_acquire::LeaseDocument,
+    lease_fencing::LeaseGrant,
+    state_document::{JournalPlace, StateDocument, remember_reviews},
 };
 use crate::model::{
-    apply_record::Receipt,
+    apply_record::ApplyRecord,
     state::{JournalEntry, StackState},
 };
 
@@ -32,24 +32,24 @@ pub struct Lease {
     inner: Arc<Inner>,
     renewals: JoinHandle<()>,
     prior: Option<Versioned>,
-    rows: Rows,
+    rows: RowKeys,
 }
 
 /// What is said beside a state.
 #[derive(Default)]
-struct Beside {
+struct StateExtras {
     note: Option<String>,
-    receipt: Option<Receipt>,
+    receipt: Option<ApplyRecord>,
 }
 
 struct Inner {
-    states: States,
-    grant: Grant,
-    standing: Mutex<Standing>,
-    journal: tokio::sync::Mutex<Journal>,
+    states: StateStore,
+    grant: LeaseGrant,
+    standing: Mutex<LeaseRenewal>,
+    journal: tokio::sync::Mutex<LeaseJournal>,
 }
 
-struct Standing {
+struct LeaseRenewal {
     /// When the last renewal that the store confirmed was asked for, by our clock.
     confirmed: Duration,
     /// The next place in the row of renewals.
@@ -63,7 +63,7 @@ struct Standing {
 }
 
 #[derive(Default)]
-struct Journal {
+struct LeaseJournal {
     next: u64,
     waiting: Vec<JournalEntry>,
     open: OpenIntents,
@@ -72,10 +72,15 @@ struct Journal {
 }
 
 impl Lease {
-    pub(super) fn hold(states: States, grant: Grant, prior: Option<Versioned>, rows: Rows) -> Self {
+    pub(super) fn hold(
+        states: StateStore,
+        grant: LeaseGrant,
+        prior: Option<Versioned>,
+        rows: RowKeys,
+    ) -> Self {
         let inner = Arc::new(Inner {
             states,
-            standing: Mutex::new(Standing {
+            standing: Mutex::new(LeaseRenewal {
                 confirmed: grant.asked,
                 next: grant.renewals,
                 trouble: None,
@@ -134,7 +139,8 @@ impl Lease {
     /// # Errors
     /// [`StateError::Lost`]; the store's. The lease then stands until it expires.
     pub async fn commit(&self, state: StackState, reviews: &[u64]) -> Result<u64, StateError> {
-        self.write(Reason::Apply, state, reviews, Beside::default()).await
+        self.write(WriteReason::Apply, state, reviews, StateExtras::default())
+            .await
     }
 
     /// As [`Lease::commit`], with what kind of apply it was, its receipt, and a few words for the history.
@@ -143,13 +149,13 @@ impl Lease {
     /// As [`Lease::commit`].
     pub async fn conclude(
         &self,
-        reason: Reason,
+        reason: WriteReason,
         state: StackState,
         reviews: &[u64],
-        receipt: Receipt,
+        receipt: ApplyRecord,
         note: Option<String>,
     ) -> Result<u64, StateError> {
-        let beside = Beside {
+        let beside = StateExtras {
             receipt: Some(receipt),
             note,
         };
@@ -162,20 +168,20 @@ impl Lease {
     /// As [`Lease::commit`].
     pub async fn record(
         &self,
-        reason: Reason,
+        reason: WriteReason,
         state: StackState,
         note: Option<String>,
     ) -> Result<u64, StateError> {
-        let beside = Beside { note, receipt: None };
+        let beside = StateExtras { note, receipt: None };
         self.write(reason, state, &[], beside).await
     }
 
     async fn write(
         &self,
-        reason: Reason,
+        reason: WriteReason,
         mut state: StackState,
         reviews: &[u64],
-        beside: Beside,
+        beside: StateExtras,
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
         self.renewals.abort();
@@ -220,11 +226,11 @@ impl Lease {
         )
         .await?
         {
-            Put::Ours => {}
-            Put::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
+            CreateResult::Ours => {}
+            CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
-        inner.standing().ended = true;
-        let entry = Entry::of(&document);
+        inner.lock_renewal().ended = true;
+        let entry = IndexEntry::from_document(&document);
         {
             let mut finished = inner
                 .states
@@ -245,13 +251,13 @@ impl Lease {
     pub async fn release(&self) -> Result<(), StateError> {
         self.renewals.abort();
         let inner = &*self.inner;
-        if inner.standing().ended {
+        if inner.lock_renewal().ended {
             return Ok(());
         }
         inner.check()?;
         inner.flush(&mut *inner.journal.lock().await).await?;
         let letter = inner.states.letter("lease", &LeaseDocument::Released)?;
-        let mut renewal = inner.standing().next;
+        let mut renewal = inner.lock_renewal().next;
         // A renewal that was under way when they were stopped may have landed.
         loop {
             match put(
@@ -261,12 +267,12 @@ impl Lease {
             )
             .await?
             {
-                Put::Ours => break,
-                Put::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
-                Put::Theirs(_) => return Err(inner.lose("another run took over")),
+                CreateResult::Ours => break,
+                CreateResult::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
+                CreateResult::Theirs(_) => return Err(inner.lose("another run took over")),
             }
         }
-        inner.standing().ended = true;
+        inner.lock_renewal().ended = true;
         Ok(())
     }
 
@@ -283,7 +289,9 @@ impl Lease {
                 .filter(|old| **old < keep_from)
                 .map(|old| keys::state(stack, *old)),
         );
-        keys.extend((1..inner.standing().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)));
+        keys.extend(
+            (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
+        );
         keys.extend((0..journaled).map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
         // Of earlier epochs the last place stays if it is the end that a takeover put there: it is what an old holder
         // collides with. A row of one place was ended by its own state document.
@@ -317,12 +325,12 @@ impl Drop for Lease {
 }
 
 impl Inner {
-    fn standing(&self) -> std::sync::MutexGuard<'_, Standing> {
+    fn lock_renewal(&self) -> std::sync::MutexGuard<'_, LeaseRenewal> {
         self.standing.lock().expect("no panic while the lock is held")
     }
 
     fn lose(&self, why: &str) -> StateError {
-        let mut standing = self.standing();
+        let mut standing = self.lock_renewal();
         let why = standing.lost.get_or_insert_with(|| why.to_owned()).clone();
         StateError::Lost {
             stack: self.grant.stack.clone(),
@@ -332,7 +340,7 @@ impl Inner {
 
     fn check(&self) -> Result<(), StateError> {
         let (quiet, trouble) = {
-            let standing = self.standing();
+            let standing = self.lock_renewal();
             if let Some(why) = &standing.lost {
                 return Err(StateError::Lost {
                     stack: self.grant.stack.clone(),
@@ -366,7 +374,7 @@ impl Inner {
                 Err(StateError::Lost { .. }) => return,
                 Err(error) => {
                     tracing::warn!(stack = %self.grant.stack, %error, "the lease could not be renewed yet");
-                    self.standing().trouble = Some(error.to_string());
+                    self.lock_renewal().trouble = Some(error.to_string());
                     pause = self.grant.term / 12;
                 }
             }
@@ -376,20 +384,22 @@ impl Inner {
     async fn renew(&self) -> Result<(), StateError> {
         loop {
             let asked = self.states.clock.monotonic();
-            let place = self.standing().next;
+            let place = self.lock_renewal().next;
             let letter = self.states.letter("lease", &self.grant.document)?;
             let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
             match put(&*self.states.store, &key, &letter).await? {
-                Put::Ours => {
-                    let mut standing = self.standing();
+                CreateResult::Ours => {
+                    let mut standing = self.lock_renewal();
                     standing.confirmed = asked;
                     standing.trouble = None;
                     standing.next = place + 1;
                     return Ok(());
                 }
                 // An earlier try whose answer was lost: it renewed then, not now.
-                Put::Theirs(bytes) if self.is_our_renewal(place, &bytes) => self.standing().next = place + 1,
-                Put::Theirs(_) => return Err(self.lose("another run took over")),
+                CreateResult::Theirs(bytes) if self.is_our_renewal(place, &bytes) => {
+                    self.lock_renewal().next = place + 1
+                }
+                CreateResult::Theirs(_) => return Err(self.lose("another run took over")),
             }
         }
     }
@@ -422,20 +432,20 @@ impl Inner {
         if urgent || journal.waiting.len() >= RESULTS_TOGETHER {
             let flushed = self.flush(&mut journal).await;
             if let Err(StateError::Store(error)) = &flushed {
-                self.standing().trouble = Some(error.to_string());
+                self.lock_renewal().trouble = Some(error.to_string());
             }
             flushed?;
         }
         self.check()
     }
 
-    async fn flush(&self, journal: &mut Journal) -> Result<(), StateError> {
+    async fn flush(&self, journal: &mut LeaseJournal) -> Result<(), StateError> {
         if journal.waiting.is_empty() {
             return Ok(());
         }
         let document = JournalDocument::Entries(journal.waiting.clone());
         let letter = self.states.letter("journal", &document)?;
-        let Grant {
+        let LeaseGrant {
             stack, epoch, serial, ..
         } = &self.grant;
         loop {
@@ -450,8 +460,8 @@ impl Inner {
                 landed
             };
             match landed {
-                Put::Ours => break,
-                Put::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
+                CreateResult::Ours => break,
+                CreateResult::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
                     // Nobody else writes entries into our row: an earlier try whose answer was lost.
                     (_, JournalDocument::Entries(_)) => journal.next += 1,
                     (_, JournalDocument::ClosedBy(_)) => {

@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Lease, StateError, States, Writer, document_format::Header, keys, state_store::Reading, lease_fencing::Claim};
+use super::{
+    DocumentWriter, Lease, StateError, StateStore, document_format::Header, keys,
+    lease_fencing::TakeoverReason, state_store::Reading,
+};
 use crate::model::{RepoPath, StackId};
 
 /// How a lease is asked for.
@@ -20,7 +23,7 @@ pub struct LeaseOptions {
     pub folder: RepoPath,
     /// Told while waiting, and asked whether the holder's run is over.
     pub watch: Option<Arc<dyn LeaseWatch>>,
-    /// Go on from the newest document that can be read, if the newest of all can not (`state push --over-damaged`).
+    /// Go on from the newest document that can be read, if the newest of all cannot (`state push --over-damaged`).
     pub over_damaged: bool,
     /// Start anew although documents that were written are gone (`state push`, `state import`, `state forget`).
     pub over_vanished: bool,
@@ -40,7 +43,7 @@ impl Default for LeaseOptions {
 }
 
 impl LeaseOptions {
-    pub(super) async fn stopped(&self) {
+    pub(super) async fn until_stopped(&self) {
         match &self.watch {
             Some(watch) => watch.stopped().await,
             None => std::future::pending().await,
@@ -79,7 +82,7 @@ pub struct Holder {
     /// Its number: the fencing token.
     pub epoch: u64,
     /// Who.
-    pub writer: Writer,
+    pub writer: DocumentWriter,
     /// Since when, by the holder's clock.
     pub since: Timestamp,
     /// The holder's term.
@@ -126,7 +129,7 @@ pub(super) enum LeaseDocument {
 }
 
 /// How the newest lease stands.
-enum Standing {
+enum LeaseStanding {
     /// Nobody holds it, and its last holder ended it itself.
     Free,
     /// Nobody holds it, but its last holder may not know: it has to be fenced.
@@ -142,7 +145,7 @@ struct Watch {
     since: Duration,
 }
 
-impl States {
+impl StateStore {
     /// Gets the lease of a stack: waits for its holder, and takes over one whose term passed without a renewal as this
     /// process saw it, by its own monotonic clock alone.
     ///
@@ -162,26 +165,28 @@ impl States {
             if !options.over_vanished {
                 reading = self.require_document(stack, reading).await?;
             }
-            let standing = match self.standing(stack, &reading, asked, &mut watch).await {
+            let standing = match self.read_standing(stack, &reading, asked, &mut watch).await {
                 // The document that ended the lease is gone; the index says that it was there.
-                Ok(Standing::Held(holder))
-                    if options.over_vanished && self.ended(stack, &reading, holder.epoch).await? =>
+                Ok(LeaseStanding::Held(holder))
+                    if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
                 {
-                    Standing::Free
+                    LeaseStanding::Free
                 }
-                // Whose it was can not be read; that its holder has stopped is waited for like after an unlock.
+                // Whose it was cannot be read; that its holder has stopped is waited for like after an unlock.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
-                    Standing::Ended
+                    LeaseStanding::Ended
                 }
                 standing => standing?,
             };
             let claim = match standing {
-                Standing::Free => Claim::Free,
-                Standing::Ended => Claim::Ended,
-                Standing::Held(holder) => match self.wait_for(stack, &holder, &mut watch, &options).await? {
-                    Some(claim) => claim,
-                    None => continue,
-                },
+                LeaseStanding::Free => TakeoverReason::Free,
+                LeaseStanding::Ended => TakeoverReason::Ended,
+                LeaseStanding::Held(holder) => {
+                    match self.wait_for(stack, &holder, &mut watch, &options).await? {
+                        Some(claim) => claim,
+                        None => continue,
+                    }
+                }
             };
             if let Some(lease) = self.take(stack, reading, claim, &options).await? {
                 return Ok(lease);
@@ -225,16 +230,22 @@ impl States {
             since: Duration::ZERO,
         };
         Ok(
-            match self.standing(stack, &reading, Duration::ZERO, &mut watch).await? {
-                Standing::Held(holder) => Some(holder),
-                Standing::Free | Standing::Ended => None,
+            match self
+                .read_standing(stack, &reading, Duration::ZERO, &mut watch)
+                .await?
+            {
+                LeaseStanding::Held(holder) => Some(holder),
+                LeaseStanding::Free | LeaseStanding::Ended => None,
             },
         )
     }
 
     /// Whether the index says that a lease was ended by a state document which is gone.
-    async fn ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
-        let entry = self.written(stack).await?.filter(|_| reading.document.is_none());
+    async fn is_ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
+        let entry = self
+            .written_entry(stack)
+            .await?
+            .filter(|_| reading.document.is_none());
         Ok(entry.is_some_and(|entry| !entry.open && entry.epoch >= epoch))
     }
 
@@ -251,19 +262,19 @@ impl States {
         }
     }
 
-    async fn standing(
+    async fn read_standing(
         &self,
         stack: &StackId,
         reading: &Reading,
         asked: Duration,
         watch: &mut Watch,
-    ) -> Result<Standing, StateError> {
+    ) -> Result<LeaseStanding, StateError> {
         let Some((epoch, renewal)) = reading.rows.lease() else {
-            return Ok(Standing::Free);
+            return Ok(LeaseStanding::Free);
         };
         let document = reading.document.as_ref().map(|(_, document)| document);
         if document.is_some_and(|document| document.epoch >= epoch && document.closes_lease) {
-            return Ok(Standing::Free);
+            return Ok(LeaseStanding::Free);
         }
         let key = keys::lease(stack, epoch, renewal);
         if watch.seen != Some((epoch, renewal)) {
@@ -272,13 +283,13 @@ impl States {
         }
         let Some(bytes) = self.store.get(&key).await? else {
             // Cleaned up behind the listing: the next look shows what came after it.
-            return Ok(Standing::Ended);
+            return Ok(LeaseStanding::Ended);
         };
         let (header, lease): (Header, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
         Ok(match lease {
-            LeaseDocument::Released => Standing::Free,
-            LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => Standing::Ended,
-            LeaseDocument::Held { id, term_ms, since } => Standing::Held(Holder {
+            LeaseDocument::Released => LeaseStanding::Free,
+            LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => LeaseStanding::Ended,
+            LeaseDocument::Held { id, term_ms, since } => LeaseStanding::Held(Holder {
                 id,
                 epoch,
                 writer: header.writer,
@@ -296,11 +307,11 @@ impl States {
         holder: &Holder,
         watch: &mut Watch,
         options: &LeaseOptions,
-    ) -> Result<Option<Claim>, StateError> {
+    ) -> Result<Option<TakeoverReason>, StateError> {
         let term = holder.term.max(options.term);
         if holder.quiet >= term {
             let renewal = watch.seen.map_or(0, |(_, renewal)| renewal);
-            return Ok(Some(Claim::Silent { renewal }));
+            return Ok(Some(TakeoverReason::Silent { renewal }));
         }
         let held = || StateError::Held {
             stack: stack.clone(),
@@ -310,7 +321,7 @@ impl States {
         if let Some(observer) = &options.watch {
             match observer.waiting(holder, waited).await {
                 WaitVerdict::KeepWaiting => {}
-                WaitVerdict::HolderIsOver => return Ok(Some(Claim::Over)),
+                WaitVerdict::HolderIsOver => return Ok(Some(TakeoverReason::Over)),
                 WaitVerdict::GiveUp => return Err(held()),
             }
         }
@@ -324,7 +335,7 @@ impl States {
         // Asked to stop, the observer gives up at the next look.
         tokio::select! {
             () = self.clock.sleep(pause) => {}
-            () = options.stopped() => {}
+            () = options.until_stopped() => {}
         }
         Ok(None)
     }

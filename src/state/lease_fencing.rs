@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use super::{
-    Lease, LeaseOptions, Reason, StateError, States, Versioned,
+    Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
+    document_format::{CreateResult, put},
+    journal::JournalDocument,
+    keys::{self, RowKeys},
     lease_acquire::LeaseDocument,
     state_document::{JournalPlace, StateDocument},
-    document_format::{Put, put},
-    journal::JournalDocument,
-    keys::{self, Rows},
     state_store::Reading,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A lease that was just taken.
-pub(super) struct Grant {
+pub(super) struct LeaseGrant {
     pub stack: StackId,
     pub document: LeaseDocument,
     pub id: String,
@@ -34,7 +34,7 @@ pub(super) struct Grant {
 
 /// Why the next epoch may be taken, which decides how sure it is that the old holder has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum TakeoverReason {
     /// The last holder gave it back itself, or there was none.
     Free,
     /// The holder did not renew for its term, this renewal being its last.
@@ -54,13 +54,13 @@ pub(super) enum RowEnd {
     After(Option<u64>),
 }
 
-impl States {
+impl StateStore {
     /// Tries to take the next epoch; `None` if another was faster.
     pub(super) async fn take(
         &self,
         stack: &StackId,
         before: Reading,
-        claim: Claim,
+        claim: TakeoverReason,
         options: &LeaseOptions,
     ) -> Result<Option<Lease>, StateError> {
         let epoch = 1 + newest_epoch(&before);
@@ -73,11 +73,11 @@ impl States {
             since,
         };
         let letter = self.letter("lease", &held)?;
-        if let Put::Theirs(_) = put(&*self.store, &keys::lease(stack, epoch, 0), &letter).await? {
+        if let CreateResult::Theirs(_) = put(&*self.store, &keys::lease(stack, epoch, 0), &letter).await? {
             return Ok(None);
         }
         // An old number that was cleaned up can be made again by a run that slept: look whether ours is the newest.
-        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let unchanged = rows.states == before.rows.states && rows.journals == before.rows.journals;
         let mut reading = if unchanged {
             Reading { rows, ..before }
@@ -89,17 +89,17 @@ impl States {
         }
         let mut serial = reading.rows.serial().unwrap_or(0);
         let (mut asked, mut renewals) = (started, 1);
-        if claim != Claim::Free || !unchanged {
+        if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
-                // A holder that is alive stops by itself within this time, because it can not renew any more.
+                // A holder that is alive stops by itself within this time, because it cannot renew any more.
                 tokio::select! {
                     () = self.clock.sleep(options.term * 2 / 3) => {}
                     // The lease that was just made expires by itself.
-                    () = options.stopped() => return Err(StateError::Stopped(stack.clone())),
+                    () = options.until_stopped() => return Err(StateError::Stopped(stack.clone())),
                 }
                 asked = self.clock.monotonic();
                 let letter = self.letter("lease", &held)?;
-                if let Put::Theirs(_) =
+                if let CreateResult::Theirs(_) =
                     put(&*self.store, &keys::lease(stack, epoch, renewals), &letter).await?
                 {
                     return Ok(None);
@@ -115,8 +115,8 @@ impl States {
                 }
             }
         }
-        let prior = reading.merged(stack).map(|prior| Versioned { serial, ..prior });
-        let grant = Grant {
+        let prior = reading.merge(stack).map(|prior| Versioned { serial, ..prior });
+        let grant = LeaseGrant {
             stack: stack.clone(),
             document: held,
             id,
@@ -136,7 +136,7 @@ impl States {
         stack: &StackId,
         epoch: u64,
         reading: &Reading,
-        claim: Claim,
+        claim: TakeoverReason,
     ) -> Result<bool, StateError> {
         let from = reading
             .document
@@ -148,12 +148,14 @@ impl States {
                 .end_lease(stack, old, &LeaseDocument::TakenOver { by: epoch })
                 .await?;
             at_work |= match (claim, end) {
-                (Claim::Free, _) => false,
+                (TakeoverReason::Free, _) => false,
                 // Whoever ended it did so before the holder that was silent for a term.
-                (Claim::Silent { .. }, RowEnd::Before) => false,
-                (Claim::Silent { renewal }, RowEnd::After(last)) => old + 1 != epoch || last != Some(renewal),
-                (Claim::Over, _) => old + 1 != epoch,
-                (Claim::Ended, _) => true,
+                (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
+                (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
+                    old + 1 != epoch || last != Some(renewal)
+                }
+                (TakeoverReason::Over, _) => old + 1 != epoch,
+                (TakeoverReason::Ended, _) => true,
             };
             let next = reading
                 .rows
@@ -165,8 +167,8 @@ impl States {
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
                 match put(&*self.store, &key, &letter).await? {
-                    Put::Ours => break,
-                    Put::Theirs(bytes) => {
+                    CreateResult::Ours => break,
+                    CreateResult::Theirs(bytes) => {
                         if let (_, JournalDocument::ClosedBy(_)) =
                             self.envelopes.read("journal", &key, &bytes)?
                         {
@@ -186,7 +188,7 @@ impl States {
         epoch: u64,
         end: &LeaseDocument,
     ) -> Result<RowEnd, StateError> {
-        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let listed = rows.leases.get(&epoch).and_then(|row| row.last()).copied();
         if let Some(last) = listed {
             let key = keys::lease(stack, epoch, last);
@@ -199,7 +201,7 @@ impl States {
         let letter = self.letter("lease", end)?;
         for renewal in listed.map_or(0, |last| last + 1).. {
             let key = keys::lease(stack, epoch, renewal);
-            if let Put::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
+            if let CreateResult::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
                 if self.is_end(&key, &bytes)? {
                     return Ok(RowEnd::Before);
                 }
@@ -210,7 +212,7 @@ impl States {
         unreachable!("a row has a free place")
     }
 
-    /// Whether a place in a row of renewals is its end. One that can not be read is none: the end is put after it.
+    /// Whether a place in a row of renewals is its end. One that cannot be read is none: the end is put after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
             Ok((_, LeaseDocument::Held { .. })) | Err(StateError::Damaged { .. }) => Ok(false),
@@ -228,10 +230,10 @@ impl States {
         reading: &Reading,
         options: &LeaseOptions,
     ) -> Result<bool, StateError> {
-        let merged = reading.merged(stack);
+        let merged = reading.merge(stack);
         let document = StateDocument {
             serial,
-            reason: Reason::Takeover,
+            reason: WriteReason::Takeover,
             epoch,
             closes_lease: false,
             journal: JournalPlace { epoch, entry: 0 },
@@ -250,13 +252,13 @@ impl States {
         let letter = self.letter("state", &document)?;
         Ok(matches!(
             put(&*self.store, &keys::state(stack, serial), &letter).await?,
-            Put::Ours
+            CreateResult::Ours
         ))
     }
 
-    /// Goes back from a newest document that can not be read to one that can. The serials above it stay taken.
+    /// Goes back from a newest document that cannot be read to one that can. The serials above it stay taken.
     pub(super) async fn read_last_good(&self, stack: &StackId) -> Result<Reading, StateError> {
-        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let mut document = None;
         for serial in rows.states.iter().rev() {
             if let Ok(found @ Some(_)) = self.document(stack, *serial).await {
@@ -290,6 +292,6 @@ fn newest_epoch(reading: &Reading) -> u64 {
 impl Versioned {
     /// Whether a run died while it worked on this stack.
     pub fn was_interrupted(&self) -> bool {
-        !self.pending.is_empty() || self.reason == Reason::Takeover
+        !self.pending.is_empty() || self.reason == WriteReason::Takeover
     }
 }

@@ -15,37 +15,37 @@
 //! keys/review                                   the key of the short hashes of secrets
 //! ```
 
-mod lease_acquire;
 mod clock;
-mod state_document;
+mod crypto;
 mod document_format;
+mod drift_history;
 mod error;
 mod index;
 mod journal;
-mod crypto;
+mod keys;
 pub mod kusion;
 mod lease;
-mod drift_history;
-mod reviews;
-mod keys;
-mod state_store;
+mod lease_acquire;
 mod lease_fencing;
+mod reviews;
 mod sealed_box;
+mod state_document;
+mod state_store;
 
 use serde::{Deserialize, Serialize};
 
-pub use lease_acquire::{Holder, LeaseOptions, LeaseWatch, WaitVerdict};
 pub use clock::{Clock, SystemClock};
-pub use state_document::{Reason, Versioned};
-pub use error::StateError;
-pub use index::{Entry, Known};
-pub use journal::{OpenIntents, merge_journal};
 pub use crypto::{IDENTITY_VARIABLE, Sealer};
+pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
+pub use error::StateError;
+pub use index::{IndexEntry, IndexedStates};
+pub use journal::{OpenIntents, merge_journal};
 pub use lease::Lease;
-pub use drift_history::{Look, Looks, Seen};
-pub use reviews::{ReviewKey, Reviews};
-pub use state_store::{HistoryEntry, HistoryLine, States};
-pub use sealed_box::Vault;
+pub use lease_acquire::{Holder, LeaseOptions, LeaseWatch, WaitVerdict};
+pub use reviews::{ReviewKey, ReviewStore};
+pub use sealed_box::SealedBox;
+pub use state_document::{Versioned, WriteReason};
+pub use state_store::{HistoryEntry, HistoryLine, StateStore};
 
 /// Whose states these are: `state.id` of `konverge.yaml`, else the normalised URL of `origin`. A document of another
 /// repository is refused.
@@ -67,14 +67,14 @@ impl RepositoryId {
 
 /// Who writes: stands in every document, and is shown to whoever waits for a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Writer {
+pub struct DocumentWriter {
     /// The run's URL, or `user@host` outside CI.
     pub run: String,
     /// The person or bot that started it.
     pub actor: String,
 }
 
-impl std::fmt::Display for Writer {
+impl std::fmt::Display for DocumentWriter {
     /// The run and who started it; outside CI the run's own name begins with that.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.run.strip_prefix(&self.actor) {

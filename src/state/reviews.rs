@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    StateError, States, Versioned,
-    document_format::{Put, put},
+    StateError, StateStore, Versioned,
+    document_format::{CreateResult, put},
 };
 use crate::{
-    model::{CommitId, Share, review::ReviewRecord},
+    model::{CommitId, Shard, review::ReviewRecord},
     store::Key,
 };
 
@@ -26,7 +26,7 @@ pub struct ReviewKey {
     pub attempt: u32,
     /// Which share of it, where the preview was dealt out over jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<Share>,
+    pub share: Option<Shard>,
 }
 
 impl ReviewKey {
@@ -63,15 +63,15 @@ impl ReviewKey {
 }
 
 fn pull_request(number: u64) -> Key {
-    Key::of(&["reviews", &number.to_string()])
+    Key::from_components(&["reviews", &number.to_string()])
 }
 
 /// The review records of a repository.
-pub struct Reviews<'a> {
-    pub(super) states: &'a States,
+pub struct ReviewStore<'a> {
+    pub(super) states: &'a StateStore,
 }
 
-impl Reviews<'_> {
+impl ReviewStore<'_> {
     /// Saves a record. Whether it is new: the same run, attempt and share saved one before otherwise, and that one
     /// stays.
     ///
@@ -82,7 +82,7 @@ impl Reviews<'_> {
         record: &ReviewRecord,
         run: u64,
         attempt: u32,
-        share: Option<Share>,
+        share: Option<Shard>,
     ) -> Result<bool, StateError> {
         let key = ReviewKey {
             pull_request: record.pull_request,
@@ -94,7 +94,7 @@ impl Reviews<'_> {
         let letter = self.states.letter("review", record)?;
         Ok(matches!(
             put(&*self.states.store, &key.place(), &letter).await?,
-            Put::Ours
+            CreateResult::Ours
         ))
     }
 
@@ -103,15 +103,15 @@ impl Reviews<'_> {
     /// # Errors
     /// The store's.
     pub async fn list(&self) -> Result<Vec<ReviewKey>, StateError> {
-        self.listed(&Key::of(&["reviews"])).await
+        self.list_keys(&Key::from_components(&["reviews"])).await
     }
 
     /// The places of one pull request's records.
     ///
     /// # Errors
     /// The store's.
-    pub async fn of_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
-        self.listed(&pull_request(number)).await
+    pub async fn list_for_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
+        self.list_keys(&pull_request(number)).await
     }
 
     /// The last preview of a pull request's head: what its last run recorded in that run's last attempt. Of a run that
@@ -121,7 +121,7 @@ impl Reviews<'_> {
     /// # Errors
     /// The store's; a damaged or foreign record.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Option<ReviewRecord>, StateError> {
-        let mut keys = self.of_pull_request(number).await?;
+        let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);
         let last = keys.iter().map(|key| key.run).max();
         // They are sorted by attempt, and a later one takes the place of an earlier one.
@@ -173,7 +173,7 @@ impl Reviews<'_> {
         Ok(self.states.store.delete(&place.place()).await?)
     }
 
-    async fn listed(&self, folder: &Key) -> Result<Vec<ReviewKey>, StateError> {
+    async fn list_keys(&self, folder: &Key) -> Result<Vec<ReviewKey>, StateError> {
         let keys = self.states.store.list(folder).await?;
         let mut places: Vec<_> = keys.iter().filter_map(ReviewKey::parse).collect();
         places.sort_unstable();
@@ -183,7 +183,7 @@ impl Reviews<'_> {
 
 impl Versioned {
     /// Of these merged pull requests those whose reviews were not used up on this stack yet.
-    pub fn unapplied<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
+    pub fn unapplied_pull_requests<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
         merged
             .iter()
             .copied()

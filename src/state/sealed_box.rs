@@ -1,11 +1,11 @@
-//! [`Vault`]: bytes that only the holders of the age identity can read, and that nobody else can have written.
+//! [`SealedBox`]: bytes that only the holders of the age identity can read, and that nobody else can have written.
 //!
 //! age hides, and no more: its recipients stand in `konverge.yaml`, and whoever knows one can encrypt to it. So a keyed
 //! hash stands before the bytes, by a key that only the identity gives.
 
 use super::{
     StateError,
-    crypto::{Sealer, failed},
+    crypto::{Sealer, key_error},
 };
 
 /// What the key is derived for; another use gets another one.
@@ -16,18 +16,18 @@ const MARK: usize = 32;
 
 /// Shuts away and takes out.
 #[derive(Clone)]
-pub struct Vault {
+pub struct SealedBox {
     sealer: Sealer,
     key: [u8; MARK],
 }
 
-impl Vault {
+impl SealedBox {
     /// By the text of `KONVERGE_AGE_IDENTITY`. `None` without one; and with a passphrase, each use of which costs a
     /// tenth of a second on purpose.
     ///
     /// # Errors
     /// A damaged identity.
-    pub fn of(identity: Option<&str>) -> Result<Option<Self>, StateError> {
+    pub fn from_identity(identity: Option<&str>) -> Result<Option<Self>, StateError> {
         let Some(sealer) = Sealer::new(&[], identity)? else {
             return Ok(None);
         };
@@ -41,7 +41,7 @@ impl Vault {
     ///
     /// # Errors
     /// As [`Sealer::seal`].
-    pub fn shut(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
+    pub fn seal(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
         let mut whole = self.mark(name, plain).as_bytes().to_vec();
         whole.extend_from_slice(plain);
         self.sealer.seal(&whole)
@@ -53,7 +53,7 @@ impl Vault {
     /// Damaged, shut away under another name, or written by somebody without the identity.
     pub fn open(&self, name: &str, shut: &[u8]) -> Result<Vec<u8>, StateError> {
         let mut whole = self.sealer.open(shut)?;
-        let foreign = || failed("decrypting", "it was not written by a holder of the identity");
+        let foreign = || key_error("decrypting", "it was not written by a holder of the identity");
         let mark: [u8; MARK] = whole
             .get(..MARK)
             .and_then(|mark| mark.try_into().ok())
@@ -81,14 +81,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn vault(sealer: &Sealer) -> Vault {
-        Vault::of(sealer.identity().as_deref()).unwrap().unwrap()
+    fn vault(sealer: &Sealer) -> SealedBox {
+        SealedBox::from_identity(sealer.identity().as_deref())
+            .unwrap()
+            .unwrap()
     }
 
     #[test]
     fn holders_of_the_identity_read_what_they_wrote_under_that_name() {
         let sealer = Sealer::generate();
-        let shut = vault(&sealer).shut("a", b"hunter2").unwrap();
+        let shut = vault(&sealer).seal("a", b"hunter2").unwrap();
         assert!(!shut.windows(7).any(|part| part == b"hunter2"));
         assert_eq!(vault(&sealer).open("a", &shut).unwrap(), b"hunter2");
         assert!(vault(&sealer).open("b", &shut).is_err());
@@ -111,8 +113,12 @@ mod tests {
 
     #[test]
     fn nothing_and_a_passphrase_make_no_vault() {
-        assert!(Vault::of(None).unwrap().is_none());
-        assert!(Vault::of(Some("correct horse battery")).unwrap().is_none());
-        assert!(Vault::of(Some("AGE-SECRET-KEY-1XYZ")).is_err());
+        assert!(SealedBox::from_identity(None).unwrap().is_none());
+        assert!(
+            SealedBox::from_identity(Some("correct horse battery"))
+                .unwrap()
+                .is_none()
+        );
+        assert!(SealedBox::from_identity(Some("AGE-SECRET-KEY-1XYZ")).is_err());
     }
 }

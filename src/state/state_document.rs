@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Writer;
-use crate::model::{CommitId, ResourceId, apply_record::Receipt, state::StackState};
+use super::DocumentWriter;
+use crate::model::{CommitId, ResourceId, apply_record::ApplyRecord, state::StackState};
 
 /// Why a serial was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum WriteReason {
     /// An apply ended.
     Apply,
     /// An apply ended that took everything down.
@@ -30,7 +30,7 @@ pub enum Reason {
     Import,
 }
 
-impl Reason {
+impl WriteReason {
     /// Whether it ends an apply of some kind, which has announced itself by its journal.
     pub(super) fn is_apply(self) -> bool {
         matches!(self, Self::Apply | Self::Destroy | Self::Rollback)
@@ -42,7 +42,7 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for WriteReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Apply => "apply",
@@ -69,7 +69,7 @@ pub(super) struct JournalPlace {
 #[serde(rename_all = "camelCase")]
 pub(super) struct StateDocument {
     pub serial: u64,
-    pub reason: Reason,
+    pub reason: WriteReason,
     /// The epoch of the lease under which it was written.
     pub epoch: u64,
     /// Whether that lease ended with it: releasing costs no request of its own.
@@ -86,7 +86,7 @@ pub(super) struct StateDocument {
     pub note: Option<String>,
     /// The apply that ended with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<ApplyRecord>,
     pub state: StackState,
 }
 
@@ -98,15 +98,15 @@ pub struct Versioned {
     /// The epoch of the lease under which it was written.
     pub epoch: u64,
     /// Why it was written.
-    pub reason: Reason,
+    pub reason: WriteReason,
     /// Who wrote it.
-    pub writer: Writer,
+    pub writer: DocumentWriter,
     /// When, by that machine's clock.
     pub written: Timestamp,
     /// A few words that were given with it.
     pub note: Option<String>,
     /// The apply that ended with it.
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<ApplyRecord>,
     /// Resources whose last intent has no result: they may exist, differ or be gone. They are in the state.
     pub pending: Vec<ResourceId>,
     /// Whether the stack was destroyed, moved away or forgotten.

@@ -7,16 +7,17 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, Entry, Reason, RepositoryId, Reviews, Sealer, StateError, SystemClock, Versioned, Writer,
-    state_document::{JournalPlace, StateDocument},
-    document_format::{Envelopes, Header, Letter},
+    Clock, DocumentWriter, IndexEntry, RepositoryId, ReviewStore, Sealer, StateError, SystemClock, Versioned,
+    WriteReason,
+    document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
-    keys::{self, Rows},
+    keys::{self, RowKeys},
+    state_document::{JournalPlace, StateDocument},
 };
 use crate::{
     model::{
         RepoPath, StackId,
-        apply_record::Receipt,
+        apply_record::ApplyRecord,
         state::{JournalEntry, StackState},
     },
     store::{Key, Store},
@@ -31,20 +32,20 @@ const DEFAULT_RETENTION: u64 = 50;
 
 /// All states of a repository. Cheap to clone.
 #[derive(Clone)]
-pub struct States {
+pub struct StateStore {
     pub(super) store: Arc<dyn Store>,
-    pub(super) envelopes: Envelopes,
+    pub(super) envelopes: Documents,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
     /// What the index said when it was first asked, of stacks whose state was written.
-    pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, Entry>>>,
+    pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, IndexEntry>>>,
 }
 
 /// What this run recorded and the index does not say yet.
 #[derive(Default)]
 pub(super) struct Finished {
-    pub entries: BTreeMap<StackId, Entry>,
+    pub entries: BTreeMap<StackId, IndexEntry>,
     /// Intents behind those entries.
     pub resources: usize,
     /// Stacks that were announced together, with the epoch that was expected.
@@ -55,7 +56,7 @@ pub(super) struct Finished {
 
 /// What was read of one stack: the newest document, its journal, and the listing both come from.
 pub(super) struct Reading {
-    pub rows: Rows,
+    pub rows: RowKeys,
     pub document: Option<(Header, StateDocument)>,
     pub entries: Vec<JournalEntry>,
     /// The writer of the journal, if there is no document that names one.
@@ -67,7 +68,7 @@ pub(super) struct Reading {
 pub struct HistoryLine {
     /// The serial.
     pub serial: u64,
-    /// What the document says, or why it can not be read: as JSON its keys, or `unreadable`.
+    /// What the document says, or why it cannot be read: as JSON its keys, or `unreadable`.
     #[serde(flatten, serialize_with = "readable")]
     pub document: Result<HistoryEntry, String>,
 }
@@ -90,9 +91,9 @@ fn readable<S: Serializer>(
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryEntry {
     /// Why it was written.
-    pub reason: Reason,
+    pub reason: WriteReason,
     /// Who wrote it.
-    pub writer: Writer,
+    pub writer: DocumentWriter,
     /// When, by that machine's clock.
     pub time: Timestamp,
     /// The commit that was applied.
@@ -103,20 +104,20 @@ pub struct HistoryEntry {
     pub note: Option<String>,
     /// The apply that ended with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<ApplyRecord>,
 }
 
-impl States {
+impl StateStore {
     /// Whose states these are.
     pub fn repository(&self) -> &RepositoryId {
         &self.envelopes.repository
     }
 
     /// The states of a repository in a store. Asks nothing of the store yet.
-    pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: Writer) -> Self {
+    pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: DocumentWriter) -> Self {
         Self {
             store,
-            envelopes: Envelopes {
+            envelopes: Documents {
                 repository,
                 writer,
                 sealer: None,
@@ -167,8 +168,8 @@ impl States {
     }
 
     /// The reviews beside the states.
-    pub fn reviews(&self) -> Reviews<'_> {
-        Reviews { states: self }
+    pub fn reviews(&self) -> ReviewStore<'_> {
+        ReviewStore { states: self }
     }
 
     /// The newest state of a stack with its journal merged in: whatever may exist outside is in it. One LIST and one
@@ -178,7 +179,7 @@ impl States {
     /// The store's; a document that is damaged, foreign or newer than this Konverge.
     pub async fn load(&self, stack: &StackId) -> Result<Option<Versioned>, StateError> {
         let reading = self.read(stack).await?;
-        Ok(self.require_document(stack, reading).await?.merged(stack))
+        Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
     /// Refuses a stack without a state document if the index says that one was written.
@@ -190,7 +191,7 @@ impl States {
         if reading.document.is_some() {
             return Ok(reading);
         }
-        let Some(serial) = self.written(stack).await?.map(|entry| entry.serial) else {
+        let Some(serial) = self.written_entry(stack).await?.map(|entry| entry.serial) else {
             return Ok(reading);
         };
         // It may have been written between the two looks.
@@ -207,7 +208,7 @@ impl States {
     /// One serial as it was written, without any journal.
     ///
     /// # Errors
-    /// As [`States::load`]; [`StateError::Missing`] if there is no such serial (any more).
+    /// As [`StateStore::load`]; [`StateError::Missing`] if there is no such serial (any more).
     pub async fn load_serial(&self, stack: &StackId, serial: u64) -> Result<Versioned, StateError> {
         match self.document(stack, serial).await? {
             Some((header, document)) => Ok(versioned(header, document)),
@@ -217,12 +218,12 @@ impl States {
         }
     }
 
-    /// The serials that are kept, the newest first. A document that can not be read is a line that says so.
+    /// The serials that are kept, the newest first. A document that cannot be read is a line that says so.
     ///
     /// # Errors
     /// The store's.
     pub async fn history(&self, stack: &StackId) -> Result<Vec<HistoryLine>, StateError> {
-        let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let serials: Vec<u64> = rows.states.into_iter().rev().collect();
         stream::iter(serials.into_iter().map(|serial| async move {
             let document = match self.document(stack, serial).await {
@@ -249,9 +250,9 @@ impl States {
     /// The stacks that have anything recorded, by the index.
     ///
     /// # Errors
-    /// As [`States::known`].
+    /// As [`StateStore::known`].
     pub async fn list(&self) -> Result<Vec<StackId>, StateError> {
-        let known = self.known().await?;
+        let known = self.read_all().await?;
         Ok(known
             .entries
             .into_iter()
@@ -265,17 +266,17 @@ impl States {
     /// # Errors
     /// The store's.
     pub async fn was_written(&self, stack: &StackId) -> Result<bool, StateError> {
-        Ok(self.written(stack).await?.is_some())
+        Ok(self.written_entry(stack).await?.is_some())
     }
 
-    pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<Letter, StateError> {
+    pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<OutgoingDocument, StateError> {
         self.envelopes.write(kind, self.clock.wall(), body)
     }
 
     /// Reads a stack: listing, newest document, journal.
     pub(super) async fn read(&self, stack: &StackId) -> Result<Reading, StateError> {
         for _ in 0..STALE_LISTINGS {
-            let rows = Rows::of(&self.store.list(&keys::stack(stack)).await?);
+            let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
             if let Some(reading) = self.read_rows(stack, rows).await? {
                 return Ok(reading);
             }
@@ -286,7 +287,11 @@ impl States {
     }
 
     /// Reads what a listing shows; `None` if it is outdated.
-    pub(super) async fn read_rows(&self, stack: &StackId, rows: Rows) -> Result<Option<Reading>, StateError> {
+    pub(super) async fn read_rows(
+        &self,
+        stack: &StackId,
+        rows: RowKeys,
+    ) -> Result<Option<Reading>, StateError> {
         let document = match rows.serial() {
             None => None,
             Some(serial) => match self.document(stack, serial).await? {
@@ -359,13 +364,13 @@ impl States {
 
 impl Reading {
     /// Document and journal as one state.
-    pub fn merged(&self, stack: &StackId) -> Option<Versioned> {
+    pub fn merge(&self, stack: &StackId) -> Option<Versioned> {
         let mut versioned = match (&self.document, &self.journal_header) {
             (Some((header, document)), _) => versioned(header.clone(), document.clone()),
             (None, Some(header)) => Versioned {
                 serial: 0,
                 epoch: 0,
-                reason: Reason::Apply,
+                reason: WriteReason::Apply,
                 writer: header.writer.clone(),
                 written: header.time,
                 note: None,

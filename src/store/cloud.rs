@@ -15,14 +15,13 @@ use object_store::{
 };
 
 use super::{
-    Created, Key, Store, StoreError, StoreOptions,
-    gcp_wif::{ExternalAccount, Federation},
-    factory::Place,
-    aws_profile,
+    Created, Key, Store, StoreError, StoreOptions, aws_profile,
+    factory::Location,
+    gcp_wif::{ExternalAccount, WorkloadIdentity},
 };
 use crate::{
     error::chain,
-    retry::{Policy, Verdict},
+    retry::{RetryDecision, RetryPolicy},
 };
 
 /// No single request takes longer.
@@ -30,11 +29,11 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// No connection takes longer to be made.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-struct Object {
+struct CloudStore {
     url: String,
     prefix: String,
     inner: Box<dyn ObjectStore>,
-    retry: Policy,
+    retry: RetryPolicy,
 }
 
 /// A folder of this machine, made if it is not there. Every write is on the disk before it is acknowledged.
@@ -46,7 +45,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
     };
     std::fs::create_dir_all(path).map_err(|error| config(error.to_string()))?;
     let local = LocalFileSystem::new_with_prefix(path).map_err(|error| config(chain(&error)))?;
-    Ok(Arc::new(Object {
+    Ok(Arc::new(CloudStore {
         prefix: String::new(),
         inner: Box::new(local.with_fsync(true)),
         retry: options.retry,
@@ -55,7 +54,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
 }
 
 /// Amazon S3 and what speaks its language.
-pub(super) fn s3(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn s3(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     for (name, value) in aws_profile::environment(&place.options.environment) {
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
@@ -83,7 +82,7 @@ pub(super) fn s3(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 /// Google Cloud Storage.
-pub(super) fn gs(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn gs(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
     let account = environment.get(FILE).and_then(|file| ExternalAccount::read(file));
@@ -104,7 +103,7 @@ pub(super) fn gs(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
             .connect_timeout(CONNECT_DEADLINE)
             .build()
             .map_err(|error| place.error(chain(&error)))?;
-        builder = builder.with_credentials(Arc::new(Federation::new(account, client)));
+        builder = builder.with_credentials(Arc::new(WorkloadIdentity::new(account, client)));
     }
     if let Some(endpoint) = &place.options.endpoint {
         builder = builder.with_base_url(endpoint);
@@ -114,7 +113,7 @@ pub(super) fn gs(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 /// Azure Blob Storage; the account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
-pub(super) fn az(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn az(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     for (name, value) in &place.options.environment {
         if name.starts_with("AZURE_")
@@ -141,8 +140,8 @@ pub(super) fn az(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-fn at(place: &Place, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
-    Arc::new(Object {
+fn at(place: &Location, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
+    Arc::new(CloudStore {
         url: place.shown.clone(),
         prefix: place.prefix.clone(),
         inner,
@@ -159,7 +158,7 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-fn client(place: &Place) -> Result<ClientOptions, StoreError> {
+fn client(place: &Location) -> Result<ClientOptions, StoreError> {
     let mut client = ClientOptions::new()
         .with_timeout(REQUEST_DEADLINE)
         .with_connect_timeout(CONNECT_DEADLINE)
@@ -175,7 +174,7 @@ fn client(place: &Place) -> Result<ClientOptions, StoreError> {
     Ok(client)
 }
 
-impl Object {
+impl CloudStore {
     fn path(&self, key: &Key) -> Result<Path, StoreError> {
         let text = match (self.prefix.as_str(), key.as_str()) {
             ("", key) => key.to_owned(),
@@ -228,17 +227,17 @@ fn is_bad_credential(why: &str) -> bool {
 }
 
 /// What is worth another try: everything that is not an answer about the key or about us.
-fn verdict(error: &Error) -> Verdict {
+fn verdict(error: &Error) -> RetryDecision {
     match error {
         Error::Generic { store, .. } if *store != "LocalFileSystem" && !is_bad_credential(&chain(error)) => {
-            Verdict::Retry
+            RetryDecision::Retry
         }
-        _ => Verdict::GiveUp,
+        _ => RetryDecision::GiveUp,
     }
 }
 
 #[async_trait]
-impl Store for Object {
+impl Store for CloudStore {
     fn url(&self) -> &str {
         &self.url
     }

@@ -11,7 +11,7 @@ use super::{Created, Key, Store, StoreError};
 /// [`StoreError::Unsafe`] if both creates won, or if the key does not show in a listing or reads back otherwise;
 /// whatever else the store refused.
 pub async fn probe(store: &dyn Store) -> Result<(), StoreError> {
-    let folder = Key::of(&["probe"]);
+    let folder = Key::from_components(&["probe"]);
     let key = folder.child(&Uuid::new_v4().simple().to_string());
     let result = tries(store, &folder, &key).await;
     let deleted = store.delete(&key).await;
@@ -33,7 +33,7 @@ async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreEr
     match store.get(key).await? {
         Some(content) if content == first => {}
         Some(_) => return Err(not_safe("a refused create changed the content")),
-        None => return Err(not_safe("a key that was created can not be read")),
+        None => return Err(not_safe("a key that was created cannot be read")),
     }
     if !store.list(folder).await?.contains(key) {
         return Err(not_safe("its listing does not show a key that was created"));
@@ -44,11 +44,11 @@ async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreEr
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{super::Memory, *};
+    use super::{super::MemoryStore, *};
     use async_trait::async_trait;
 
     /// Ignores the condition, as some S3 look-alikes do.
-    struct Careless(Memory);
+    struct Careless(MemoryStore);
 
     #[async_trait]
     impl Store for Careless {
@@ -72,10 +72,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_careless_store_is_refused_and_a_good_one_left_clean() {
-        let refusal = probe(&Careless(Memory::default())).await.unwrap_err();
+        let refusal = probe(&Careless(MemoryStore::default())).await.unwrap_err();
         assert!(matches!(refusal, StoreError::Unsafe { .. }), "{refusal}");
-        let good = Memory::default();
+        let good = MemoryStore::default();
         probe(&good).await.unwrap();
-        assert!(good.list(&Key::of(&[])).await.unwrap().is_empty());
+        assert!(good.list(&Key::from_components(&[])).await.unwrap().is_empty());
     }
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{Store, StoreError, filesystem, http, interruptible::Interruptible, cloud, oss, sql};
-use crate::{checkout::Checkout, interrupt::Interrupt, retry::Policy};
+use super::{Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, oss, sql};
+use crate::{checkout::Checkout, interrupt::Interrupt, retry::RetryPolicy};
 
 /// What a URL does not say. `Default` takes the process's environment.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct StoreOptions {
     /// Where credentials are looked for.
     pub environment: BTreeMap<String, String>,
     /// How often a request is tried.
-    pub retry: Policy,
+    pub retry: RetryPolicy,
     /// Set when the run is asked to stop: a silent store is not waited for then.
     pub cancel: CancellationToken,
 }
@@ -43,7 +43,7 @@ impl Default for StoreOptions {
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
-            retry: Policy::default(),
+            retry: RetryPolicy::default(),
             cancel: CancellationToken::new(),
         }
     }
@@ -84,7 +84,7 @@ impl StoreOptions {
 /// Nothing is asked of the store yet; [`super::probe`] does.
 ///
 /// # Errors
-/// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that can not be made.
+/// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that cannot be made.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let store = open_scheme(url, options).await?;
     let interrupt = Interrupt::new(options.cancel.clone());
@@ -98,7 +98,7 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
     if scheme == "file" {
         return trusted_folder(file_path(url, rest)?, options);
     }
-    let place = Place::parse(url, options)?;
+    let place = Location::parse(url, options)?;
     if let Some(file) = &place.options.ca_file {
         let trusted = options.checkout.trust("state.options.ca_file", file.as_ref());
         trusted.map_err(|error| place.error(error.to_string()))?;
@@ -145,7 +145,7 @@ fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
 }
 
 /// A URL taken apart, with the options that its query changes.
-pub(super) struct Place {
+pub(super) struct Location {
     /// Without query and credentials, for messages.
     pub shown: String,
     /// The URL itself, query removed.
@@ -158,7 +158,7 @@ pub(super) struct Place {
     pub options: StoreOptions,
 }
 
-impl Place {
+impl Location {
     /// Takes a URL apart.
     pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let bare = text.split(['?', '#']).next().unwrap_or_default();

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 use super::{Created, Key, Store, StoreError, StoreOptions, cloud};
 
-struct Folder {
+struct FolderStore {
     url: String,
     path: PathBuf,
     options: StoreOptions,
@@ -36,7 +36,7 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
         let why = format!("{} is no folder", above.display().to_string().escape_debug());
         return Err(StoreError::Config { url, why });
     }
-    Ok(Arc::new(Folder {
+    Ok(Arc::new(FolderStore {
         url,
         path,
         options: options.clone(),
@@ -54,16 +54,16 @@ fn make_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(folder)
 }
 
-impl Folder {
+impl FolderStore {
     /// The store, if the folder is there.
-    async fn looked(&self) -> Result<Option<&Arc<dyn Store>>, StoreError> {
+    async fn opened_store(&self) -> Result<Option<&Arc<dyn Store>>, StoreError> {
         if self.there.get().is_none() && !self.path.exists() {
             return Ok(None);
         }
-        self.made().await.map(Some)
+        self.create_store().await.map(Some)
     }
 
-    async fn made(&self) -> Result<&Arc<dyn Store>, StoreError> {
+    async fn create_store(&self) -> Result<&Arc<dyn Store>, StoreError> {
         self.there
             .get_or_try_init(|| async {
                 make_private_folder(&self.path).map_err(|error| StoreError::Config {
@@ -91,27 +91,27 @@ impl Folder {
 }
 
 #[async_trait]
-impl Store for Folder {
+impl Store for FolderStore {
     fn url(&self) -> &str {
         &self.url
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
-        match self.looked().await? {
+        match self.opened_store().await? {
             Some(store) => store.get(key).await,
             None => Ok(None),
         }
     }
 
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
-        match self.looked().await? {
+        match self.opened_store().await? {
             Some(store) => store.list(prefix).await,
             None => Ok(Vec::new()),
         }
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
-        let store = self.made().await?;
+        let store = self.create_store().await?;
         // The name of a key is the name of its file.
         let file = self.path.join(key.as_str());
         let denied = |error: io::Error| StoreError::Denied {
@@ -128,7 +128,7 @@ impl Store for Folder {
     }
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
-        match self.looked().await? {
+        match self.opened_store().await? {
             Some(store) => store.delete(key).await,
             None => Ok(()),
         }
@@ -145,15 +145,21 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("states");
         let store = folder(path.clone(), &StoreOptions::default()).unwrap();
-        let key = Key::of(&["a", "b"]);
+        let key = Key::from_components(&["a", "b"]);
         assert_eq!(store.get(&key).await.unwrap(), None);
-        assert!(store.list(&Key::of(&["a"])).await.unwrap().is_empty());
+        assert!(
+            store
+                .list(&Key::from_components(&["a"]))
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert!(!path.exists());
         assert_eq!(
             store.create(&key, Bytes::from_static(b"x")).await.unwrap(),
             Created::Created
         );
-        assert_eq!(store.list(&Key::of(&["a"])).await.unwrap(), [key]);
+        assert_eq!(store.list(&Key::from_components(&["a"])).await.unwrap(), [key]);
     }
 
     #[tokio::test]
@@ -165,8 +171,8 @@ mod tests {
         set_permissions(path.join("stacks"), Permissions::from_mode(0o755)).unwrap();
         let store = folder(path.clone(), &StoreOptions::default()).unwrap();
         let keys = [
-            Key::of(&["stacks", "shop/dev", "1"]),
-            Key::of(&["stacks", "old", "a.b=c@d+e"]),
+            Key::from_components(&["stacks", "shop/dev", "1"]),
+            Key::from_components(&["stacks", "old", "a.b=c@d+e"]),
         ];
         for key in &keys {
             store.create(key, Bytes::from_static(b"x")).await.unwrap();

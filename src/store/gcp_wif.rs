@@ -55,13 +55,13 @@ impl ExternalAccount {
 
 /// Trades when a token is needed, and keeps it while it lives.
 #[derive(Debug)]
-pub(super) struct Federation {
+pub(super) struct WorkloadIdentity {
     account: ExternalAccount,
     client: Client,
     kept: Mutex<Option<(Arc<GcpCredential>, Instant)>>,
 }
 
-impl Federation {
+impl WorkloadIdentity {
     /// By this description.
     pub fn new(account: ExternalAccount, client: Client) -> Self {
         Self {
@@ -185,7 +185,7 @@ fn text(value: &Value, key: &str) -> Result<String, String> {
 }
 
 #[async_trait]
-impl CredentialProvider for Federation {
+impl CredentialProvider for WorkloadIdentity {
     type Credential = GcpCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<GcpCredential>> {
@@ -269,9 +269,9 @@ mod tests {
     #[tokio::test]
     async fn a_run_s_token_is_traded_for_google_s() {
         let url = issuers().await;
-        let federation = Federation::new(account(&url, "bearer run"), client());
+        let federation = WorkloadIdentity::new(account(&url, "bearer run"), client());
         assert_eq!(federation.get_credential().await.unwrap().bearer, "own");
-        let refused = Federation::new(account(&url, "bearer other"), client());
+        let refused = WorkloadIdentity::new(account(&url, "bearer other"), client());
         let error = crate::error::chain(&refused.get_credential().await.unwrap_err());
         assert!(
             error.contains("the run's own token was not given: 403 Forbidden not trusted"),

@@ -17,31 +17,31 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Created, Key, Store, StoreError, factory::Place, http_client::Requests};
+use super::{Created, Key, Store, StoreError, factory::Location, http_client::HttpClient};
 
-struct Http {
-    requests: Requests,
+struct HttpStore {
+    requests: HttpClient,
     base: Url,
     token: Option<String>,
     user: Option<(String, Option<String>)>,
 }
 
 /// Opens it.
-pub(super) fn http(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn http(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     place.check_transport(place.url.as_str())?;
     if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
         return Err(place.error("credentials come from the environment: KONVERGE_HTTP_TOKEN, or KONVERGE_HTTP_USER and KONVERGE_HTTP_PASSWORD".to_owned()));
     }
     let variable = |name: &str| place.variable(name).map(str::to_owned);
-    Ok(Arc::new(Http {
-        requests: Requests::new(place)?,
+    Ok(Arc::new(HttpStore {
+        requests: HttpClient::new(place)?,
         base: place.url.clone(),
         token: variable("KONVERGE_HTTP_TOKEN"),
         user: variable("KONVERGE_HTTP_USER").map(|user| (user, variable("KONVERGE_HTTP_PASSWORD"))),
     }))
 }
 
-impl Http {
+impl HttpStore {
     fn place(&self, key: &Key) -> Url {
         let mut url = self.base.clone();
         // A key is escaped text already; what the server sees as its name is that text, so it is escaped once more.
@@ -54,7 +54,7 @@ impl Http {
         url
     }
 
-    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
+    fn authorize(&self, request: RequestBuilder) -> RequestBuilder {
         match (&self.token, &self.user) {
             (Some(token), _) => request.bearer_auth(token),
             (None, Some((user, password))) => request.basic_auth(user, password.as_ref()),
@@ -64,7 +64,7 @@ impl Http {
 }
 
 #[async_trait]
-impl Store for Http {
+impl Store for HttpStore {
     fn url(&self) -> &str {
         &self.requests.url
     }
@@ -73,12 +73,12 @@ impl Store for Http {
         let url = self.place(key);
         let answer = self
             .requests
-            .send(key, |client: &Client| self.signed(client.get(url.clone())))
+            .send(key, |client: &Client| self.authorize(client.get(url.clone())))
             .await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(answer.body)),
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Store for Http {
         url.set_query(Some("list"));
         let answer = self
             .requests
-            .send(prefix, |client| self.signed(client.get(url.clone())))
+            .send(prefix, |client| self.authorize(client.get(url.clone())))
             .await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(Vec::new());
@@ -122,7 +122,7 @@ impl Store for Http {
         let url = self.place(key);
         let make = |client: &Client| {
             let request = client.put(url.clone()).header(IF_NONE_MATCH, "*");
-            self.signed(
+            self.authorize(
                 request
                     .header(CONTENT_TYPE, "application/octet-stream")
                     .body(content.clone()),
@@ -132,7 +132,7 @@ impl Store for Http {
         match answer.status {
             StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Ok(Created::Exists),
             status if status.is_success() => Ok(Created::Created),
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 
@@ -140,12 +140,12 @@ impl Store for Http {
         let url = self.place(key);
         let answer = self
             .requests
-            .send(key, |client| self.signed(client.delete(url.clone())))
+            .send(key, |client| self.authorize(client.delete(url.clone())))
             .await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(()),
             status if status.is_success() => Ok(()),
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::{future::Future, time::Duration};
 use bytes::Bytes;
 use reqwest::{Certificate, Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
 
-use super::{Key, StoreError, factory::Place};
-use crate::retry::{Policy, Verdict};
+use super::{Key, StoreError, factory::Location};
+use crate::retry::{RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -14,20 +14,20 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const SHOWN: usize = 300;
 
 /// Sends requests of one store.
-pub(super) struct Requests {
+pub(super) struct HttpClient {
     pub client: Client,
     pub url: String,
-    retry: Policy,
+    retry: RetryPolicy,
 }
 
 /// A request that was answered.
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
 /// What went wrong with one try.
-enum Trouble {
+enum HttpProblem {
     /// No answer.
     Network(String),
     /// An answer that another try may better.
@@ -38,9 +38,9 @@ enum Trouble {
     },
 }
 
-impl Requests {
+impl HttpClient {
     /// For a place, with its certificates.
-    pub fn new(place: &Place) -> Result<Self, StoreError> {
+    pub fn new(place: &Location) -> Result<Self, StoreError> {
         let mut builder = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
@@ -65,24 +65,24 @@ impl Requests {
         })
     }
 
-    /// Sends a request, again if it may help: each try is made anew, because it may be signed with the time.
+    /// Sends a request, again if it may help: each try is recreated, because it may be signed with the time.
     pub async fn send(
         &self,
         key: &Key,
         make: impl Fn(&Client) -> RequestBuilder,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<HttpAnswer, StoreError> {
         let attempt = || self.attempt(make(&self.client));
-        let classify = |trouble: &Trouble| match trouble {
-            Trouble::Passing {
+        let classify = |trouble: &HttpProblem| match trouble {
+            HttpProblem::Passing {
                 after: Some(after), ..
-            } => Verdict::RetryAfter(*after),
-            _ => Verdict::Retry,
+            } => RetryDecision::RetryAfter(*after),
+            _ => RetryDecision::Retry,
         };
         let answer = self.retry.run(classify, attempt).await;
         answer.map_err(|trouble| {
             let why = match trouble {
-                Trouble::Network(why) => why,
-                Trouble::Passing { status, why, .. } => format!("{status}: {why}"),
+                HttpProblem::Network(why) => why,
+                HttpProblem::Passing { status, why, .. } => format!("{status}: {why}"),
             };
             StoreError::Unavailable {
                 url: self.url.clone(),
@@ -92,9 +92,13 @@ impl Requests {
         })
     }
 
-    fn attempt(&self, request: RequestBuilder) -> impl Future<Output = Result<Answer, Trouble>> + use<> {
+    fn attempt(
+        &self,
+        request: RequestBuilder,
+    ) -> impl Future<Output = Result<HttpAnswer, HttpProblem>> + use<> {
         async move {
-            let network = |error: reqwest::Error| Trouble::Network(crate::error::chain(&error.without_url()));
+            let network =
+                |error: reqwest::Error| HttpProblem::Network(crate::error::chain(&error.without_url()));
             let answer = request.send().await.map_err(network)?;
             let status = answer.status();
             let after = answer
@@ -104,20 +108,20 @@ impl Requests {
                 .map(Duration::from_secs);
             let body = answer.bytes().await.map_err(network)?;
             if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-                return Err(Trouble::Passing {
+                return Err(HttpProblem::Passing {
                     status,
-                    why: shown(&body),
+                    why: body_excerpt(&body),
                     after,
                 });
             }
-            Ok(Answer { status, body })
+            Ok(HttpAnswer { status, body })
         }
     }
 
     /// The error of an answer that is not what was hoped for.
-    pub fn refused(&self, key: &Key, answer: &Answer) -> StoreError {
+    pub fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
         let (url, key) = (self.url.clone(), key.to_string());
-        let why = format!("{}: {}", answer.status, shown(&answer.body));
+        let why = format!("{}: {}", answer.status, body_excerpt(&answer.body));
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => StoreError::Denied { url, key, why },
             _ => StoreError::Unavailable { url, key, why },
@@ -125,7 +129,7 @@ impl Requests {
     }
 }
 
-fn shown(body: &[u8]) -> String {
+fn body_excerpt(body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
     text.trim().escape_debug().to_string()
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
-use super::{Key, StoreError, StoreOptions, factory::Place, http_client::Requests, sql};
+use super::{Key, StoreError, StoreOptions, factory::Location, http_client::HttpClient, sql};
 use crate::error::chain;
 
 /// Whose state is asked for, in Kusion's words. What is empty is not asked by.
@@ -47,19 +47,19 @@ pub async fn over_http(
     }
     // A query belongs to the server here, not to the options of a store.
     let bare = address.split(['?', '#']).next().unwrap_or_default();
-    let place = Place::parse(bare, options)?;
+    let place = Location::parse(bare, options)?;
     if !place.is_loopback() {
         place.check_transport(bare)?;
     }
     let url = Url::parse(&address).map_err(|error| place.error(format!("not a URL: {error}")))?;
     // Without credentials, as Kusion asked: those of our own store are no business of this server.
-    let requests = Requests::new(&place)?;
+    let requests = HttpClient::new(&place)?;
     let key = Key::from_listing("");
     let answer = requests.send(&key, |client| client.get(url.clone())).await?;
     match answer.status {
         StatusCode::OK => Ok(Some(answer.body)),
         StatusCode::NOT_FOUND => Ok(None),
-        _ => Err(requests.refused(&key, &answer)),
+        _ => Err(requests.status_error(&key, &answer)),
     }
 }
 
@@ -67,21 +67,21 @@ pub async fn over_http(
 /// backends keep. `None` if there is no such state.
 ///
 /// # Errors
-/// The database can not be asked, or does not answer in time; states of several clusters fit.
+/// The database cannot be asked, or does not answer in time; states of several clusters fit.
 pub async fn in_mysql(
     url: &str,
     query: &KusionQuery,
     options: &StoreOptions,
 ) -> Result<Option<Bytes>, StoreError> {
-    let place = Place::parse(url, options)?;
+    let place = Location::parse(url, options)?;
     let database = place.prefix.clone();
     if database.is_empty() || database.contains('/') {
         return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
     }
-    let failed = |error: sqlx::Error| sql::refused(&place.shown, "state", &error);
+    let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
     let options = sql::mysql_options(&place, &database);
     let mut connection = sql::mysql_connection(&options).await.map_err(failed)?;
-    let asked = sql::within(sql::DEADLINE, async {
+    let asked = sql::with_timeout(sql::DEADLINE, async {
         Ok(newest_row(&mut connection, query, &place).await)
     });
     let asked = asked.await.map_err(failed)?;
@@ -93,9 +93,9 @@ pub async fn in_mysql(
 async fn newest_row(
     connection: &mut MySqlConnection,
     query: &KusionQuery,
-    place: &Place,
+    place: &Location,
 ) -> Result<Option<Bytes>, StoreError> {
-    let failed = |error: sqlx::Error| sql::refused(&place.shown, "state", &error);
+    let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
     // Casts, because a column may be of any type that holds text or a number.
     let clusters: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state

@@ -9,11 +9,11 @@ use super::{Created, Key, Store, StoreError};
 
 /// Keeps everything in this process and forgets it at its end.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct MemoryStore {
     objects: Mutex<BTreeMap<Key, Bytes>>,
 }
 
-impl Memory {
+impl MemoryStore {
     fn objects(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Bytes>> {
         self.objects.lock().expect("no panic while the lock is held")
     }
@@ -25,7 +25,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Store for Memory {
+impl Store for MemoryStore {
     fn url(&self) -> &str {
         "memory:"
     }

@@ -1,29 +1,29 @@
 //! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
 //! mean is `state/`'s.
 
-mod gcp_wif;
+mod aws_profile;
+mod cloud;
+mod conformance;
+mod factory;
 mod filesystem;
+mod gcp_wif;
 mod http;
+mod http_client;
 mod interruptible;
 pub mod kusion;
 mod memory;
-mod cloud;
-mod factory;
 mod oss;
-mod conformance;
-mod aws_profile;
-mod http_client;
 mod sql;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use memory::Memory;
-pub use factory::{StoreOptions, open};
 pub use conformance::probe;
+pub use factory::{StoreOptions, open};
+pub use memory::MemoryStore;
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     interrupt::Stopped,
 };
 
@@ -33,7 +33,7 @@ pub struct Key(String);
 
 impl Key {
     /// Makes a key of components; each is percent-encoded where it holds anything else than the safe set.
-    pub fn of(components: &[&str]) -> Self {
+    pub fn from_components(components: &[&str]) -> Self {
         let mut text = String::new();
         for component in components {
             if !text.is_empty() {
@@ -159,7 +159,7 @@ pub enum StoreError {
         why: Stopped,
     },
     /// Two creates of one key both won, or listing does not show what was created.
-    #[error("store {url} can not keep a lease: {why}")]
+    #[error("store {url} cannot keep a lease: {why}")]
     Unsafe {
         /// The URL.
         url: String,
@@ -168,7 +168,7 @@ pub enum StoreError {
     },
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
         let failure = Self::new(ErrorKind::Store, error.to_string());
         match error {
@@ -192,7 +192,7 @@ impl From<StoreError> for Failure {
                 failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
             }
             StoreError::Stopped { .. } => {
-                Self::new(ErrorKind::Interrupted, failure.message).hint("run it again: it goes on from here")
+                Self::new(ErrorKind::Interrupted, failure.message).hint("run it again: completed work is kept")
             }
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn keys_can_not_climb() {
-        let key = Key::of(&["stacks", "a/../b", "..", "x y"]);
+        let key = Key::from_components(&["stacks", "a/../b", "..", "x y"]);
         assert_eq!(key.as_str(), "stacks/a%2F..%2Fb/%2E%2E/x%20y");
         assert_eq!(key.last(), "x y");
     }

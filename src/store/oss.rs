@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::{Created, Key, Store, StoreError, factory::Place, http_client::Requests};
+use super::{Created, Key, Store, StoreError, factory::Location, http_client::HttpClient};
 
-struct Oss {
-    requests: Requests,
+struct OssStore {
+    requests: HttpClient,
     endpoint: String,
     bucket: String,
     prefix: String,
@@ -36,7 +36,7 @@ struct Unsigned<'a> {
 }
 
 /// Opens it.
-pub(super) fn oss(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn oss(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let variable = |names: [&str; 2]| {
         let mut set = names.iter().filter_map(|name| place.variable(name));
         set.next().map(str::to_owned)
@@ -62,8 +62,8 @@ pub(super) fn oss(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
         Some(endpoint) => format!("{}/{}", endpoint.trim_end_matches('/'), place.host),
         None => format!("https://{}.oss-{}.aliyuncs.com", place.host, signer.region),
     };
-    Ok(Arc::new(Oss {
-        requests: Requests::new(place)?,
+    Ok(Arc::new(OssStore {
+        requests: HttpClient::new(place)?,
         endpoint,
         bucket: place.host.clone(),
         prefix: place.prefix.clone(),
@@ -71,7 +71,7 @@ pub(super) fn oss(place: &Place) -> Result<Arc<dyn Store>, StoreError> {
     }))
 }
 
-impl Oss {
+impl OssStore {
     fn object(&self, key: &Key) -> String {
         if self.prefix.is_empty() {
             key.to_string()
@@ -195,7 +195,7 @@ fn unescape(text: &str) -> String {
 }
 
 #[async_trait]
-impl Store for Oss {
+impl Store for OssStore {
     fn url(&self) -> &str {
         &self.requests.url
     }
@@ -217,7 +217,7 @@ impl Store for Oss {
             StatusCode::NOT_FOUND if !String::from_utf8_lossy(&answer.body).contains("NoSuchBucket") => {
                 Ok(None)
             }
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 
@@ -252,7 +252,7 @@ impl Store for Oss {
                 .send(prefix, |client| self.request(client, &unsigned))
                 .await?;
             if answer.status != StatusCode::OK {
-                return Err(self.requests.refused(prefix, &answer));
+                return Err(self.requests.status_error(prefix, &answer));
             }
             let xml = String::from_utf8_lossy(&answer.body);
             let names = elements(&xml, "Key").into_iter().map(unescape);
@@ -288,7 +288,7 @@ impl Store for Oss {
         match answer.status {
             StatusCode::OK => Ok(Created::Created),
             StatusCode::CONFLICT => Ok(Created::Exists),
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 
@@ -306,7 +306,7 @@ impl Store for Oss {
             .await?;
         match answer.status {
             status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
-            _ => Err(self.requests.refused(key, &answer)),
+            _ => Err(self.requests.status_error(key, &answer)),
         }
     }
 }

@@ -13,10 +13,10 @@ use sqlx::{
 
 use tokio::sync::OnceCell;
 
-use super::{Created, Key, Store, StoreError, factory::Place};
+use super::{Created, Key, Store, StoreError, factory::Location};
 use crate::{
     error::chain,
-    retry::{Policy, Verdict},
+    retry::{RetryDecision, RetryPolicy},
 };
 
 const CONNECTIONS: u32 = 8;
@@ -24,12 +24,12 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 /// A server that is there has let one in within this.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-struct Sql {
+struct SqlStore {
     url: String,
     prefix: String,
     pool: Pool,
     reached: OnceCell<()>,
-    retry: Policy,
+    retry: RetryPolicy,
 }
 
 enum Pool {
@@ -38,7 +38,7 @@ enum Pool {
 }
 
 /// Opens either by its scheme. Connects at the first request.
-pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn sql(place: &Location, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
     let (database, prefix) = match place.prefix.split_once('/') {
         Some((database, prefix)) => (database, prefix),
         None => (place.prefix.as_str(), ""),
@@ -59,7 +59,7 @@ pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreEr
             .acquire_timeout(DEADLINE);
         Pool::MySql(pool.connect_lazy_with(mysql_options(place, database)))
     };
-    Ok(Arc::new(Sql {
+    Ok(Arc::new(SqlStore {
         url: place.shown.clone(),
         prefix: prefix.to_owned(),
         pool,
@@ -69,7 +69,7 @@ pub(super) fn sql(place: &Place, scheme: &str) -> Result<Arc<dyn Store>, StoreEr
 }
 
 /// How a server of PostgreSQL is connected to. Nothing may go over a network unverified.
-fn postgres_options(place: &Place, database: &str) -> PgConnectOptions {
+fn postgres_options(place: &Location, database: &str) -> PgConnectOptions {
     let mut options = PgConnectOptions::new_without_pgpass()
         .host(&place.host)
         .port(place.url.port().unwrap_or(5432))
@@ -92,7 +92,7 @@ fn postgres_options(place: &Place, database: &str) -> PgConnectOptions {
 }
 
 /// How a server of MySQL or MariaDB is connected to. Nothing may go over a network unverified.
-pub(super) fn mysql_options(place: &Place, database: &str) -> MySqlConnectOptions {
+pub(super) fn mysql_options(place: &Location, database: &str) -> MySqlConnectOptions {
     let mut options = MySqlConnectOptions::new()
         .host(&place.host)
         .port(place.url.port().unwrap_or(3306))
@@ -115,11 +115,11 @@ pub(super) fn mysql_options(place: &Place, database: &str) -> MySqlConnectOption
 
 /// One connection, without a pool.
 pub(super) async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
-    within(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
+    with_timeout(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
 }
 
 /// What the server answers, unless it takes longer than that.
-pub(super) async fn within<T>(
+pub(super) async fn with_timeout<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
@@ -134,7 +134,7 @@ pub(super) async fn within<T>(
 }
 
 /// What a server refused. SQLSTATE: class 28 is authorisation, 42501 a missing privilege; MySQL says 42000 for the latter.
-pub(super) fn refused(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
+pub(super) fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
     let denied =
         code(error).is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));
@@ -145,7 +145,7 @@ pub(super) fn refused(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     }
 }
 
-impl Sql {
+impl SqlStore {
     fn name(&self, key: &Key) -> Vec<u8> {
         match (self.prefix.as_str(), key.as_str()) {
             ("", key) => key.to_owned(),
@@ -156,15 +156,15 @@ impl Sql {
     }
 
     fn error(&self, key: &Key, error: &sqlx::Error) -> StoreError {
-        refused(&self.url, key.as_str(), error)
+        connect_error(&self.url, key.as_str(), error)
     }
 
     /// Connects once beside the pool, which would try a server that refuses until its time is up and then say only that.
-    async fn reach(&self) -> Result<(), sqlx::Error> {
+    async fn connect(&self) -> Result<(), sqlx::Error> {
         let connected = async || match &self.pool {
             Pool::Postgres(pool) => {
                 let options = pool.connect_options();
-                within(CONNECT_DEADLINE, PgConnection::connect_with(&options))
+                with_timeout(CONNECT_DEADLINE, PgConnection::connect_with(&options))
                     .await?
                     .close()
                     .await
@@ -180,10 +180,12 @@ impl Sql {
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
         let operation = || async {
-            self.reach().await?;
+            self.connect().await?;
             operation().await
         };
-        self.retry.run(verdict, || within(DEADLINE, operation())).await
+        self.retry
+            .run(verdict, || with_timeout(DEADLINE, operation()))
+            .await
     }
 
     async fn insert(&self, name: &[u8], content: &[u8]) -> Result<Created, sqlx::Error> {
@@ -246,7 +248,7 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
     matches!(code(error).as_deref(), Some("42P01" | "42S02"))
 }
 
-fn verdict(error: &sqlx::Error) -> Verdict {
+fn verdict(error: &sqlx::Error) -> RetryDecision {
     let passing = match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
         // Serialisation failure, too many connections, starting up, lost connection.
@@ -256,11 +258,15 @@ fn verdict(error: &sqlx::Error) -> Verdict {
                 .any(|class| code.starts_with(class))
         }),
     };
-    if passing { Verdict::Retry } else { Verdict::GiveUp }
+    if passing {
+        RetryDecision::Retry
+    } else {
+        RetryDecision::GiveUp
+    }
 }
 
 #[async_trait]
-impl Store for Sql {
+impl Store for SqlStore {
     fn url(&self) -> &str {
         &self.url
     }

@@ -6,14 +6,14 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{Context, common_args::ClusterArg};
+use super::{CliContext, common_args::ClusterArg};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
     ops::{
-        KeyUse, Memory,
+        KeyUse, StateBackend,
         apply::exit_code,
-        state::{self as ops, Import, LeftOut, Pulled},
+        state::{self as ops, ImportRequest, LeftOut, PulledState},
     },
     report::{self, escape::log, terminal::Style},
 };
@@ -24,13 +24,13 @@ pub struct Args {
     #[command(subcommand)]
     action: Action,
     /// How the result is printed
-    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = StateOutput::Text)]
+    pub output: StateOutput,
 }
 
 /// How a result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub enum StateOutput {
     /// For people
     Text,
     /// For scripts
@@ -90,7 +90,7 @@ enum Action {
         stack: String,
         /// The file
         file: PathBuf,
-        /// Write although the newest document can not be read
+        /// Write although the newest document cannot be read
         #[arg(long)]
         over_damaged: bool,
     },
@@ -98,7 +98,7 @@ enum Action {
     Move {
         /// Its identity now
         from: StackId,
-        /// Its identity to be
+        /// New identity
         to: StackId,
     },
     /// Forget resources, or a whole stack; nothing outside is touched
@@ -187,18 +187,18 @@ impl Action {
 ///
 /// # Errors
 /// What the state or the store has to say.
-pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
     if args.action.writes() {
         context.run().begin_writes()?;
     }
-    let json = args.output == Output::Json;
+    let json = args.output == StateOutput::Json;
     match &args.action {
         Action::List => print::list(&memory, json, context).await?,
         Action::Show { stack, serial } => print::show(&memory, stack, *serial, json, context).await?,
         Action::History { stack } => print::history(&memory, stack, json, context).await?,
         Action::Diff { stack, from, to } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             let diff = ops::diff(&memory, &stack, *from, *to).await?;
             context.print(&diff.lines().map(|line| log(line) + "\n").collect::<String>());
         }
@@ -208,16 +208,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             yes,
             cluster,
         } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             return rollback(&stack, *to, *yes, cluster, json, context).await;
         }
         Action::Pull { stack, serial } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             let found = ops::show(&memory, &stack, *serial).await?;
             let newest = ops::show(&memory, &stack, None)
                 .await
                 .map_or(found.serial, |newest| newest.serial);
-            let pulled = Pulled {
+            let pulled = PulledState {
                 version: 1,
                 repository,
                 // A file from an older serial is pushed over the newest.
@@ -247,10 +247,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             resources,
             yes,
         } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             if resources.is_empty() && !yes {
                 return Err(
-                    Failure::new(ErrorKind::Usage, format!("all of `{stack}` would be forgotten"))
+                    UserError::new(ErrorKind::Usage, format!("all of `{stack}` would be forgotten"))
                         .hint("add `--yes`, or name the resources; nothing outside is touched either way"),
                 );
             }
@@ -260,14 +260,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             ));
         }
         Action::Rebind { stack, cluster } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             let serial = ops::rebind(&memory, &stack, cluster.as_ref()).await?;
             context.note(&format!(
                 "{stack}: which cluster it was applied to is forgotten, serial {serial}; the next apply records the one that it finds"
             ));
         }
         Action::Unlock { stack, lease, reason } => {
-            let stack = ops::named(&memory, stack).await?;
+            let stack = ops::resolve_stack(&memory, stack).await?;
             let holder = ops::unlock(&memory, &stack, lease, reason).await?;
             context.note(&format!(
                 "{stack}: lease {} of {} ended",
@@ -281,7 +281,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
             cluster,
             folder,
         } => {
-            let wanted = Import {
+            let wanted = ImportRequest {
                 from: from.clone(),
                 stack: stack.clone(),
                 cluster: cluster.clone(),
@@ -294,8 +294,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn usage(error: crate::model::InvalidId) -> Failure {
-    Failure::new(ErrorKind::Usage, error.to_string())
+fn usage(error: crate::model::InvalidId) -> UserError {
+    UserError::new(ErrorKind::Usage, error.to_string())
 }
 
 async fn rollback(
@@ -304,8 +304,8 @@ async fn rollback(
     yes: bool,
     cluster: &ClusterArg,
     json: bool,
-    context: &Context,
-) -> Result<u8, Failure> {
+    context: &CliContext,
+) -> Result<u8, UserError> {
     let rollback = ops::rollback(&context.run(), stack, serial, cluster.given()).await?;
     let style = Style {
         color: context.colour(),
@@ -330,9 +330,9 @@ async fn rollback(
     Ok(exit_code(&report, context.cancel.is_cancelled()))
 }
 
-fn read_pulled(file: &std::path::Path) -> Result<Pulled, Failure> {
+fn read_pulled(file: &std::path::Path) -> Result<PulledState, UserError> {
     let wrong = |why: String| {
-        Failure::new(ErrorKind::State, why)
+        UserError::new(ErrorKind::State, why)
             .at(file.display().to_string(), None, None)
             .hint("`konverge state pull STACK > FILE` writes such a file")
     };
@@ -340,16 +340,20 @@ fn read_pulled(file: &std::path::Path) -> Result<Pulled, Failure> {
     serde_json::from_str(&text).map_err(|error| wrong(format!("not a pulled state: {error}")))
 }
 
-fn in_repository(folder: &str) -> Result<RepoPath, Failure> {
+fn in_repository(folder: &str) -> Result<RepoPath, UserError> {
     RepoPath::normalise(folder).ok_or_else(|| {
-        Failure::new(
+        UserError::new(
             ErrorKind::Usage,
             format!("`{}` is not a folder of the repository", folder.escape_debug()),
         )
     })
 }
 
-async fn import(memory: &Memory, wanted: &Import, context: &Context) -> Result<(), Failure> {
+async fn import(
+    memory: &StateBackend,
+    wanted: &ImportRequest,
+    context: &CliContext,
+) -> Result<(), UserError> {
     let imported = ops::import(&context.run(), memory, wanted).await?;
     context.note(&format!(
         "{}: {} resources, serial {}",

@@ -1,19 +1,19 @@
 //! What `konverge state` prints.
 
-use super::super::Context;
+use super::super::CliContext;
 use crate::{
-    error::Failure,
-    model::{ResourceId, apply_result::StackResult, apply_record::Receipt},
-    ops::{Memory, state as ops},
+    error::UserError,
+    model::{ResourceId, apply_record::ApplyRecord, apply_result::StackResult},
+    ops::{StateBackend, state as ops},
     report::escape::{self, log},
 };
 
-pub(super) fn json<T: serde::Serialize>(value: &T, context: &Context) {
+pub(super) fn json<T: serde::Serialize>(value: &T, context: &CliContext) {
     let text = serde_json::to_string_pretty(value).expect("plain data");
     context.print(&(escape::json(&text) + "\n"));
 }
 
-pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Result<(), Failure> {
+pub(super) async fn list(memory: &StateBackend, json: bool, context: &CliContext) -> Result<(), UserError> {
     let stacks = ops::list(memory).await?;
     if json {
         self::json(&serde_json::json!({"version": 1, "stacks": stacks}), context);
@@ -50,13 +50,13 @@ pub(super) async fn list(memory: &Memory, json: bool, context: &Context) -> Resu
 }
 
 pub(super) async fn show(
-    memory: &Memory,
+    memory: &StateBackend,
     stack: &str,
     serial: Option<u64>,
     json: bool,
-    context: &Context,
-) -> Result<(), Failure> {
-    let stack = ops::named(memory, stack).await?;
+    context: &CliContext,
+) -> Result<(), UserError> {
+    let stack = ops::resolve_stack(memory, stack).await?;
     let found = ops::show(memory, &stack, serial).await?;
     if json {
         let document = serde_json::json!({
@@ -75,12 +75,12 @@ pub(super) async fn show(
         found.written
     ));
     if let Some(receipt) = &found.receipt {
-        context.print(&format!("# {}\n", said(receipt)));
+        context.print(&format!("# {}\n", record_line(receipt)));
     }
     if !found.pending.is_empty() {
         let ids: Vec<_> = found.pending.iter().map(ResourceId::as_str).collect();
         context.print(&format!(
-            "# a run ended in the middle; may or may not be there: {}\n",
+            "# a run ended in the middle; outcome unknown: {}\n",
             ids.join(", ")
         ));
     }
@@ -89,12 +89,12 @@ pub(super) async fn show(
 }
 
 pub(super) async fn history(
-    memory: &Memory,
+    memory: &StateBackend,
     stack: &str,
     json: bool,
-    context: &Context,
-) -> Result<(), Failure> {
-    let stack = ops::named(memory, stack).await?;
+    context: &CliContext,
+) -> Result<(), UserError> {
+    let stack = ops::resolve_stack(memory, stack).await?;
     let lines = memory.states.history(&stack).await?;
     if lines.is_empty() {
         return Err(ops::unknown(&stack));
@@ -126,10 +126,10 @@ pub(super) async fn history(
                     .unwrap_or_default(),
                 entry
                     .receipt
-                    .map(|receipt| format!("\n        {}", said(&receipt)))
+                    .map(|receipt| format!("\n        {}", record_line(&receipt)))
                     .unwrap_or_default(),
             ),
-            Err(why) => format!("can not be read: {}", log(&why)),
+            Err(why) => format!("cannot be read: {}", log(&why)),
         };
         context.print(&format!("{:>6}  {text}\n", line.serial));
     }
@@ -137,7 +137,7 @@ pub(super) async fn history(
 }
 
 /// A receipt in a line: `applied, plan 0123456789ab: #7, approved by ada`.
-fn said(receipt: &Receipt) -> String {
+fn record_line(receipt: &ApplyRecord) -> String {
     let result = match receipt.result {
         StackResult::Applied => "applied",
         StackResult::Unchanged => "nothing to do",
@@ -155,11 +155,11 @@ fn said(receipt: &Receipt) -> String {
 }
 
 pub(super) async fn doctor(
-    memory: &Memory,
+    memory: &StateBackend,
     repair: bool,
     json: bool,
-    context: &Context,
-) -> Result<u8, Failure> {
+    context: &CliContext,
+) -> Result<u8, UserError> {
     let findings = ops::doctor(memory, repair).await?;
     let well = findings.iter().all(|finding| finding.well);
     if json {

@@ -8,44 +8,44 @@ use std::{
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Walk, locked, with_dependencies};
+use super::{Executor, lock, with_dependencies};
 use crate::{
-    engine::{interrupted_replacement, plan::Node},
-    error::{ErrorKind, Failure},
+    engine::{interrupted_replacement, plan::PlanNode},
+    error::{ErrorKind, UserError},
     model::{
         ResourceId,
-        event::Event,
         apply_result::ResourceResult,
+        event::RunEvent,
         plan::Action,
         state::{JournalEntry, Recorded, Replacement},
     },
-    runtime::{Applied, ApplySink, Granularity, Needs, Planned, Scope},
-    spec::resolve::Known,
+    runtime::{AppliedResource, ApplySink, Granularity, Needs, PlannedResource, StackScope},
+    spec::resolve::KnownValue,
 };
 
-impl Walk<'_> {
+impl Executor<'_> {
     /// Whether every member ended well.
     pub(super) async fn carry_out(&self, members: &[usize]) -> bool {
         let result = self.try_carry_out(members).await;
         if let Err(failure) = result {
             for &member in members {
                 let planned = &self.plan.nodes[member].planned;
-                let known = locked(&self.outcomes).contains_key(&planned.item.id);
+                let known = lock(&self.outcomes).contains_key(&planned.item.id);
                 if !known {
                     self.fail(&planned.item.id, planned.public.action, &failure);
                 }
             }
             return false;
         }
-        let outcomes = locked(&self.outcomes);
+        let outcomes = lock(&self.outcomes);
         members.iter().all(|&member| {
             let outcome = outcomes.get(&self.plan.nodes[member].planned.item.id);
             outcome.is_none_or(|o| o.result == ResourceResult::Done)
         })
     }
 
-    async fn try_carry_out(&self, members: &[usize]) -> Result<(), Failure> {
-        let nodes: Vec<&Node> = members.iter().map(|&n| &self.plan.nodes[n]).collect();
+    async fn try_carry_out(&self, members: &[usize]) -> Result<(), UserError> {
+        let nodes: Vec<&PlanNode> = members.iter().map(|&n| &self.plan.nodes[n]).collect();
         let planned = if nodes.iter().any(|node| node.provisional) {
             self.plan_again(&nodes).await?
         } else {
@@ -72,12 +72,12 @@ impl Walk<'_> {
             return Ok(());
         }
         let scope = self.scope();
-        let sink = Sink {
+        let sink = JournalSink {
             walk: self,
             unit: touched
                 .iter()
                 .map(|(planned, node)| {
-                    let member = Member {
+                    let member = BatchMember {
                         action: planned.public.action,
                         node,
                         replacement: interrupted_replacement::replacement(planned, &self.plan.secrets),
@@ -87,19 +87,19 @@ impl Walk<'_> {
                 .collect(),
             ended: Mutex::default(),
         };
-        let planned: Vec<Planned> = touched.into_iter().map(|(planned, _)| planned).collect();
+        let planned: Vec<PlannedResource> = touched.into_iter().map(|(planned, _)| planned).collect();
         let asked: Vec<_> = planned
             .iter()
             .map(|p| (p.item.id.clone(), p.public.action))
             .collect();
         for planned in planned.iter().filter(|p| p.public.action != Action::Unchanged) {
-            self.request.events.event(Event::ResourceStarted {
+            self.request.events.event(RunEvent::ResourceStarted {
                 stack: self.plan.public.id.clone(),
                 id: planned.item.id.clone(),
                 action: planned.public.action,
             });
             for note in &planned.public.notes {
-                self.request.events.event(Event::ResourceNoted {
+                self.request.events.event(RunEvent::ResourceNoted {
                     stack: self.plan.public.id.clone(),
                     id: planned.item.id.clone(),
                     note: self.plan.secrets.mask(note),
@@ -112,7 +112,7 @@ impl Walk<'_> {
         let failure = match (result, silent.is_empty()) {
             (Ok(()), true) => return Ok(()),
             (Err(failure), _) => failure,
-            (Ok(()), false) => Failure::new(ErrorKind::Internal, "the runtime did not say how it ended"),
+            (Ok(()), false) => UserError::new(ErrorKind::Internal, "the runtime did not say how it ended"),
         };
         for (id, action) in silent {
             self.fail(&id, action, &failure);
@@ -120,11 +120,11 @@ impl Walk<'_> {
         Err(failure)
     }
 
-    fn scope(&self) -> Scope {
-        Scope {
+    fn scope(&self) -> StackScope {
+        StackScope {
             stack: self.plan.scope.stack.clone(),
             earlier: self.plan.scope.earlier.clone(),
-            data: locked(&self.data).clone(),
+            data: lock(&self.data).clone(),
             ignore: self.plan.scope.ignore.clone(),
             read: Arc::clone(&self.plan.scope.read),
             pending: Arc::default(),
@@ -134,19 +134,19 @@ impl Walk<'_> {
     /// What a resource needs, now that it is its turn: what this run has created or changed of it.
     fn done(&self, needs: Needs) -> Needs {
         let (Needs::Planned(mut ids) | Needs::Done(mut ids)) = needs;
-        let outcomes = locked(&self.outcomes);
+        let outcomes = lock(&self.outcomes);
         ids.retain(|id| outcomes.contains_key(id));
         Needs::Done(ids)
     }
 
-    fn with_needs_done(&self, mut planned: Planned) -> Planned {
+    fn with_needs_done(&self, mut planned: PlannedResource) -> PlannedResource {
         planned.item.needs = self.done(planned.item.needs);
         planned
     }
 
     /// Plans what held values that were not known, now that they are; the new plan is held against the review and
     /// written down before anything is done.
-    async fn plan_again(&self, nodes: &[&Node]) -> Result<Vec<Planned>, Failure> {
+    async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let inside: HashSet<_> = nodes.iter().map(|node| &node.planned.item.id).collect();
         let mut items = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -154,13 +154,13 @@ impl Walk<'_> {
             item.needs = self.done(item.needs);
             if let Some(wanted) = &node.wanted {
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
-                let live = locked(&self.live);
-                let lookup = |id: &ResourceId| live.get(id).map_or(Known::Nothing, Known::Final);
+                let live = lock(&self.live);
+                let lookup = |id: &ResourceId| live.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
                 let attributes = self
                     .plan
                     .targets
                     .resolve(&wanted.attributes, &keep, &lookup)
-                    .map_err(|error| Failure::new(ErrorKind::Spec, error.to_string()))?;
+                    .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
                 item.desired = Some(wanted.with(attributes));
             }
             items.push(item);
@@ -168,16 +168,17 @@ impl Walk<'_> {
         let kind = nodes[0].planned.public.runtime;
         let scope = self.scope();
         let answers = self.plan.runtimes.get(kind)?.plan(&scope, items).await?;
-        let answers: Vec<Planned> = answers.into_iter().collect::<Result<_, _>>()?;
+        let answers: Vec<PlannedResource> = answers.into_iter().collect::<Result<_, _>>()?;
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
         let planned = answers.into_iter().zip(nodes).map(|(mut planned, node)| {
-            locked(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
+            lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
             interrupted_replacement::as_agreed(&self.plan.begun, stack, planned, secrets)
         });
         let planned: Vec<_> = planned.collect();
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
-            let owner = |planned: &Planned| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
+            let owner =
+                |planned: &PlannedResource| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
             if let Some(foreign) = &planned.foreign
                 && owner(planned) != owner(&node.planned)
             {
@@ -195,7 +196,7 @@ impl Walk<'_> {
     }
 
     /// What needs no work outside: only what is remembered of it may change.
-    async fn settle(&self, planned: Planned, node: &Node) -> Result<(), Failure> {
+    async fn settle(&self, planned: PlannedResource, node: &PlanNode) -> Result<(), UserError> {
         let id = &planned.item.id;
         match (&planned.recorded, planned.public.action) {
             (_, Action::Forget) => {
@@ -214,7 +215,7 @@ impl Walk<'_> {
             }
             (None, _) => {}
         }
-        locked(&self.carried).learn(planned.sensitive);
+        lock(&self.carried).learn(planned.sensitive);
         self.keep(&planned.item.id, planned.expected);
         Ok(())
     }
@@ -222,12 +223,12 @@ impl Walk<'_> {
     /// Keeps what a resource is, if references read it.
     fn keep(&self, id: &ResourceId, live: Option<Value>) {
         if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
-            locked(&self.live).insert(id.clone(), live);
+            lock(&self.live).insert(id.clone(), live);
         }
     }
 
-    /// What can not be remembered must not be done: an error of the journal ends the walk.
-    fn journal<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+    /// What cannot be remembered must not be done: an error of the journal ends the walk.
+    fn journal<T>(&self, result: Result<T, UserError>) -> Result<T, UserError> {
         if let Err(failure) = &result {
             self.stop(failure.clone());
         }
@@ -236,7 +237,7 @@ impl Walk<'_> {
 }
 
 /// A segment is handed to its runtime whole; of single resources only those that change or are still to become ready.
-fn is_work(planned: &Planned, node: &Node) -> bool {
+fn is_work(planned: &PlannedResource, node: &PlanNode) -> bool {
     match node.granularity {
         Granularity::Segment => true,
         Granularity::Resource => {
@@ -246,51 +247,51 @@ fn is_work(planned: &Planned, node: &Node) -> bool {
 }
 
 /// One resource of a unit.
-struct Member<'w> {
+struct BatchMember<'w> {
     action: Action,
-    node: &'w Node,
+    node: &'w PlanNode,
     replacement: Option<Replacement>,
 }
 
 /// Hears from a runtime, and journals.
-struct Sink<'w> {
-    walk: &'w Walk<'w>,
-    unit: HashMap<ResourceId, Member<'w>>,
+struct JournalSink<'w> {
+    walk: &'w Executor<'w>,
+    unit: HashMap<ResourceId, BatchMember<'w>>,
     ended: Mutex<HashSet<ResourceId>>,
 }
 
-impl Sink<'_> {
-    async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), Failure> {
+impl JournalSink<'_> {
+    async fn done(&self, id: &ResourceId, mut recorded: Recorded) -> Result<(), UserError> {
         let node = self.unit.get(id).map(|member| member.node);
         if let Some(node) = node.filter(|node| node.refers) {
             let (wanted, secrets) = (node.wanted.as_ref(), &self.walk.plan.secrets);
-            locked(&self.walk.carried).hide_recorded(&mut recorded, wanted, secrets);
+            lock(&self.walk.carried).hide_recorded(&mut recorded, wanted, secrets);
         }
         let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
         self.record(JournalEntry::Done { recorded }).await
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
         self.walk.journal(self.walk.request.journal.record(entry).await)
     }
 }
 
 #[async_trait]
-impl ApplySink for Sink<'_> {
+impl ApplySink for JournalSink<'_> {
     fn progress(&self, id: &ResourceId, message: &str) {
-        self.walk.request.events.event(Event::ResourceProgress {
+        self.walk.request.events.event(RunEvent::ResourceProgress {
             stack: self.walk.plan.public.id.clone(),
             id: id.clone(),
             message: self.walk.plan.secrets.mask(message),
         });
     }
 
-    async fn written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), Failure> {
+    async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.done(id, recorded).await
     }
 
-    async fn replacing(&self, id: &ResourceId) -> Result<(), Failure> {
+    async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {
         let member = self.unit.get(id);
         let Some(replacement) = member.and_then(|member| member.replacement.clone()) else {
             return Ok(());
@@ -299,20 +300,24 @@ impl ApplySink for Sink<'_> {
         self.record(JournalEntry::Begun { id, replacement }).await
     }
 
-    async fn absent(&self, id: &ResourceId) -> Result<(), Failure> {
+    async fn absent(&self, id: &ResourceId) -> Result<(), UserError> {
         self.record(JournalEntry::Gone { id: id.clone() }).await
     }
 
-    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
-        let Some(Member { action, .. }) = self.unit.get(id) else {
-            return Err(Failure::new(
+    async fn record_result(
+        &self,
+        id: &ResourceId,
+        result: Result<AppliedResource, UserError>,
+    ) -> Result<(), UserError> {
+        let Some(BatchMember { action, .. }) = self.unit.get(id) else {
+            return Err(UserError::new(
                 ErrorKind::Internal,
                 format!("`{id}` ended, but was not asked for"),
             ));
         };
-        locked(&self.ended).insert(id.clone());
+        lock(&self.ended).insert(id.clone());
         let journalled = match &result {
-            Ok(Applied {
+            Ok(AppliedResource {
                 recorded: Some(recorded),
                 ..
             }) => self.done(id, recorded.clone()).await,
@@ -322,7 +327,7 @@ impl ApplySink for Sink<'_> {
         let unchanged = *action == Action::Unchanged;
         match result {
             Ok(applied) => {
-                locked(&self.walk.carried).learn(applied.sensitive);
+                lock(&self.walk.carried).learn(applied.sensitive);
                 self.walk.keep(id, applied.live);
                 if !unchanged {
                     self.walk.note(id, *action, ResourceResult::Done, None);
@@ -333,8 +338,8 @@ impl ApplySink for Sink<'_> {
         journalled
     }
 
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure> {
-        locked(&self.walk.data).insert(key.to_owned(), value.clone());
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError> {
+        lock(&self.walk.data).insert(key.to_owned(), value.clone());
         let entry = JournalEntry::Runtime {
             key: key.to_owned(),
             value,
@@ -346,7 +351,7 @@ impl ApplySink for Sink<'_> {
         self.walk.is_cancelled()
     }
 
-    async fn fence(&self) -> Result<(), Failure> {
+    async fn fence(&self) -> Result<(), UserError> {
         self.walk.journal(self.walk.request.journal.fence().await)
     }
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 /// The checksum of the package in a folder.
-pub(super) fn of(folder: &Path) -> io::Result<String> {
+pub(super) fn compute(folder: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
     walk(folder, folder, &mut |path, relative| {
         if !IGNORED.iter().any(|part| relative.contains(part)) {
@@ -70,7 +70,7 @@ mod tests {
         }
         // echo -n 123 | sha256sum | xxd -r -p | base64
         assert_eq!(
-            of(folder.path()).unwrap(),
+            compute(folder.path()).unwrap(),
             "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
         );
     }

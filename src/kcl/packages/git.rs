@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Packages,
+    PackageFetcher,
     bounds::{Bounds, Count},
     checksum,
-    source::Revision,
+    source::GitRevision,
 };
-use crate::process::{Ended, ProcessError, Program};
+use crate::process::{ProcessError, ProcessResult, Program};
 
 /// Bytes of address space for git: a small pack may hold what unfolds to anything.
 const MEMORY: u64 = 4 << 30;
@@ -21,9 +21,9 @@ const LONGEST_LINE: u64 = 4200;
 
 /// Fetches one revision and copies the package out of it into `target`.
 pub(super) async fn fetch(
-    packages: &Packages,
+    packages: &PackageFetcher,
     url: &str,
-    at: &Revision,
+    at: &GitRevision,
     package: Option<&str>,
     target: &Path,
 ) -> Result<(), String> {
@@ -33,9 +33,9 @@ pub(super) async fn fetch(
 }
 
 async fn fetch_unbounded(
-    packages: &Packages,
+    packages: &PackageFetcher,
     url: &str,
-    at: &Revision,
+    at: &GitRevision,
     package: Option<&str>,
     target: &Path,
 ) -> Result<(), String> {
@@ -43,9 +43,9 @@ async fn fetch_unbounded(
     let folder = clone.path();
     git(packages, folder, &["init", "--quiet"]).await?;
     let wanted = match at {
-        Revision::Tag(tag) => format!("refs/tags/{tag}"),
-        Revision::Branch(branch) => format!("refs/heads/{branch}"),
-        Revision::Commit(commit) => commit.clone(),
+        GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
+        GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
+        GitRevision::Commit(commit) => commit.clone(),
     };
     let shallow = git(
         packages,
@@ -64,7 +64,7 @@ async fn fetch_unbounded(
             .await?
         }
         // A short commit id, or a server that gives out no single commits: all of it, then.
-        (Err(_), Revision::Commit(commit)) => {
+        (Err(_), GitRevision::Commit(commit)) => {
             git(
                 packages,
                 folder,
@@ -96,7 +96,7 @@ async fn fetch_unbounded(
 }
 
 /// Counts the files of a revision, and their bytes, before they are checked out.
-async fn check_size(packages: &Packages, folder: &Path, revision: &str) -> Result<(), String> {
+async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), String> {
     let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
     let mut count = Count::of(packages.bounds);
     for line in listed
@@ -113,11 +113,11 @@ async fn check_size(packages: &Packages, folder: &Path, revision: &str) -> Resul
     Ok(())
 }
 
-async fn git(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<(), String> {
+async fn git(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<(), String> {
     run(packages, folder, arguments).await.map(|_| ())
 }
 
-async fn run(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<Ended, String> {
+async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<ProcessResult, String> {
     let fixed = [
         "-c",
         "core.hooksPath=/dev/null",
@@ -163,7 +163,7 @@ async fn run(packages: &Packages, folder: &Path, arguments: &[&str]) -> Result<E
         return Err(format!("git was sent more than {} bytes", bounds.transferred));
     }
     let line = stderr.lines().find(|line| !line.trim().is_empty());
-    Err(format!("git: {}", line.unwrap_or("it failed without a word")))
+    Err(format!("git: {}", line.unwrap_or("failed with no error output")))
 }
 
 /// A package inside a repository: the folder of that path, else the one whose `kcl.mod` has that name.

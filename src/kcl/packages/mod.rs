@@ -1,4 +1,4 @@
-//! [`Packages`]: dependencies of `kcl.mod` that lie in git repositories and OCI registries.
+//! [`PackageFetcher`]: dependencies of `kcl.mod` that lie in git repositories and OCI registries.
 //!
 //! Each is fetched once into a folder that runs share, checked against the checksum of `kcl.mod.lock`, and appears
 //! there complete or not at all; each run checks what it finds there anew. What the checksum does not pin is not fetched: a stack's digest must say what was
@@ -8,8 +8,8 @@ mod bounds;
 mod checksum;
 mod git;
 mod oci;
-mod trust;
 mod source;
+mod trust;
 mod unpack;
 
 use std::{
@@ -19,8 +19,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use self::source::{Place, Revision};
-use super::{CacheUse, Core, KclError, SandboxMode};
+use self::source::{GitRevision, PackageSource};
+use super::{CacheUse, KclError, SandboxMode, Toolchain};
 use crate::{
     checkout::Checkout,
     model::{digest::DigestBuilder, stack::RemotePackage},
@@ -28,21 +28,21 @@ use crate::{
 
 pub use self::{
     bounds::Bounds,
-    trust::{Asker, KnownPackages},
+    trust::{KnownPackages, PackageTrust},
 };
 
 /// Fetches packages, and remembers them.
 #[derive(Debug, Clone)]
-pub struct Packages {
+pub struct PackageFetcher {
     /// Where fetched packages are kept.
     pub folder: PathBuf,
     /// Fetch nothing: use what was fetched before.
     pub offline: bool,
     /// The core, whose interpreter unpacks archives.
-    pub core: Core,
+    pub core: Toolchain,
     /// The `konverge` binary, which walls that interpreter in.
     pub executable: PathBuf,
-    /// What to do where a wall can not be put up.
+    /// What to do where a wall cannot be put up.
     pub sandbox: SandboxMode,
     /// How much is fetched of a package.
     pub bounds: Bounds,
@@ -51,17 +51,17 @@ pub struct Packages {
     /// Folders that this run found to hold what is pinned.
     pub whole: Arc<Mutex<HashSet<PathBuf>>>,
     /// Whose code asks.
-    pub asker: Asker,
+    pub asker: PackageTrust,
     /// Whence no program is run.
     pub checkout: Checkout,
 }
 
-impl Packages {
+impl PackageFetcher {
     /// The folders of all these packages and of those that they depend on, by the names by which they are imported.
     /// `lock` is the text of the `kcl.mod.lock` beside the stack's `kcl.mod`.
     ///
     /// # Errors
-    /// A package is not locked, can not be fetched, or is not what was locked; a stranger brings one of their own.
+    /// A package is not locked, cannot be fetched, or is not what was locked; a stranger brings one of their own.
     pub async fn resolve(
         &self,
         wanted: &[RemotePackage],
@@ -88,12 +88,13 @@ impl Packages {
             name: package.name.clone(),
             why,
         };
-        let original = locked(lock, &package.name).map_or_else(|| package.name.clone(), |(name, _)| name);
+        let original =
+            locked_package(lock, &package.name).map_or_else(|| package.name.clone(), |(name, _)| name);
         let registry = self.environment.get("KCL_REGISTRY").map(String::as_str);
         let place = source::read(package, &original, registry)?;
         self.asker.check_place(&place).map_err(failed)?;
         let pinned = package.checksum.as_deref().filter(|sum| !sum.is_empty());
-        let whole_commit = matches!(&place, Place::Git { at: Revision::Commit(id), .. }
+        let whole_commit = matches!(&place, PackageSource::Git { at: GitRevision::Commit(id), .. }
             if id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if pinned.is_none() && !whole_commit {
             return Err(KclError::NotLocked(package.name.clone()));
@@ -126,14 +127,14 @@ impl Packages {
             .tempdir_in(&self.folder)
             .map_err(io)?;
         match &place {
-            Place::Git { url, at, package } => {
+            PackageSource::Git { url, at, package } => {
                 git::fetch(self, url, at, package.as_deref(), fresh.path()).await
             }
-            Place::Oci { repository, tag } => oci::fetch(self, repository, tag, fresh.path()).await,
+            PackageSource::Oci { repository, tag } => oci::fetch(self, repository, tag, fresh.path()).await,
         }
         .map_err(failed)?;
         if let Some(pinned) = pinned {
-            let sum = checksum::of(fresh.path()).map_err(io)?;
+            let sum = checksum::compute(fresh.path()).map_err(io)?;
             if sum != pinned {
                 return Err(KclError::PackageDiffers {
                     name: package.name.clone(),
@@ -161,7 +162,7 @@ impl Packages {
         if self.lock_whole().contains(folder) {
             return Ok(true);
         }
-        let whole = checksum::of(folder)? == pinned;
+        let whole = checksum::compute(folder)? == pinned;
         if whole {
             self.lock_whole().insert(folder.to_owned());
         }
@@ -176,7 +177,7 @@ impl Packages {
 /// Counts the packages in a folder, and their bytes.
 ///
 /// # Errors
-/// It can not be read. One that does not exist is empty.
+/// It cannot be read. One that does not exist is empty.
 pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     for package in fetched(folder)? {
@@ -192,7 +193,7 @@ pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
 /// Deletes every fetched package; says what it deleted.
 ///
 /// # Errors
-/// The folder can not be read or written.
+/// The folder cannot be read or written.
 pub fn clear_packages(folder: &Path) -> io::Result<CacheUse> {
     let all = packages_use(folder)?;
     for package in fetched(folder)? {
@@ -213,7 +214,7 @@ fn fetched(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The lock's entry of a package, with its name as `kcl.mod` writes it.
-fn locked<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a toml::Value)> {
+fn locked_package<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a toml::Value)> {
     let entries = lock.get("dependencies")?.as_table()?;
     let (original, entry) = entries
         .iter()
@@ -228,7 +229,7 @@ fn dependencies(name: &str, folder: &Path, lock: &toml::Table) -> Result<Vec<Rem
     };
     let module: toml::Table = text.parse().map_err(|_| KclError::Package {
         name: name.to_owned(),
-        why: "its kcl.mod can not be read".to_owned(),
+        why: "its kcl.mod cannot be read".to_owned(),
     })?;
     let Some(entries) = module.get("dependencies").and_then(toml::Value::as_table) else {
         return Ok(Vec::new());
@@ -238,7 +239,7 @@ fn dependencies(name: &str, folder: &Path, lock: &toml::Table) -> Result<Vec<Rem
         .filter(|(_, entry)| entry.get("path").is_none())
         .map(|(original, entry)| {
             let name = original.replace('-', "_");
-            let sum = locked(lock, &name).and_then(|(_, entry)| entry.get("sum")?.as_str());
+            let sum = locked_package(lock, &name).and_then(|(_, entry)| entry.get("sum")?.as_str());
             RemotePackage {
                 requirement: serde_json::to_string(entry).expect("TOML has a JSON form"),
                 checksum: sum.map(str::to_owned),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Asker, Packages, bounds::Bounds, unpack::unpack};
+use super::{PackageFetcher, PackageTrust, bounds::Bounds, unpack::unpack};
 use crate::error::chain;
 
 /// What a manifest may be.
@@ -33,7 +33,7 @@ const MOST_LAYERS: usize = 16;
 
 /// Pulls a package and unpacks it into `target`.
 pub(super) async fn fetch(
-    packages: &Packages,
+    packages: &PackageFetcher,
     repository: &str,
     tag: &str,
     target: &Path,
@@ -100,7 +100,7 @@ struct Token {
 }
 
 impl Registry {
-    fn of(packages: &Packages, repository: &str, tag: &str) -> Result<Self, String> {
+    fn of(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
                 "`{}:{}` is no reference to an OCI artifact",
@@ -137,8 +137,8 @@ impl Registry {
             .build()
             .map_err(|error| chain(&error))?;
         let login = match packages.asker {
-            Asker::Own => credentials(&packages.environment, host),
-            Asker::Outside(_) => None,
+            PackageTrust::Own => credentials(&packages.environment, host),
+            PackageTrust::Outside(_) => None,
         };
         Ok(Self {
             http,
@@ -315,11 +315,11 @@ fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Option
         .or_else(|| var("HOME").map(|home| format!("{home}/.docker")))
         .map(|folder| Path::new(&folder).join("config.json"));
     file.and_then(|file| std::fs::read_to_string(file).ok())
-        .and_then(|text| of_docker(&text, registry))
+        .and_then(|text| docker_auth(&text, registry))
 }
 
 /// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
-fn of_docker(text: &str, registry: &str) -> Option<Login> {
+fn docker_auth(text: &str, registry: &str) -> Option<Login> {
     let config: Value = serde_json::from_str(text).ok()?;
     let auths = config.get("auths")?.as_object()?;
     let host = |key: &str| {
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn dockers_config_is_read() {
         let text = r#"{"auths": {"https://ghcr.io/v2/": {"auth": "dTpwOnE="}, "other:5000": {"username": "a", "password": "b"}}}"#;
-        let found = |registry| match of_docker(text, registry) {
+        let found = |registry| match docker_auth(text, registry) {
             Some(Login { user, password }) => format!("{user} {password}"),
             None => "none".to_owned(),
         };

@@ -10,11 +10,11 @@ const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";
 
 /// A place to fetch a package from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PackageSource {
     /// A git repository.
     Git {
         url: String,
-        at: Revision,
+        at: GitRevision,
         /// The name or folder of the package inside the repository.
         package: Option<String>,
     },
@@ -24,7 +24,7 @@ pub(super) enum Place {
 
 /// Which revision of a git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Revision {
+pub(super) enum GitRevision {
     Tag(String),
     Branch(String),
     Commit(String),
@@ -35,34 +35,34 @@ pub(super) fn read(
     package: &RemotePackage,
     original: &str,
     registry: Option<&str>,
-) -> Result<Place, KclError> {
+) -> Result<PackageSource, KclError> {
     let wrong = |why: &str| KclError::Package {
         name: package.name.clone(),
         why: why.to_owned(),
     };
     let entry: Value = serde_json::from_str(&package.requirement)
-        .map_err(|_| wrong("its entry in kcl.mod can not be read"))?;
+        .map_err(|_| wrong("its entry in kcl.mod cannot be read"))?;
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     if let Some(url) = text("git") {
         check_url(url).map_err(|why| wrong(&why))?;
         let at = match (text("commit"), text("tag"), text("branch")) {
-            (Some(commit), _, _) => Revision::Commit(commit.to_owned()),
-            (_, Some(tag), _) => Revision::Tag(tag.to_owned()),
-            (_, _, Some(branch)) => Revision::Branch(branch.to_owned()),
+            (Some(commit), _, _) => GitRevision::Commit(commit.to_owned()),
+            (_, Some(tag), _) => GitRevision::Tag(tag.to_owned()),
+            (_, _, Some(branch)) => GitRevision::Branch(branch.to_owned()),
             _ => {
                 return Err(wrong(
-                    "it names no tag, commit or branch, so it would change under your feet",
+                    "it names no tag, commit or branch, so the version is not pinned",
                 ));
             }
         };
-        let (Revision::Commit(name) | Revision::Tag(name) | Revision::Branch(name)) = &at;
+        let (GitRevision::Commit(name) | GitRevision::Tag(name) | GitRevision::Branch(name)) = &at;
         if name.is_empty()
             || name.starts_with('-')
             || name.chars().any(|c| c.is_control() || c.is_whitespace())
         {
             return Err(wrong("its revision is no name that git knows"));
         }
-        return Ok(Place::Git {
+        return Ok(PackageSource::Git {
             url: url.to_owned(),
             at,
             package: text("package").map(str::to_owned),
@@ -70,7 +70,7 @@ pub(super) fn read(
     }
     let version = entry.as_str().or_else(|| text("tag")).or_else(|| text("version"));
     let Some(tag) = version.filter(|tag| !tag.is_empty()) else {
-        return Err(wrong("it names no version, so it would change under your feet"));
+        return Err(wrong("it names no version, so the version is not pinned"));
     };
     let base = registry.unwrap_or(DEFAULT_REGISTRY);
     let url = text("oci").map_or_else(
@@ -84,7 +84,7 @@ pub(super) fn read(
             host.escape_debug()
         )));
     }
-    Ok(Place::Oci {
+    Ok(PackageSource::Oci {
         repository: repository.to_owned(),
         tag: tag.to_owned(),
     })
@@ -124,7 +124,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn place(requirement: &str) -> Result<Place, KclError> {
+    fn place(requirement: &str) -> Result<PackageSource, KclError> {
         let package = RemotePackage {
             name: "my_lib".to_owned(),
             requirement: requirement.to_owned(),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn versions_lie_in_the_default_registry() {
-        let oci = |repository: &str, tag: &str| Place::Oci {
+        let oci = |repository: &str, tag: &str| PackageSource::Oci {
             repository: repository.to_owned(),
             tag: tag.to_owned(),
         };
@@ -181,20 +181,20 @@ mod tests {
     #[test]
     fn git_has_three_kinds_of_revision() {
         let at = |requirement: &str| match place(requirement).unwrap() {
-            Place::Git { at, .. } => at,
+            PackageSource::Git { at, .. } => at,
             other => panic!("{other:?}"),
         };
         assert_eq!(
             at(r#"{"git":"https://h/x","tag":"v1"}"#),
-            Revision::Tag("v1".to_owned())
+            GitRevision::Tag("v1".to_owned())
         );
         assert_eq!(
             at(r#"{"git":"git@h:x","branch":"b"}"#),
-            Revision::Branch("b".to_owned())
+            GitRevision::Branch("b".to_owned())
         );
         assert_eq!(
             at(r#"{"git":"ssh://h/x","commit":"abc"}"#),
-            Revision::Commit("abc".to_owned())
+            GitRevision::Commit("abc".to_owned())
         );
     }
 }

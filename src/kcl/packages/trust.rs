@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{locked, oci, source::Place};
+use super::{locked_package, oci, source::PackageSource};
 use crate::{kcl::KclError, model::stack::RemotePackage};
 
 /// What git needs of our environment to find a host.
@@ -44,7 +44,7 @@ const NOBODY: [(&str, &str); 3] = [
 
 /// Whose code asks for packages.
 #[derive(Debug, Clone)]
-pub enum Asker {
+pub enum PackageTrust {
     /// This repository's own people: fetched is what they lock, with the credentials that there are.
     Own,
     /// A stranger: fetched is what the branch has as well, without any.
@@ -80,7 +80,7 @@ impl KnownPackages {
 
     /// What a lock says of a name, it has to say as the trusted one does.
     fn admits_lock(&self, name: &str, lock: &toml::Table) -> bool {
-        locked(lock, name).is_none_or(|(original, entry)| {
+        locked_package(lock, name).is_none_or(|(original, entry)| {
             checksum(entry).is_some_and(|sum| self.locked.contains(&(original, sum)))
         })
     }
@@ -90,7 +90,7 @@ fn checksum(entry: &toml::Value) -> Option<String> {
     Some(entry.get("sum")?.as_str()?.to_owned())
 }
 
-impl Asker {
+impl PackageTrust {
     /// Refuses what a stranger brings: a package of its own choice.
     pub(super) fn check_wanted(&self, wanted: &[RemotePackage]) -> Result<(), KclError> {
         let Self::Outside(known) = self else {
@@ -113,10 +113,12 @@ impl Asker {
     }
 
     /// Refuses a place that is only there for those who are somebody: this machine, its network, an SSH key's owner.
-    pub(super) fn check_place(&self, place: &Place) -> Result<(), String> {
+    pub(super) fn check_place(&self, place: &PackageSource) -> Result<(), String> {
         let open = match place {
-            Place::Git { url, .. } => url.starts_with("https://"),
-            Place::Oci { repository, .. } => !oci::is_local(repository.split('/').next().unwrap_or_default()),
+            PackageSource::Git { url, .. } => url.starts_with("https://"),
+            PackageSource::Oci { repository, .. } => {
+                !oci::is_local(repository.split('/').next().unwrap_or_default())
+            }
         };
         if open || matches!(self, Self::Own) {
             return Ok(());
@@ -158,13 +160,13 @@ mod tests {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-        let names = |asker: &Asker| asker.variables(&own).into_keys().collect::<Vec<_>>();
+        let names = |asker: &PackageTrust| asker.variables(&own).into_keys().collect::<Vec<_>>();
         assert_eq!(
-            names(&Asker::Own),
+            names(&PackageTrust::Own),
             ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_1", "GIT_CONFIG_VALUE_1"]
         );
         assert_eq!(
-            names(&Asker::Outside(KnownPackages::default())),
+            names(&PackageTrust::Outside(KnownPackages::default())),
             ["GIT_ALLOW_PROTOCOL", "GIT_CONFIG_GLOBAL", "HOME"]
         );
     }

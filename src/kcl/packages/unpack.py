@@ -50,4 +50,4 @@ try:
 except MemoryError:
     sys.exit("the archive takes more memory than is allowed to read")
 except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-    sys.exit("the archive can not be unpacked: %s" % str(error)[:200])
+    sys.exit("the archive cannot be unpacked: %s" % str(error)[:200])

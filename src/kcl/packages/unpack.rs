@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Packages, bounds::Bounds};
-use crate::{checkout::Checkout, kcl::sandbox::Walls, process::Program};
+use super::{PackageFetcher, bounds::Bounds};
+use crate::{checkout::Checkout, kcl::sandbox::SandboxLayers, process::Program};
 
 const SCRIPT: &str = include_str!("unpack.py");
 
@@ -15,7 +15,7 @@ const LIBRARIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/
 
 /// Unpacks a tar archive, compressed by gzip or not, into `target`.
 pub(super) async fn unpack(
-    packages: &Packages,
+    packages: &PackageFetcher,
     archive: Vec<u8>,
     target: &Path,
     bounds: &Bounds,
@@ -41,16 +41,16 @@ pub(super) async fn unpack(
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&ended.stderr);
-    let last = stderr.lines().last().unwrap_or("the archive can not be read");
+    let last = stderr.lines().last().unwrap_or("the archive cannot be read");
     Err(last.trim_start_matches("error: ").to_owned())
 }
 
 fn walls(
-    packages: &Packages,
+    packages: &PackageFetcher,
     interpreter: PathBuf,
     target: &Path,
     bounds: &Bounds,
-) -> std::io::Result<Walls> {
+) -> std::io::Result<SandboxLayers> {
     // Links on the way to it are no part of the rule.
     let target = target.canonicalize()?;
     let core = &packages.core;
@@ -58,7 +58,7 @@ fn walls(
         .into_iter()
         .map(PathBuf::from)
         .filter(|path| path.is_dir());
-    Ok(Walls {
+    Ok(SandboxLayers {
         interpreter,
         arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
             .into_iter()

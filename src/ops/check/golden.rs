@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{super::Workspace, remark};
+use super::{super::OpenRevision, remark};
 use crate::{
     checkout::{Existing, write},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
-        lint::{Remark, Rule},
+        lint::{Diagnostic, LintRule},
         spec::Spec,
         stack::Stack,
     },
@@ -24,17 +24,17 @@ const NAMED: usize = 5;
 /// Compares a Spec with the stack's golden file, or rewrites the file. Without one there is nothing to compare, unless
 /// it is to be written.
 pub(super) fn compare(
-    workspace: &Workspace,
+    workspace: &OpenRevision,
     root: &Path,
     stack: &Stack,
     printed: &Spec,
     update: bool,
-) -> Result<Option<Remark>, Failure> {
+) -> Result<Option<Diagnostic>, UserError> {
     let path = stack.folder.child("ci-test").child(FILE);
     let content = workspace
         .source
         .read_path(&path)
-        .map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?;
+        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
     let kept = content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let difference = match &kept {
         None if !update => return Ok(None),
@@ -51,7 +51,7 @@ pub(super) fn compare(
         let text = yaml::to_string(&json!({"resources": printed.resources}));
         let written = write(root, path.as_str().as_ref(), text.as_bytes(), Existing::Replace);
         written.map_err(|error| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Layout,
                 format!("the golden file is not written: {error}"),
             )
@@ -62,7 +62,7 @@ pub(super) fn compare(
     }
     let mut remark = remark(
         &path,
-        Rule::Golden,
+        LintRule::Golden,
         &format!("is not what the stack compiles to: {difference}"),
     );
     remark.hint = Some(format!(

@@ -3,16 +3,16 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    super::{Workspace, compiler::Compiler},
-    Scope, remark,
+    super::{OpenRevision, compiler::Compiler},
+    CheckScope, remark,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     kcl::CompileRequest,
     model::{
         RepoPath,
-        lint::{Remark, Rule, Severity},
         file_source::FileKind,
+        lint::{Diagnostic, LintRule, LintSeverity},
         stack::Stack,
     },
 };
@@ -21,7 +21,11 @@ use crate::{
 pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
 /// The files that are looked at: everything, or what the stacks are made of and the tests beside it.
-pub(super) fn files(workspace: &Workspace, stacks: &[&Stack], scope: Scope<'_>) -> Result<Files, Failure> {
+pub(super) fn files(
+    workspace: &OpenRevision,
+    stacks: &[&Stack],
+    scope: CheckScope<'_>,
+) -> Result<Files, UserError> {
     let mut wanted: BTreeSet<RepoPath> = BTreeSet::new();
     for stack in stacks {
         wanted.extend(
@@ -47,7 +51,7 @@ pub(super) fn files(workspace: &Workspace, stacks: &[&Stack], scope: Scope<'_>) 
             let content = source.read(entry.blob);
             Ok((
                 path.clone(),
-                content.map_err(|error| Failure::new(ErrorKind::Git, error.to_string()))?,
+                content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
             ))
         })
         .collect()
@@ -61,9 +65,9 @@ fn is_kcl(path: &RepoPath) -> bool {
 pub(super) async fn run(
     compiler: &Compiler,
     files: &Files,
-    workspace: &Workspace,
+    workspace: &OpenRevision,
     stacks: &[&Stack],
-) -> Result<Vec<Remark>, Failure> {
+) -> Result<Vec<Diagnostic>, UserError> {
     if !files.iter().any(|(path, _)| path.file_name().ends_with(".k")) {
         return Ok(Vec::new());
     }
@@ -80,7 +84,7 @@ pub(super) async fn run(
             continue;
         };
         if let Ok(false) = pool.is_formatted(&request, text).await {
-            let mut remark = remark(path, Rule::Format, "is not formatted");
+            let mut remark = remark(path, LintRule::Format, "is not formatted");
             remark.hint = Some(format!("run `kcl fmt {path}`"));
             remarks.push(remark);
         }
@@ -102,8 +106,8 @@ pub(super) async fn run(
         // Of one file the linter sees neither its siblings nor who uses it: what it says of imports holds all the same.
         let said = pool.lint(&request, path).await?;
         for message in said.into_iter().filter(|message| message.starts_with("Module '")) {
-            let mut remark = remark(path, Rule::Lint, &message).at(line_of(&message, content), None);
-            remark.severity = Severity::Warning;
+            let mut remark = remark(path, LintRule::Lint, &message).at(line_of(&message, content), None);
+            remark.severity = LintSeverity::Warning;
             remarks.push(remark);
         }
     }
@@ -121,7 +125,7 @@ pub(super) async fn run(
                 .and_then(|place| RepoPath::normalise(&place.file))
                 .unwrap_or_else(|| folder.clone());
             let message = format!("{}: {}", case.name, error.text());
-            remarks.push(remark(&file, Rule::Test, &message).at(
+            remarks.push(remark(&file, LintRule::Test, &message).at(
                 place.and_then(|place| place.line),
                 place.and_then(|place| place.column),
             ));

@@ -2,35 +2,39 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::Workspace, remark, kcl_tools::Files};
+use super::{super::OpenRevision, kcl_tools::Files, remark};
 use crate::{
-    affected::{self, HalfPackage},
-    error::Failure,
+    affected::{self, MixedImport},
+    error::UserError,
     model::{
-        lint::{Remark, Rule, Severity},
+        lint::{Diagnostic, LintRule, LintSeverity},
         stack::Stack,
     },
 };
 
 /// Every such import of these stacks' programs, at its line.
-pub(super) fn find(workspace: &Workspace, files: &Files, stacks: &[&Stack]) -> Result<Vec<Remark>, Failure> {
+pub(super) fn find(
+    workspace: &OpenRevision,
+    files: &Files,
+    stacks: &[&Stack],
+) -> Result<Vec<Diagnostic>, UserError> {
     let mut found = BTreeSet::new();
     for stack in stacks {
         found.extend(workspace.analysis.half_packages(stack)?);
     }
-    Ok(found.iter().map(|half| told(half, files)).collect())
+    Ok(found.iter().map(|half| describe(half, files)).collect())
 }
 
-fn told(half: &HalfPackage, files: &Files) -> Remark {
-    let HalfPackage { by, file, package } = half;
+fn describe(half: &MixedImport, files: &Files) -> Diagnostic {
+    let MixedImport { by, file, package } = half;
     let message = format!(
         "imports `{file}` by itself, and the program imports its package `{package}` too: where the file uses a name of \
          its package, the core compiles or refuses that as it happens"
     );
     let content = files.iter().find(|(path, _)| path == by);
     let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));
-    let mut remark = remark(by, Rule::Irreproducible, &message).at(line, None);
-    remark.severity = Severity::Warning;
+    let mut remark = remark(by, LintRule::Irreproducible, &message).at(line, None);
+    remark.severity = LintSeverity::Warning;
     remark.hint = Some(format!(
         "import the package alone, `import {}`: it holds what the file defines; or give the file a folder of its own",
         package.as_str().replace('/', ".")

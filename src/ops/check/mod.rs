@@ -1,24 +1,24 @@
 //! `konverge check`: what a Konfig repository's CI asks before anybody looks at infrastructure.
 
 mod golden;
+mod kcl_tools;
 mod mixed_imports;
 mod nondeterminism;
 mod ownership;
 mod schema;
-mod kcl_tools;
 
 use super::{
-    Run,
+    RunContext,
     compiler::{self, Compiler},
-    selection::Selected,
+    selection::SelectedStacks,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     github::workflow_commands,
     model::{
         RepoPath,
         check_run::Annotation,
-        lint::{Inspection, Remark, Rule, Severity},
+        lint::{Diagnostic, LintReport, LintRule, LintSeverity},
         stack::Stack,
     },
     spec,
@@ -26,43 +26,44 @@ use crate::{
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scope<'a> {
+pub struct CheckScope<'a> {
     /// Every file of the repository, not only those of the selected stacks.
     pub all: bool,
     /// Golden files are rewritten where they differ.
     pub update: bool,
     /// Checks that are left out.
-    pub skip: &'a [Rule],
+    pub skip: &'a [LintRule],
 }
 
 /// Checks a revision and some of its stacks.
 ///
 /// # Errors
-/// The core can not be had, an object can not be read, or the run is interrupted. What is wrong with the repository
+/// The core cannot be had, an object cannot be read, or the run is interrupted. What is wrong with the repository
 /// is a remark.
 pub async fn run(
-    run: &Run,
-    selected: &Selected,
+    run: &RunContext,
+    selected: &SelectedStacks,
     root: &std::path::Path,
-    scope: Scope<'_>,
-) -> Result<Inspection, Failure> {
-    let Selected { workspace, stacks } = selected;
+    scope: CheckScope<'_>,
+) -> Result<LintReport, UserError> {
+    let SelectedStacks { workspace, stacks } = selected;
     let mut remarks = structure(selected, scope);
     let compiler = Compiler::new(run, &workspace.config);
     let (good, broken): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().partition(|stack| stack.compile.is_ok());
     for stack in broken {
         if let Err(error) = &stack.compile {
-            remarks.push(remark(&error.file, Rule::Structure, &error.message).at(error.line, error.column));
+            remarks
+                .push(remark(&error.file, LintRule::Structure, &error.message).at(error.line, error.column));
         }
     }
     let mut compiled = Vec::new();
     for stack in &good {
-        match compiler.printed(workspace, stack).await {
+        match compiler.compile_for_print(workspace, stack).await {
             Ok(spec) => {
                 remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?);
                 let crds = compiler::crds(workspace, &stack.project_folder)?;
                 if let Err(error) = spec::append_crds(&mut spec.clone(), &crds) {
-                    remarks.push(of_failure(stack, &Failure::from(error)));
+                    remarks.push(diagnostic_from_error(stack, &UserError::from(error)));
                 }
                 compiled.push((*stack, spec));
             }
@@ -74,7 +75,7 @@ pub async fn run(
             {
                 return Err(failure);
             }
-            Err(failure) => remarks.push(of_failure(stack, &failure)),
+            Err(failure) => remarks.push(diagnostic_from_error(stack, &failure)),
         }
     }
     remarks.extend(ownership::check(workspace, &compiled));
@@ -86,7 +87,7 @@ pub async fn run(
     remarks.retain(|remark| !scope.skip.contains(&remark.rule));
     remarks.sort();
     remarks.dedup();
-    Ok(Inspection {
+    Ok(LintReport {
         version: 1,
         stacks: stacks.len(),
         remarks,
@@ -100,8 +101,8 @@ pub fn workflow_commands(notes: &[Annotation]) -> String {
 }
 
 /// What the layout knows, and settings that no stack uses.
-fn structure(selected: &Selected, scope: Scope<'_>) -> Vec<Remark> {
-    let Selected { workspace, stacks } = selected;
+fn structure(selected: &SelectedStacks, scope: CheckScope<'_>) -> Vec<Diagnostic> {
+    let SelectedStacks { workspace, stacks } = selected;
     let concerns = |file: &RepoPath| {
         scope.all
             || stacks.iter().any(|stack| {
@@ -114,7 +115,7 @@ fn structure(selected: &Selected, scope: Scope<'_>) -> Vec<Remark> {
         .iter()
         .filter(|problem| concerns(&problem.file))
         .map(|problem| {
-            remark(&problem.file, Rule::Structure, &problem.message).at(problem.line, problem.column)
+            remark(&problem.file, LintRule::Structure, &problem.message).at(problem.line, problem.column)
         });
     let orphan = |file: &&RepoPath| {
         let folder = match file.file_name() {
@@ -137,20 +138,20 @@ fn structure(selected: &Selected, scope: Scope<'_>) -> Vec<Remark> {
     let orphans = workspace.source.files().keys().filter(orphan).map(|file| {
         let mut remark = remark(
             file,
-            Rule::Structure,
+            LintRule::Structure,
             "belongs to no stack: there is no stack.yaml beside it",
         );
-        remark.severity = Severity::Warning;
+        remark.severity = LintSeverity::Warning;
         remark
     });
     problems.chain(orphans).collect()
 }
 
-fn of_failure(stack: &Stack, failure: &Failure) -> Remark {
+fn diagnostic_from_error(stack: &Stack, failure: &UserError) -> Diagnostic {
     let place = failure.location.as_ref();
     let file = place.and_then(|place| RepoPath::normalise(&place.file));
     let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
-    let mut remark = remark(&file, Rule::Compile, &failure.message).at(
+    let mut remark = remark(&file, LintRule::Compile, &failure.message).at(
         place.and_then(|place| place.line),
         place.and_then(|place| place.column),
     );
@@ -159,13 +160,13 @@ fn of_failure(stack: &Stack, failure: &Failure) -> Remark {
 }
 
 /// A remark that fails the check.
-fn remark(file: &RepoPath, rule: Rule, message: &str) -> Remark {
-    Remark {
+fn remark(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
+    Diagnostic {
         file: file.clone(),
         line: None,
         column: None,
         rule,
-        severity: Severity::Error,
+        severity: LintSeverity::Error,
         message: message.to_owned(),
         hint: None,
     }

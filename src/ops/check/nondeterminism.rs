@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{remark, kcl_tools::Files};
+use super::{kcl_tools::Files, remark};
 use crate::{
     affected,
     model::{
         RepoPath,
-        lint::{Remark, Rule, Severity},
+        lint::{Diagnostic, LintRule, LintSeverity},
         stack::{Entry, Stack},
     },
 };
@@ -35,7 +35,7 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
 type Name = (String, String);
 
 /// Every use in these files, with its place. Entries of one stack share what they import.
-pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Remark> {
+pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()
         .filter(|(path, _)| path.file_name().ends_with(".k"))
@@ -73,8 +73,8 @@ pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Remark> {
             let message =
                 format!("`{module}.{function}` depends on {what}: the same commit gives another Spec");
             let mut remark =
-                remark(path, Rule::Irreproducible, &message).at(Some(member.line), Some(member.column));
-            remark.severity = Severity::Warning;
+                remark(path, LintRule::Irreproducible, &message).at(Some(member.line), Some(member.column));
+            remark.severity = LintSeverity::Warning;
             remark.hint = Some("pass the value as an option in kcl.yaml, where a review sees it".to_owned());
             remarks.push(remark);
         }
@@ -105,7 +105,7 @@ mod tests {
         RepoPath::normalise(text).unwrap()
     }
 
-    fn found(files: &[(&str, &str)], entries: &[&str]) -> Vec<String> {
+    fn find_calls(files: &[(&str, &str)], entries: &[&str]) -> Vec<String> {
         let files: Files = files
             .iter()
             .map(|(name, text)| (path(name), text.as_bytes().into()))
@@ -124,7 +124,7 @@ mod tests {
             cluster: None,
             kubeconfig: None,
         };
-        let place = |remark: Remark| {
+        let place = |remark: Diagnostic| {
             let what = remark.message.split('`').nth(1).unwrap().to_owned();
             format!(
                 "{what} {}:{}:{}",
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn calls_are_found_at_their_place_and_comments_are_none() {
         let text = "import datetime\n# datetime.now()\na = 1\nb = datetime.now()\nc = crypto.uuid()\n";
-        assert_eq!(found(&[("a.k", text)], &[]), ["datetime.now a.k:4:5"]);
+        assert_eq!(find_calls(&[("a.k", text)], &[]), ["datetime.now a.k:4:5"]);
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             ("import .datetime\na = datetime.now()\n", vec![]),
             ("import my.datetime\na = datetime.now()\n", vec![]),
         ] {
-            assert_eq!(found(&[("a.k", text)], &[]), expected, "{text}");
+            assert_eq!(find_calls(&[("a.k", text)], &[]), expected, "{text}");
         }
     }
 
@@ -191,10 +191,13 @@ mod tests {
             ("p/s/main.k", "a = d.now()\n"),
         ];
         assert_eq!(
-            found(&files, &["p/base/base.k", "p/s/main.k"]),
+            find_calls(&files, &["p/base/base.k", "p/s/main.k"]),
             ["datetime.now p/s/main.k:1:5"]
         );
-        assert_eq!(found(&files, &["p/base", "p/s"]), ["datetime.now p/s/main.k:1:5"]);
-        assert_eq!(found(&files, &[]), Vec::<String>::new());
+        assert_eq!(
+            find_calls(&files, &["p/base", "p/s"]),
+            ["datetime.now p/s/main.k:1:5"]
+        );
+        assert_eq!(find_calls(&files, &[]), Vec::<String>::new());
     }
 }

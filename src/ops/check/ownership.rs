@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::Workspace, remark};
+use super::{super::OpenRevision, remark};
 use crate::{
     model::{
         claim::Claim,
-        lint::{Remark, Rule},
+        lint::{Diagnostic, LintRule},
         spec::Spec,
         stack::Stack,
     },
@@ -18,7 +18,7 @@ const NAMED: usize = 3;
 
 /// One remark for each stack that has objects of a stack before it. Stacks are compared whose clusters `konverge.yaml`
 /// names.
-pub(super) fn check(workspace: &Workspace, compiled: &[(&Stack, Spec)]) -> Vec<Remark> {
+pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
     let mut owners: BTreeMap<Claim, &Stack> = BTreeMap::new();
     let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
     for (at, (stack, spec)) in compiled.iter().enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn check(workspace: &Workspace, compiled: &[(&Stack, Spec)]) -> Vec<R
             "{}{more}: in stack `{owner}` too, on the same cluster; only one stack can own an object",
             named.join(", ")
         );
-        let mut remark = remark(&stack.folder.child("stack.yaml"), Rule::Ownership, &message);
+        let mut remark = remark(&stack.folder.child("stack.yaml"), LintRule::Ownership, &message);
         remark.hint = Some(format!("take it out of `{}` or of `{owner}`", stack.id));
         remark
     });

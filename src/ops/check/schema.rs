@@ -4,26 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::{Run, Workspace, compiler},
+    super::{OpenRevision, RunContext, compiler},
     remark,
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
         RepoPath,
-        lint::{Remark, Rule, Severity},
+        lint::{Diagnostic, LintRule, LintSeverity},
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
     spec::{
         self,
-        schema::{BuiltIn, Definitions, Fit, fit},
+        schema::{BuiltIn, CrdSchemas, SchemaFit, fit},
     },
 };
 
 /// What is said of one object.
-struct Verdict {
-    severity: Severity,
+struct SchemaVerdict {
+    severity: LintSeverity,
     message: String,
     hint: String,
 }
@@ -32,21 +32,21 @@ struct Verdict {
 struct Schemas {
     built_in: BuiltIn,
     /// Those of all projects: a custom resource may be defined by another project than its own.
-    repository: Definitions,
+    repository: CrdSchemas,
     /// Kinds that nothing describes, by what they are called.
     unknown: BTreeSet<String>,
 }
 
 /// Checks the Specs that KCL printed, with the CRDs of their projects.
 pub(super) fn check(
-    run: &Run,
-    workspace: &Workspace,
+    run: &RunContext,
+    workspace: &OpenRevision,
     printed: Vec<(&Stack, Spec)>,
-) -> Result<Vec<Remark>, Failure> {
+) -> Result<Vec<Diagnostic>, UserError> {
     let mut remarks = Vec::new();
     let mut schemas = Schemas {
         built_in: BuiltIn::new(),
-        repository: Definitions::default(),
+        repository: CrdSchemas::default(),
         unknown: BTreeSet::new(),
     };
     let checked: BTreeSet<&RepoPath> = printed.iter().map(|(stack, _)| &stack.project_folder).collect();
@@ -77,10 +77,10 @@ pub(super) fn check(
             .for_each(|crd| schemas.repository.add(&crd.attributes));
     }
     for (file, spec) in &files {
-        remarks.extend(schemas.remarks(file, spec, &Definitions::default()));
+        remarks.extend(schemas.remarks(file, spec, &CrdSchemas::default()));
     }
     for (stack, spec) in &printed {
-        let mut own = Definitions::default();
+        let mut own = CrdSchemas::default();
         spec.resources.iter().for_each(|crd| own.add(&crd.attributes));
         let crds = files
             .iter()
@@ -102,13 +102,13 @@ pub(super) fn check(
 
 impl Schemas {
     /// What is wrong with the objects of a Spec, said at a file.
-    fn remarks(&mut self, file: &RepoPath, spec: &Spec, own: &Definitions) -> Vec<Remark> {
+    fn remarks(&mut self, file: &RepoPath, spec: &Spec, own: &CrdSchemas) -> Vec<Diagnostic> {
         let mut remarks = Vec::new();
         let kubernetes = |resource: &&Resource| resource.runtime == RuntimeKind::Kubernetes;
         for resource in spec.resources.iter().filter(kubernetes) {
             for verdict in self.verdicts(resource, own) {
                 let message = format!("{}: {}", resource.id, verdict.message);
-                let mut remark = remark(file, Rule::Schema, &message);
+                let mut remark = remark(file, LintRule::Schema, &message);
                 (remark.severity, remark.hint) = (verdict.severity, Some(verdict.hint));
                 remarks.push(remark);
             }
@@ -116,7 +116,7 @@ impl Schemas {
         remarks
     }
 
-    fn verdicts(&mut self, resource: &Resource, own: &Definitions) -> Vec<Verdict> {
+    fn verdicts(&mut self, resource: &Resource, own: &CrdSchemas) -> Vec<SchemaVerdict> {
         let object = &resource.attributes;
         let text = |key: &str| {
             object
@@ -126,36 +126,36 @@ impl Schemas {
         };
         let version = self.built_in.version();
         let (severity, faults, hint) = match fit(object, &[own, &self.repository], &self.built_in) {
-            Fit::Unknown => {
+            SchemaFit::Unknown => {
                 self.unknown
                     .insert(format!("{} {}", text("apiVersion"), text("kind")));
                 return Vec::new();
             }
-            Fit::OtherVersion => {
+            SchemaFit::OtherVersion => {
                 let message = format!("`{}` is no version of Kubernetes {version}", text("apiVersion"));
                 let hint =
                     "if the cluster serves it, nothing is wrong: the preview asks the cluster".to_owned();
-                let severity = Severity::Warning;
-                return vec![Verdict {
+                let severity = LintSeverity::Warning;
+                return vec![SchemaVerdict {
                     severity,
                     message,
                     hint,
                 }];
             }
-            Fit::Defined(faults) => (
-                Severity::Error,
+            SchemaFit::Defined(faults) => (
+                LintSeverity::Error,
                 faults,
                 "held against the CustomResourceDefinition in this repository".to_owned(),
             ),
-            Fit::BuiltIn(faults) => (
-                Severity::Error,
+            SchemaFit::BuiltIn(faults) => (
+                LintSeverity::Error,
                 faults,
                 format!(
                     "held against Kubernetes {version}; where clusters are of another version, `--skip schema` leaves this check out"
                 ),
             ),
         };
-        let verdict = |fault: spec::schema::Fault| Verdict {
+        let verdict = |fault: spec::schema::Violation| SchemaVerdict {
             severity,
             message: match fault.path.as_str() {
                 "" => fault.message,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::Job;
 use crate::{
     config::{Config, DriftPolicy},
-    error::Failure,
-    git::{Credentials, Repository},
+    error::UserError,
+    git::{GitCredentials, Repository},
     model::{CommitId, RepoPath, StackId, file_source::Source},
-    policy::{CodeOwners, Rules},
+    policy::{CodeOwners, EffectivePolicy},
 };
 
 /// A policy with the people that it names.
@@ -35,8 +35,8 @@ impl InForce {
     ///
     /// # Errors
     /// A moment in `policy.freeze` that is none.
-    pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<Rules, Failure> {
-        super::policy_config::narrowed(&self.config, id, folder)
+    pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
+        super::policy_config::effective_policy(&self.config, id, folder)
     }
 
     /// Without the freezes that the proposal left in place: whoever ends one of those later decides for the branch.
@@ -78,7 +78,7 @@ impl InForce {
 #[derive(Clone)]
 pub(super) struct Archive {
     repository: Repository,
-    credentials: Option<Credentials>,
+    credentials: Option<GitCredentials>,
 }
 
 impl Archive {
@@ -93,10 +93,10 @@ impl Archive {
     ///
     /// # Errors
     /// The commit cannot be fetched, its configuration cannot be read: then nobody knows what was in force.
-    pub async fn at(&self, commit: &CommitId) -> Result<Arc<InForce>, Failure> {
+    pub async fn at(&self, commit: &CommitId) -> Result<Arc<InForce>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
-        let config = Config::of(source.as_ref())?;
+        let config = Config::load(source.as_ref())?;
         Ok(Arc::new(InForce::of(&config, Some(source.as_ref()))))
     }
 }

@@ -4,16 +4,16 @@
 use std::num::NonZeroU32;
 
 use super::{
-    Ended,
-    authority::{Answer, Authority, Caller, Decision, Task},
-    publisher::Feedback,
-    shard_mode::Part,
+    JobResult,
+    authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+    publisher::Publisher,
+    shard_mode::ShardMode,
 };
 use crate::{
-    error::{ErrorKind, Failure},
-    github::{Client, Event, Runner, Status, StatusState, preview_of},
-    model::{CommitId, Share},
-    ops::Run,
+    error::{ErrorKind, UserError},
+    github::{Client, CommitStatus, GithubEvent, Runner, StatusState, preview_of},
+    model::{CommitId, Shard},
+    ops::RunContext,
 };
 
 /// Says that the verdict is open: what an earlier run has said of the same commit holds no longer, and no `success` may
@@ -24,9 +24,14 @@ use crate::{
 /// is not said again. In a run's first try only the job after all shares says anything else in its name, so an answer
 /// that is out of date does no harm. And then no share has spoken in this run's name yet, whose word the verdict could
 /// take for this try's: only one that is started again takes its own word back.
-pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part, into: Option<&str>) {
+pub(super) async fn open_status(
+    feedback: &Publisher<'_>,
+    head: &CommitId,
+    part: ShardMode,
+    into: Option<&str>,
+) {
     let pending = async |context: &str| {
-        let looking = "looking at what would change";
+        let looking = "planning";
         feedback
             .own_status(head, context, StatusState::Pending, looking)
             .await;
@@ -50,7 +55,7 @@ pub(super) async fn opened(feedback: &Feedback<'_>, head: &CommitId, part: Part,
 
 /// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
 /// changed: then this one must not have the last word.
-pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, context: &str) -> bool {
+pub(super) async fn is_overtaken(feedback: &Publisher<'_>, head: &CommitId, context: &str) -> bool {
     let word = newest_word(feedback, head, context).await;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
     if overtaken {
@@ -62,35 +67,35 @@ pub(super) async fn is_overtaken(feedback: &Feedback<'_>, head: &CommitId, conte
 const OVERTAKEN: &str =
     "note: a later run looks at the same commit, so the status that it has set is left as it is";
 
-fn is_of_later_run(status: &Status, runner: &Runner) -> bool {
+fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
     let page = status.target_url.as_deref();
     page.is_some_and(|page| runner.is_later_run(page))
 }
 
 /// The newest word on the whole, if it is among the newest on the commit and can be asked for.
-async fn newest_word(feedback: &Feedback<'_>, head: &CommitId, whole: &str) -> Option<Status> {
+async fn newest_word(feedback: &Publisher<'_>, head: &CommitId, whole: &str) -> Option<CommitStatus> {
     let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
     newest.into_iter().find(|status| status.context == whole)
 }
 
-/// Sets the status of the whole on the event's head. It needs no checkout, and fails where it can not tell.
+/// Sets the status of the whole on the event's head. It needs no checkout, and fails where it cannot tell.
 pub(super) async fn run(
-    run: &Run,
+    run: &RunContext,
     runner: &Runner,
-    event: &Event,
+    event: &GithubEvent,
     client: Option<&Client>,
     of: NonZeroU32,
-) -> Result<Ended, Failure> {
+) -> Result<JobResult, UserError> {
     let caller = Caller::of(runner, "", None);
-    let Some((head, into)) = judged(run, event, caller)? else {
-        return Ok(Ended::WELL);
+    let Some((head, into)) = judged_commit(run, event, caller)? else {
+        return Ok(JobResult::WELL);
     };
     let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
-        Failure::new(ErrorKind::Github, "the shares can not be judged without a token")
+        UserError::new(ErrorKind::Github, "the shares cannot be judged without a token")
             .hint("set the input `github-token`")
     })?;
-    let shares = Share::all(of).map_err(|error| Failure::new(ErrorKind::Usage, error.to_string()))?;
+    let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
     let page = runner.run_url();
     let statuses = client.statuses(head).await?;
     let (state, description) = verdict(shares, into, &statuses, &page);
@@ -103,20 +108,20 @@ pub(super) async fn run(
             .set_status(head, &whole, state, &description, Some(&page))
             .await?;
     }
-    Ok(Ended {
+    Ok(JobResult {
         code: u8::from(state != StatusState::Success),
         text: format!("{description}\n"),
     })
 }
 
-/// The head whose shares were previewed, if they were and may be told of, and the branch it goes to, if that is not the
+/// The head whose shards were previewed, if they were and may be told of, and the branch it goes to, if that is not the
 /// default one. Nothing is opened for it, so the default branch is not asked for.
-fn judged(
-    run: &Run,
-    event: &Event,
+fn judged_commit(
+    run: &RunContext,
+    event: &GithubEvent,
     caller: Caller<'_>,
-) -> Result<Option<(CommitId, Option<String>)>, Failure> {
-    let authority = match Authority::of(event, caller, Answer::Never)? {
+) -> Result<Option<(CommitId, Option<String>)>, UserError> {
+    let authority = match Authority::of(event, caller, DefaultBranchAnswer::Never)? {
         Decision::Granted(authority) => authority,
         Decision::Nothing(why) => {
             run.notes.note(&why);
@@ -139,16 +144,16 @@ fn judged(
 
 /// Success if every share had it in the run with this page, by its newest word.
 fn verdict(
-    shares: impl Iterator<Item = Share>,
+    shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
-    statuses: &[Status],
+    statuses: &[CommitStatus],
     page: &str,
 ) -> (StatusState, String) {
     let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
     for share in shares {
         let context = preview_of(Some(share), into);
         let of_this =
-            |status: &&Status| status.context == context && status.target_url.as_deref() == Some(page);
+            |status: &&CommitStatus| status.context == context && status.target_url.as_deref() == Some(page);
         let said = statuses.iter().find(of_this);
         match said.map(|status| status.state) {
             Some(StatusState::Success) => seen += 1,
@@ -157,14 +162,14 @@ fn verdict(
         }
     }
     match (failed.is_empty(), silent.is_empty()) {
-        (true, true) => (StatusState::Success, format!("all {seen} shares were previewed")),
+        (true, true) => (StatusState::Success, format!("all {seen} shards were previewed")),
         (false, _) => (
             StatusState::Failure,
-            format!("could not be previewed: shares {}", failed.join(", ")),
+            format!("could not be previewed: shards {}", failed.join(", ")),
         ),
         (true, false) => (
             StatusState::Error,
-            format!("ended without a word: the jobs of shares {}", silent.join(", ")),
+            format!("no result from shards {}", silent.join(", ")),
         ),
     }
 }
@@ -176,8 +181,8 @@ mod tests {
 
     const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
 
-    fn status(share: &str, state: StatusState, page: &str) -> Status {
-        Status {
+    fn status(share: &str, state: StatusState, page: &str) -> CommitStatus {
+        CommitStatus {
             context: format!("konverge/preview {share}"),
             state,
             description: None,
@@ -185,8 +190,8 @@ mod tests {
         }
     }
 
-    fn of_two(statuses: &[Status]) -> (StatusState, String) {
-        let shares = Share::all(NonZeroU32::new(2).unwrap()).unwrap();
+    fn combine(statuses: &[CommitStatus]) -> (StatusState, String) {
+        let shares = Shard::all(NonZeroU32::new(2).unwrap()).unwrap();
         verdict(shares, None, statuses, PAGE)
     }
 
@@ -194,25 +199,25 @@ mod tests {
     fn every_share_has_to_have_said_yes_in_this_run() {
         use StatusState::{Error, Failure, Pending, Success};
         let yes = status("2/2", Success, PAGE);
-        let (state, said) = of_two(&[status("1/2", Success, PAGE), yes.clone()]);
-        assert_eq!((state, said.as_str()), (Success, "all 2 shares were previewed"));
+        let (state, said) = combine(&[status("1/2", Success, PAGE), yes.clone()]);
+        assert_eq!((state, said.as_str()), (Success, "all 2 shards were previewed"));
         // The newest word counts, and that is the first.
         let late = [
             status("1/2", Success, PAGE),
             status("1/2", Pending, PAGE),
             yes.clone(),
         ];
-        assert_eq!(of_two(&late).0, Success);
+        assert_eq!(combine(&late).0, Success);
         for (first, expected) in [(Failure, Failure), (Error, Failure), (Pending, Error)] {
-            let (state, said) = of_two(&[status("1/2", first, PAGE), yes.clone()]);
+            let (state, said) = combine(&[status("1/2", first, PAGE), yes.clone()]);
             assert_eq!(state, expected);
-            assert!(said.ends_with("shares 1/2"), "{said}");
+            assert!(said.ends_with("shards 1/2"), "{said}");
         }
-        assert_eq!(of_two(std::slice::from_ref(&yes)).0, Error);
+        assert_eq!(combine(std::slice::from_ref(&yes)).0, Error);
         // What another run said is not of this one, and takes nothing away from it.
         let other = |state| status("1/2", state, "https://github.com/acme/konfig/actions/runs/6");
-        assert_eq!(of_two(&[other(Success), yes.clone()]).0, Error);
+        assert_eq!(combine(&[other(Success), yes.clone()]).0, Error);
         let own = status("1/2", Success, PAGE);
-        assert_eq!(of_two(&[other(Failure), own, yes]).0, Success);
+        assert_eq!(combine(&[other(Failure), own, yes]).0, Success);
     }
 }

@@ -1,4 +1,4 @@
-//! After a merge: applies what the head wants and the states do not have yet, if it was reviewed.
+//! After a merge: applies what the head holds and the states do not have yet, if it was reviewed.
 //!
 //! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
 //! or skipped is caught up by the next.
@@ -9,35 +9,35 @@ use std::{
 };
 
 use super::{
-    Ended, Job,
-    approve_input::Approved,
-    authority::{Agreeing, BY_HAND},
-    review_gate::ByReview,
-    deployments::{Announced, Deployments},
-    publisher::Feedback,
-    policy_check::Guardrails,
+    Job, JobResult,
     active_policies::InForce,
+    approve_input::Approved,
+    authority::{BY_HAND, DispatchApprovers},
+    deployments::{DeploymentApprover, Deployments},
+    drift_schedule::DriftSchedule,
+    notifications::Notifications,
+    policy_check::PolicyCheck,
+    publisher::Publisher,
+    review_gate::ReviewGate,
+    reviews::MergedReviews,
     superseded::NewerCommits,
-    notifications::Notices,
-    reviews::Reviews,
-    drift_schedule::Rounds,
-    timings::Stopwatch,
+    timings::Timings,
 };
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     github::{self, DefaultBranch, StatusState},
     model::{
         CommitId, RepoPath, StackId,
-        comment_marker::{Marker, MarkerKind},
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        comment_marker::{CommentMarker, MarkerKind},
         plan::StackPlan,
-        review::Unit,
+        review::ReviewUnit,
     },
     ops::{
-        At, Claims, KeyUse, Target, Workspace,
+        KeyUse, OpenRevision, RevisionSpec, StackClaims, Target,
         apply::{self, ApplyOptions},
-        skipped_removals, redact, renamed_stacks,
+        redact, renamed_stacks, skipped_removals,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -52,31 +52,31 @@ pub(super) async fn run(
     branch: &DefaultBranch,
     head: &CommitId,
     approved: Approved,
-    agreeing: Agreeing,
-) -> Result<Ended, Failure> {
-    if agreeing == Agreeing::Environment
+    agreeing: DispatchApprovers,
+) -> Result<JobResult, UserError> {
+    if agreeing == DispatchApprovers::Environment
         && !approved.is_empty()
         && let Some(environment) = &job.options.environment
     {
         someone_let_it_go_on(job, environment).await?;
     }
-    let tip = Tip {
+    let tip = ApplyTarget {
         head,
         branch,
         approved,
         agreeing,
     };
-    told(job, tip).await
+    apply_and_report(job, tip).await
 }
 
 /// Who agrees by letting a job go on has to be known.
-async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failure> {
+async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserError> {
     let approvers = match &job.client {
         Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
         None => Vec::new(),
     };
     if approvers.is_empty() {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Policy,
             format!(
                 "nobody let this run go on in `{}`, so nobody agrees to these digests",
@@ -90,18 +90,18 @@ async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), Failur
 }
 
 /// What is to be applied.
-struct Tip<'a> {
+struct ApplyTarget<'a> {
     head: &'a CommitId,
     branch: &'a DefaultBranch,
     /// What somebody agreed to.
     approved: Approved,
     /// Who that is.
-    agreeing: Agreeing,
+    agreeing: DispatchApprovers,
 }
 
-async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
+async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, UserError> {
     let head = tip.head;
-    let feedback = Feedback::new(job);
+    let feedback = Publisher::new(job);
     feedback
         .status(
             head,
@@ -112,8 +112,8 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
         .await;
     let (notices, result) = match configured(job, &tip.branch.tip).await {
         Ok(config) => (
-            Some(Notices::of(job, &config)),
-            caught_up(job, tip, config, &feedback).await,
+            Some(Notifications::new(job, &config)),
+            apply_pending(job, tip, config, &feedback).await,
         ),
         Err(failure) => (None, Err(failure)),
     };
@@ -124,7 +124,7 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
         }
         Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
         Err(failure) => {
-            feedback.failed(failure);
+            feedback.publish_failure(failure);
             (StatusState::Error, failure.message.clone())
         }
     };
@@ -132,84 +132,93 @@ async fn told(job: &Job, tip: Tip<'_>) -> Result<Ended, Failure> {
     // They come last: a receiver that does not answer keeps nothing else waiting.
     match (&notices, &result) {
         (Some(notices), Ok((report, consent, _))) => {
-            let stopped: Vec<_> = consent.stopped().into_iter().map(|(plan, _)| plan.id).collect();
+            let stopped: Vec<_> = consent
+                .stopped_stacks()
+                .into_iter()
+                .map(|(plan, _)| plan.id)
+                .collect();
             notices.applied(report, &stopped).await;
         }
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
     let (report, ..) = result?;
-    Ok(Ended {
+    Ok(JobResult {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
         text: report::terminal::outcome(&report, report::terminal::Style::default()),
     })
 }
 
 /// The configuration of the default branch's tip, which may be newer than what is applied.
-async fn configured(job: &Job, tip: &CommitId) -> Result<Config, Failure> {
+async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     job.repository.ensure(tip, job.credentials.as_ref()).await?;
-    Ok(Config::of(job.repository.revision(tip)?.as_ref())?)
+    Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
 }
 
-async fn caught_up(
+async fn apply_pending(
     job: &Job,
-    tip: Tip<'_>,
+    tip: ApplyTarget<'_>,
     config: Config,
-    feedback: &Feedback<'_>,
-) -> Result<(ApplyReport, Arc<ByReview>, BTreeMap<StackId, CommitId>), Failure> {
-    let Tip {
+    feedback: &Publisher<'_>,
+) -> Result<(ApplyReport, Arc<ReviewGate>, BTreeMap<StackId, CommitId>), UserError> {
+    let ApplyTarget {
         head,
         branch,
         approved,
         agreeing,
     } = tip;
-    let mut watch = Stopwatch::start();
+    let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
-        Failure::new(
+        UserError::new(
             ErrorKind::Config,
             "nothing is applied: no store is configured to keep the state in",
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
+    let side = OpenRevision::open_under(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        &config,
+    )?;
     side.layout.require_module()?;
     // A schedule that does not run tells nobody so: whoever applies does.
-    if let Some(since) = Rounds::of(job, &memory, &config).await.overdue() {
+    if let Some(since) = DriftSchedule::load(job, &memory, &config).await.overdue() {
         job.run.notes.note(&format!(
-            "warning: no look for drift has ended well for {}; does the scheduled job still run?",
+            "warning: no successful drift check for {}; does the scheduled job still run?",
             report::age(since)
         ));
     }
-    let known = memory.states.known().await?;
+    let known = memory.states.read_all().await?;
     memory.states.maintain_index(&known).await?;
     side.note_layout(&job.run);
     let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
-    let Behind { targets, held } = behind(&side, &known, &renamed)?;
+    let PendingStacks { targets, held } = find_pending(&side, &known, &renamed)?;
     let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
     let targets = newer.without(&memory, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
     memory.states.announce_run(&known, &ids).await?;
 
     let reviews = if targets.is_empty() {
-        Reviews::default()
+        MergedReviews::default()
     } else {
-        Reviews::of(job, &memory, head, &branch.name).await?
+        MergedReviews::load(job, &memory, head, &branch.name).await?
     };
     let power = job.repository.revision(&branch.tip)?;
-    let guardrails = Guardrails::of(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
+    let guardrails = PolicyCheck::new(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
         .with_authors(reviews.authors.clone())
         .with_reviewed(reviews.policies.clone())
-        .agreed_to_by(agreeing);
-    let consent = Arc::new(ByReview::new(
+        .with_digest_approvers(agreeing);
+    let consent = Arc::new(ReviewGate::new(
         guardrails,
         reviews.records.clone(),
         approved.digests,
     ));
-    let deployments = Deployments::of(job, &config, &targets, head);
+    let deployments = Deployments::new(job, &config, &targets, head);
     let options = ApplyOptions {
         consent: match &deployments {
-            Some(deployments) => Arc::new(Announced {
+            Some(deployments) => Arc::new(DeploymentApprover {
                 consent: Arc::clone(&consent),
                 deployments: Arc::clone(deployments),
             }),
@@ -226,19 +235,19 @@ async fn caught_up(
     let mut planning = job
         .protected_planning(config, &branch.tip, side, memory.clone())
         .await?;
-    planning.claims = Claims::without(approved.without);
+    planning.claims = StackClaims::without(approved.without);
     watch.ends("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
-    let newer = newer.found();
+    let newer = newer.superseded_stacks();
     report.stacks.retain(|stack| !newer.contains_key(&stack.id));
     if let Some(unseen) = &unseen {
         let untold = held
             .iter()
-            .map(|target| apply::stopped(target, StackResult::Failed, unseen));
+            .map(|target| apply::stopped_outcome(target, StackResult::Failed, unseen));
         report.stacks.extend(untold);
     }
     watch.ends("plan and apply");
-    // A stack that can not be seen may be one that was removed, which takes its review.
+    // A stack that cannot be seen may be one that was removed, which takes its review.
     if unseen.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;
     }
@@ -246,9 +255,9 @@ async fn caught_up(
     if let Err(error) = memory.states.settle().await {
         job.run
             .notes
-            .note(&format!("warning: the index was not told: {error}"));
+            .note(&format!("warning: could not update the state index: {error}"));
     }
-    let counted = planning.counted();
+    let counted = planning.counts();
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
@@ -256,7 +265,7 @@ async fn caught_up(
         cached: counted.cached,
         ..job.info()
     };
-    let mut stopped = consent.stopped();
+    let mut stopped = consent.stopped_stacks();
     for (plan, _) in &mut stopped {
         redact::stack(plan, planning.secrets());
     }
@@ -268,7 +277,7 @@ async fn caught_up(
         newer: &newer,
         pulls: reviews.pull_requests_of(&report),
     };
-    told.tell(job, feedback).await;
+    told.publish_result(job, feedback).await;
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
@@ -276,20 +285,20 @@ async fn caught_up(
 }
 
 /// What the states do not have yet.
-struct Behind {
+struct PendingStacks {
     targets: Vec<Target>,
-    /// Stacks that something is known of and that are not to be seen: whether they were removed can not be told.
+    /// Stacks that something is known of and that are not to be seen: whether they were removed cannot be told.
     held: Vec<Target>,
 }
 
 /// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
 ///
 /// What is recorded of a folder that makes no stack any more stays: only what was taken out of the repository is removed.
-fn behind(
-    side: &Workspace,
-    known: &crate::state::Known,
+fn find_pending(
+    side: &OpenRevision,
+    known: &crate::state::IndexedStates,
     renamed: &BTreeMap<StackId, StackId>,
-) -> Result<Behind, Failure> {
+) -> Result<PendingStacks, UserError> {
     let goes_on: BTreeSet<&StackId> = renamed.values().collect();
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
@@ -298,7 +307,7 @@ fn behind(
             .get(&stack.id)
             .and_then(|entry| entry.settled_digest());
         if recorded != Some(side.analysis.input_digest(stack)?) {
-            targets.push(Target::of(stack, None));
+            targets.push(Target::new(stack, None));
         }
     }
     let gone = known
@@ -312,10 +321,10 @@ fn behind(
         true => targets.extend(gone),
         false => held.extend(gone),
     }
-    Ok(Behind { targets, held })
+    Ok(PendingStacks { targets, held })
 }
 
-fn folder(entry: &crate::state::Entry) -> RepoPath {
+fn folder(entry: &crate::state::IndexEntry) -> RepoPath {
     entry.folder.clone()
 }
 
@@ -324,7 +333,7 @@ struct Told<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
     /// The plans that nobody reviewed, with the parts that nobody did.
-    stopped: &'a [(StackPlan, Vec<Unit>)],
+    stopped: &'a [(StackPlan, Vec<ReviewUnit>)],
     info: &'a RunInfo,
     /// The stacks that have a newer commit, and were left.
     newer: &'a BTreeMap<StackId, CommitId>,
@@ -334,7 +343,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     /// Tells each pull request that was applied, and keeps an issue for each stack that nobody reviewed.
-    async fn tell(&self, job: &Job, feedback: &Feedback<'_>) {
+    async fn publish_result(&self, job: &Job, feedback: &Publisher<'_>) {
         let Self {
             head,
             report,
@@ -381,16 +390,16 @@ impl Told<'_> {
 fn unreviewed_issue(
     job: &Job,
     info: &RunInfo,
-    (plan, units): &(StackPlan, Vec<Unit>),
-) -> (Marker, String, String) {
-    let marker = Marker {
+    (plan, units): &(StackPlan, Vec<ReviewUnit>),
+) -> (CommentMarker, String, String) {
+    let marker = CommentMarker {
         head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
         run: job.runner.run_id,
         attempt: job.runner.run_attempt,
         digest: plan.digest.to_string(),
-        ..Marker::new(MarkerKind::Unreviewed, plan.id.as_str())
+        ..CommentMarker::new(MarkerKind::Unreviewed, plan.id.as_str())
     };
-    let title = format!("{}: a change that nobody reviewed was stopped", plan.id);
+    let title = format!("{}: blocked: unreviewed change", plan.id);
     let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
     (marker, title, body)
 }

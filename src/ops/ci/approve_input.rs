@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{Digest, StackId},
 };
 
@@ -24,10 +24,10 @@ impl Approved {
 }
 
 impl FromStr for Approved {
-    type Err = Failure;
+    type Err = UserError;
 
-    fn from_str(text: &str) -> Result<Self, Failure> {
-        let wrong = |error: String, hint: &str| Failure::new(ErrorKind::Usage, error).hint(hint);
+    fn from_str(text: &str) -> Result<Self, UserError> {
+        let wrong = |error: String, hint: &str| UserError::new(ErrorKind::Usage, error).hint(hint);
         let mut approved = Self::default();
         for part in text.split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
             if let Some(stack) = part.strip_prefix("without=") {

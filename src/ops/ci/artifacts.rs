@@ -5,13 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::publisher::Feedback;
-use crate::checkout::{Existing, Written, write};
+use super::publisher::Publisher;
+use crate::checkout::{Existing, WrittenFile, write};
 
 /// In the workspace, for what a docker action leaves.
 const FOLDER: &str = ".konverge";
 
-impl Feedback<'_> {
+impl Publisher<'_> {
     /// Keeps the whole result where later steps find it.
     pub(super) fn result_file(&self, json: &str) {
         self.keep("result", "json", json, "result-path");
@@ -59,8 +59,8 @@ fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()>
     let folder = Path::new(FOLDER);
     write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;
     match write(workspace, &folder.join(name), text.as_bytes(), Existing::Keep)? {
-        Written::Created => Ok(()),
-        Written::Kept => Err(io::Error::other(format!("{FOLDER}/{name} is there already"))),
+        WrittenFile::Created => Ok(()),
+        WrittenFile::Kept => Err(io::Error::other(format!("{FOLDER}/{name} is there already"))),
     }
 }
 

@@ -6,8 +6,10 @@
 
 use super::approve_input::Approved;
 use crate::{
-    error::{ErrorKind, Failure},
-    github::{DefaultBranch, Event, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch},
+    error::{ErrorKind, UserError},
+    github::{
+        DefaultBranch, GithubEvent, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch,
+    },
     model::CommitId,
     report::Merging,
 };
@@ -126,7 +128,7 @@ impl<'a> Caller<'a> {
 
 /// What GitHub answers about the default branch.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answer<'a> {
+pub(super) enum DefaultBranchAnswer<'a> {
     /// It was not asked yet.
     NotYet,
     /// It cannot be asked: there is no token, or the job needs no power.
@@ -186,7 +188,7 @@ pub(super) enum Task {
         /// What somebody agreed to.
         approved: Approved,
         /// Who that is.
-        agreeing: Agreeing,
+        agreeing: DispatchApprovers,
     },
     /// Look for drift, at the default branch's tip.
     Drift {
@@ -197,7 +199,7 @@ pub(super) enum Task {
 
 /// Who agrees to the digests that a run was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Agreeing {
+pub(super) enum DispatchApprovers {
     /// Whoever started its first attempt with them, and where rules ask for more, those who let it go on in its job's
     /// environment.
     Starter(String),
@@ -210,10 +212,14 @@ impl Authority {
     ///
     /// # Errors
     /// An event that is refused: on another branch, without a token, with digests that nobody can have agreed to.
-    pub fn of(event: &Event, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+    pub fn of(
+        event: &GithubEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
         match event {
-            Event::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
-            Event::MergeGroup {
+            GithubEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
+            GithubEvent::MergeGroup {
                 base,
                 head,
                 base_branch,
@@ -228,25 +234,25 @@ impl Authority {
                 };
                 Ok(Self::merge_group(task, caller, answer))
             }
-            Event::WorkflowRun(event) => Self::outside(event, caller, answer),
-            Event::Push(event) => Self::push(event, caller, answer),
-            Event::Schedule { .. } => Self::drift(caller, answer),
-            Event::WorkflowDispatch { inputs, ref_name, .. } => {
+            GithubEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
+            GithubEvent::Push(event) => Self::push(event, caller, answer),
+            GithubEvent::Schedule { .. } => Self::drift(caller, answer),
+            GithubEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
-                if let Answer::Is(branch, _) = answer {
+                if let DefaultBranchAnswer::Is(branch, _) = answer {
                     only_on(branch, ref_name)?;
                 }
                 match digests.is_empty() {
                     true => Self::drift(caller, answer),
-                    false => Self::called(digests, caller, answer),
+                    false => Self::decide_dispatch(digests, caller, answer),
                 }
             }
-            Event::RepositoryDispatch { action, payload } => match action.as_str() {
+            GithubEvent::RepositoryDispatch { action, payload } => match action.as_str() {
                 "konverge-drift" => Self::drift(caller, answer),
                 "konverge-apply" => {
-                    Self::called(payload["approve"].as_str().unwrap_or_default(), caller, answer)
+                    Self::decide_dispatch(payload["approve"].as_str().unwrap_or_default(), caller, answer)
                 }
-                other => Err(Failure::new(
+                other => Err(UserError::new(
                     ErrorKind::Github,
                     format!(
                         "repository_dispatch `{}` asks for nothing known",
@@ -260,48 +266,54 @@ impl Authority {
         }
     }
 
-    fn granted(task: Task, trust: Trust, caller: Caller<'_>, answer: Answer<'_>) -> Self {
+    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Self {
         Self {
             task,
             trust,
             branch: match answer {
-                Answer::Is(branch, _) => Some(branch.clone()),
-                Answer::NotYet | Answer::Never => None,
+                DefaultBranchAnswer::Is(branch, _) => Some(branch.clone()),
+                DefaultBranchAnswer::NotYet | DefaultBranchAnswer::Never => None,
             },
             actor: caller.actor.to_owned(),
             pushed: false,
         }
     }
 
-    fn pull_request(event: &PullRequestEvent, caller: Caller<'_>, answer: Answer<'_>) -> Decision {
+    fn pull_request(
+        event: &PullRequestEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Decision {
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
         // A stranger's own job needs no power, so it asks for none.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Stranger,
-            (false, Answer::NotYet) => return Decision::Ask,
-            (false, Answer::Is(branch, _)) if event.base_branch == branch.name => Trust::Proposed,
-            (false, Answer::Is(..) | Answer::Never) => Trust::Own,
+            (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
+            (false, DefaultBranchAnswer::Is(branch, _)) if event.base_branch == branch.name => {
+                Trust::Proposed
+            }
+            (false, DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never) => Trust::Own,
         };
         let task = Task::PullRequest(Box::new(event.clone()));
-        Decision::Granted(Self::granted(task, trust, caller, answer))
+        Decision::Granted(Self::grant(task, trust, caller, answer))
     }
 
-    fn merge_group(task: Task, caller: Caller<'_>, answer: Answer<'_>) -> Decision {
+    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Decision {
         match answer {
-            Answer::NotYet => Decision::Ask,
-            Answer::Is(..) | Answer::Never => {
-                Decision::Granted(Self::granted(task, Trust::Own, caller, answer))
+            DefaultBranchAnswer::NotYet => Decision::Ask,
+            DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never => {
+                Decision::Granted(Self::grant(task, Trust::Own, caller, answer))
             }
         }
     }
 
-    fn outside(
+    fn decide_outside(
         event: &WorkflowRunEvent,
         caller: Caller<'_>,
-        answer: Answer<'_>,
-    ) -> Result<Decision, Failure> {
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
         if event.event != "pull_request" || !event.from_outside() {
             return Ok(Decision::Nothing(
                 "the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do"
@@ -309,14 +321,14 @@ impl Authority {
             ));
         }
         match answer {
-            Answer::NotYet => Ok(Decision::Ask),
-            Answer::Never => Err(no_token(
+            DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => Err(no_token(
                 "a preview of what comes from outside is posted with a token",
             )),
-            Answer::Is(branch, _) => {
+            DefaultBranchAnswer::Is(branch, _) => {
                 only_on(branch, caller.ref_name)?;
                 let task = Task::Outside(Box::new(event.clone()));
-                Ok(Decision::Granted(Self::granted(
+                Ok(Decision::Granted(Self::grant(
                     task,
                     Trust::Recorded,
                     caller,
@@ -326,7 +338,11 @@ impl Authority {
         }
     }
 
-    fn push(event: &PushEvent, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+    fn push(
+        event: &PushEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
         if !event.is_default_branch() {
             return Ok(Decision::Nothing(format!(
                 "a push to `{}`: only `{}` is applied",
@@ -335,7 +351,7 @@ impl Authority {
             )));
         }
         let Some(after) = &event.after else {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Github,
                 "the default branch was deleted: nothing is applied",
             )
@@ -346,13 +362,13 @@ impl Authority {
             only_in_an_environment(caller)?;
         }
         let (branch, holds) = match answer {
-            Answer::NotYet => return Ok(Decision::Ask),
-            Answer::Never => return Err(no_token("what may be applied is asked of GitHub")),
-            Answer::Is(branch, holds) => (branch, holds),
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
         };
         only_on(branch, &event.ref_name)?;
         if !holds {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
                     "{} is no longer on `{}`: its history was rewritten since the push",
@@ -365,30 +381,34 @@ impl Authority {
         let task = Task::Apply {
             head: after.clone(),
             approved,
-            agreeing: Agreeing::Environment,
+            agreeing: DispatchApprovers::Environment,
         };
         Ok(Decision::Granted(Self {
             pushed: caller.attempt == 1,
-            ..Self::granted(task, Trust::Merged, caller, answer)
+            ..Self::grant(task, Trust::Merged, caller, answer)
         }))
     }
 
     /// Somebody, or another system, asks for an apply of what the default branch holds.
-    fn called(text: &str, caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+    fn decide_dispatch(
+        text: &str,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
         let approved = text.parse()?;
         let branch = match answer {
-            Answer::NotYet => return Ok(Decision::Ask),
-            Answer::Never => return Err(no_token("what may be applied is asked of GitHub")),
-            Answer::Is(branch, _) => branch,
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
             // Whoever only starts the run again did not type the digests.
-            agreeing: Agreeing::Starter(caller.starter.to_owned()),
+            agreeing: DispatchApprovers::Starter(caller.starter.to_owned()),
         };
-        Ok(Decision::Granted(Self::granted(
+        Ok(Decision::Granted(Self::grant(
             task,
             Trust::Merged,
             caller,
@@ -396,17 +416,17 @@ impl Authority {
         )))
     }
 
-    fn drift(caller: Caller<'_>, answer: Answer<'_>) -> Result<Decision, Failure> {
+    fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
         let branch = match answer {
-            Answer::NotYet => return Ok(Decision::Ask),
-            Answer::Never => return Err(no_token("which commit is applied is asked of GitHub")),
-            Answer::Is(branch, _) => branch,
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => return Err(no_token("which commit is applied is asked of GitHub")),
+            DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
         let task = Task::Drift {
             head: branch.tip.clone(),
         };
-        Ok(Decision::Granted(Self::granted(
+        Ok(Decision::Granted(Self::grant(
             task,
             Trust::Merged,
             caller,
@@ -440,21 +460,21 @@ impl Authority {
     }
 
     /// The commit of an event that the default branch has to hold, if it is not to be its tip.
-    pub fn commit_of(event: &Event) -> Option<&CommitId> {
+    pub fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
         match event {
-            Event::Push(event) => event.after.as_ref(),
+            GithubEvent::Push(event) => event.after.as_ref(),
             _ => None,
         }
     }
 }
 
 /// A person may start a workflow on any branch or tag. State is changed from the default branch only.
-fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), Failure> {
+fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
     }
     let name = branch.name.escape_debug();
-    Err(Failure::new(
+    Err(UserError::new(
         ErrorKind::Policy,
         format!("the workflow was started on `{}`", full_ref.escape_debug()),
     )
@@ -465,9 +485,9 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), Failure> {
 
 /// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
 /// again, what they saw may have been other digests.
-fn only_in_an_environment(caller: Caller<'_>) -> Result<(), Failure> {
+fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     if caller.attempt > 1 {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Policy,
             "the run was started again: what its environment's reviewers were shown may have been other digests",
         )
@@ -475,12 +495,12 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), Failure> {
         .hint(BY_HAND));
     }
     if caller.environment.is_none() {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Policy,
             "it is not known in which environment this job waited, so nobody agrees to these digests",
         )
         .hint(
-            "set the input `environment` to the name of the job's `environment:`, which GitHub tells no job",
+            "set the input `environment` to the name of the job's `environment:`, which GitHub does not expose to jobs",
         )
         .hint(BY_HAND));
     }
@@ -490,8 +510,9 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), Failure> {
 /// What to do where nobody is known to have agreed to digests.
 pub(super) const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
 
-fn no_token(what: &str) -> Failure {
-    Failure::new(ErrorKind::Github, format!("{what}, and there is none")).hint("set the input `github-token`")
+fn no_token(what: &str) -> UserError {
+    UserError::new(ErrorKind::Github, format!("{what}, and there is none"))
+        .hint("set the input `github-token`")
 }
 
 #[cfg(test)]

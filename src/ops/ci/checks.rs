@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::publisher::Feedback;
+use super::publisher::Publisher;
 use crate::{
     github::{GithubError, MOST_CHECKS},
-    model::{CommitId, Share, StackId, check_run::Check, plan::Plan},
+    model::{CommitId, Shard, StackId, check_run::CheckRun, plan::Plan},
     report::checks,
     secrets::Secrets,
 };
 
-impl Feedback<'_> {
+impl Publisher<'_> {
     /// Makes the check runs of a plan and answers the pages of those that are about one stack.
     ///
     /// A refusal of one check leaves the others be; what would befall all of them ends it. Either is told once.
@@ -28,9 +28,9 @@ impl Feedback<'_> {
         let mut refused = None;
         let share = self.job.options.part.share();
         let most = share.map_or(MOST_CHECKS, |share| share.part_of(MOST_CHECKS));
-        let scope = share.as_ref().map(Share::to_string).unwrap_or_default();
+        let scope = share.as_ref().map(Shard::to_string).unwrap_or_default();
         for check in checks::checks(plan, most, &scope) {
-            let check = masked(check, &self.job.run.secrets);
+            let check = mask_check(check, &self.job.run.secrets);
             match client.create_check(head, &check, &external, Some(&url)).await {
                 Ok(page) => {
                     if let (Some(stack), Some(page)) = (named.get(&check.name), page) {
@@ -54,9 +54,9 @@ impl Feedback<'_> {
     }
 
     /// What became of the pull request while its preview was made.
-    pub async fn meanwhile(&self, number: u64, head: &CommitId) -> Meanwhile {
+    pub async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
         let Some(client) = self.client else {
-            return Meanwhile::default();
+            return PullRequestNow::default();
         };
         let pull = match client.pull_request(number).await {
             Ok(pull) => pull,
@@ -65,10 +65,10 @@ impl Feedback<'_> {
                     "whether the pull request is merged or has a newer head is not known, so its review is not recorded",
                     error,
                 );
-                return Meanwhile::default();
+                return PullRequestNow::default();
             }
         };
-        let meanwhile = Meanwhile {
+        let meanwhile = PullRequestNow {
             superseded: pull.head != *head,
             unmerged: !pull.is_merged(),
         };
@@ -90,7 +90,7 @@ impl Feedback<'_> {
 
 /// What became of a pull request while its preview was made.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meanwhile {
+pub(super) struct PullRequestNow {
     /// It has another head: the preview says so, and the newer run's stays.
     pub superseded: bool,
     /// GitHub says that it is not merged. Else the preview may be one that is run again, and what it shows was before
@@ -98,7 +98,7 @@ pub(super) struct Meanwhile {
     pub unmerged: bool,
 }
 
-fn masked(mut check: Check, secrets: &Secrets) -> Check {
+fn mask_check(mut check: CheckRun, secrets: &Secrets) -> CheckRun {
     let annotated = check.annotations.iter_mut().map(|note| &mut note.message);
     for text in [&mut check.title, &mut check.summary, &mut check.text]
         .into_iter()

@@ -10,20 +10,20 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Job, review_gate::ByReview};
+use super::{Job, review_gate::ReviewGate};
 use crate::{
     config::Config,
-    error::Failure,
+    error::UserError,
     github::{Client, DeploymentState, GithubError},
     model::{
         CommitId, StackId,
+        apply_record::Authorization,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{ResourcePlan, StackPlan},
-        apply_record::Grounds,
     },
     ops::{
-        Run, Target,
-        apply::{Consent, Past},
+        RunContext, Target,
+        apply::{Approver, PriorState},
     },
 };
 
@@ -33,15 +33,15 @@ const MOST: usize = 20;
 /// The deployments of one run.
 pub(super) struct Deployments {
     client: Client,
-    run: Run,
+    run: RunContext,
     attempt: u32,
     head: CommitId,
     environments: BTreeMap<StackId, String>,
-    made: Mutex<Made>,
+    made: Mutex<DeploymentIds>,
 }
 
 #[derive(Default)]
-struct Made {
+struct DeploymentIds {
     ids: BTreeMap<String, u64>,
     left_out: BTreeSet<String>,
     refused: bool,
@@ -49,7 +49,7 @@ struct Made {
 
 impl Deployments {
     /// `None` where nobody asked for them, or nobody could be told.
-    pub fn of(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
+    pub fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
         let named = targets.iter().filter_map(|target| {
             let rules = config.for_place(&target.id, &target.folder);
@@ -97,7 +97,8 @@ impl Deployments {
             .client
             .create_deployment(&self.head, environment, &description, &receipt)
             .await?;
-        self.say(id, DeploymentState::InProgress, &description).await?;
+        self.set_state(id, DeploymentState::InProgress, &description)
+            .await?;
         Ok(id)
     }
 
@@ -116,14 +117,14 @@ impl Deployments {
             let stacks: Vec<_> = stacks
                 .filter(|stack| self.environment(&stack.id) == environment)
                 .collect();
-            let (state, description) = ended(&stacks, self.run.cancel.is_cancelled());
-            if let Err(error) = self.say(*id, state, &description).await {
+            let (state, description) = final_state(&stacks, self.run.cancel.is_cancelled());
+            if let Err(error) = self.set_state(*id, state, &description).await {
                 return self.run.warn("a deployment does not say how it ended", error);
             }
         }
     }
 
-    async fn say(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
+    async fn set_state(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
         let description = self.run.secrets.mask_finished(description);
         let url = self.run.url();
         self.client
@@ -140,29 +141,26 @@ impl Deployments {
 }
 
 /// How an environment's stacks ended, and in words.
-fn ended(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
+fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
     let done = count(&[StackResult::Applied]);
     match (bad, interrupted) {
         (0, _) => (DeploymentState::Success, format!("{done} applied")),
         (_, true) => (DeploymentState::Error, "the run was interrupted".to_owned()),
-        (_, false) => (
-            DeploymentState::Failure,
-            format!("{done} applied, {bad} did not end well"),
-        ),
+        (_, false) => (DeploymentState::Failure, format!("{done} applied, {bad} failed")),
     }
 }
 
 /// Tells GitHub of each stack that is agreed to, before anything of it is touched.
-pub(super) struct Announced {
-    pub consent: Arc<ByReview>,
+pub(super) struct DeploymentApprover {
+    pub consent: Arc<ReviewGate>,
     pub deployments: Arc<Deployments>,
 }
 
 #[async_trait]
-impl Consent for Announced {
-    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+impl Approver for DeploymentApprover {
+    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
         let grounds = self.consent.stack(plan, past).await?;
         if plan.summary.changed() > 0 {
             self.deployments.begin(plan).await;
@@ -170,7 +168,7 @@ impl Consent for Announced {
         Ok(grounds)
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         self.consent.resource(stack, plan).await
     }
 }
@@ -189,16 +187,16 @@ mod tests {
             result,
             digest: Digest::of_bytes(b""),
             serial: None,
-            grounds: Grounds::default(),
+            grounds: Authorization::default(),
             resources: Vec::new(),
             error: None,
         };
         let (good, bad) = (stack(StackResult::Applied), stack(StackResult::Failed));
         let all_well = (DeploymentState::Success, "2 applied".to_owned());
-        assert_eq!(ended(&[&good, &good], true), all_well);
-        let (state, said) = ended(&[&good, &bad], false);
+        assert_eq!(final_state(&[&good, &good], true), all_well);
+        let (state, said) = final_state(&[&good, &bad], false);
         assert_eq!(state, DeploymentState::Failure);
-        assert_eq!(said, "1 applied, 1 did not end well");
-        assert_eq!(ended(&[&bad], true).0, DeploymentState::Error);
+        assert_eq!(said, "1 applied, 1 failed");
+        assert_eq!(final_state(&[&bad], true).0, DeploymentState::Error);
     }
 }

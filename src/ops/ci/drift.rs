@@ -3,73 +3,82 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Ended, Job,
-    publisher::Feedback,
-    policy_check::Guardrails,
+    Job, JobResult,
     active_policies::InForce,
-    notifications::Notices,
-    reconcile::{self, restored},
-    drift_schedule::Rounds,
-    timings::Stopwatch,
+    drift_schedule::DriftSchedule,
+    notifications::Notifications,
+    policy_check::PolicyCheck,
+    publisher::Publisher,
+    reconcile::{self, restored_stacks},
+    timings::Timings,
 };
 use crate::{
     config::{Config, Reconcile, Span},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         CommitId, StackId,
-        comment_marker::{Marker, MarkerKind},
         apply_result::{ApplyReport, StackResult},
+        comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, StackPlan, Summary},
     },
-    ops::{At, KeyUse, Target, Workspace, drift, redact, renamed_stacks},
+    ops::{KeyUse, OpenRevision, RevisionSpec, Target, drift, redact, renamed_stacks},
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
         markdown::{DriftRound, drift_round},
     },
-    state::Known,
+    state::IndexedStates,
 };
 
 /// Looks at the stacks that were applied, the default branch's code at hand.
-pub(super) async fn run(job: &Job, head: &CommitId) -> Result<Ended, Failure> {
-    let feedback = Feedback::new(job);
-    let result = looked(job, head, &feedback).await;
+pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
+    let feedback = Publisher::new(job);
+    let result = check_and_publish(job, head, &feedback).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     if let Err(failure) = &result {
-        feedback.failed(failure);
+        feedback.publish_failure(failure);
     }
     result
 }
 
-async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
-    let mut watch = Stopwatch::start();
+async fn check_and_publish(
+    job: &Job,
+    head: &CommitId,
+    feedback: &Publisher<'_>,
+) -> Result<JobResult, UserError> {
+    let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let config = Config::of(job.repository.revision(head)?.as_ref())?;
+    let config = Config::load(job.repository.revision(head)?.as_ref())?;
     let key = match config.drift.reconcile {
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
     };
     let memory = job.memory(&config, key).await?.ok_or_else(|| {
-        Failure::new(
+        UserError::new(
             ErrorKind::Config,
             "there is nothing to compare with: no store is configured",
         )
         .hint("set `state.url` in konverge.yaml")
     })?;
-    let side = Workspace::open_under(&job.run, &job.repository, &At::Commit(head.clone()), &config)?;
-    let known = memory.states.known().await?;
-    let mut rounds = Rounds::of(job, &memory, &config).await;
+    let side = OpenRevision::open_under(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        &config,
+    )?;
+    let known = memory.states.read_all().await?;
+    let mut rounds = DriftSchedule::load(job, &memory, &config).await;
     let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
     let applied = applied(&known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
-    let due = rounds.due(applied, config.drift.stacks);
-    let behind = behind(&known, &side);
+    let due = rounds.select_due(applied, config.drift.stacks);
+    let behind = pending_stacks(&known, &side);
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
-    let guardrails = Guardrails::of(job, InForce::of(&config, None), Stage::Apply);
+    let guardrails = PolicyCheck::new(job, InForce::of(&config, None), Stage::Apply);
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
-    let notices = Notices::of(job, &config);
+    let notices = Notifications::new(job, &config);
     watch.ends("open");
     let planning = job.protected_planning(config, head, side, memory.clone()).await?;
     let plan = drift::run(&planning, &due, budget).await?;
@@ -77,7 +86,7 @@ async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<E
     let guardrails = guardrails.for_restoring();
     let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
     watch.ends("put back");
-    rounds.found(&plan, &restored(&report));
+    rounds.record_results(&plan, &restored_stacks(&report));
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
@@ -95,28 +104,28 @@ async fn looked(job: &Job, head: &CommitId, feedback: &Feedback<'_>) -> Result<E
     feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
     outputs(feedback, &plan, &report);
     let label = label.as_deref().unwrap_or("konverge-drift");
-    let looked = Looked {
+    let looked = DriftResult {
         plan: &plan,
         report: &report,
         rounds: &rounds,
         known: &known,
     };
     issues(feedback, &looked, &info, label).await;
-    notices.looked(&plan, &restored(&report)).await;
+    notices.notify_drift(&plan, &restored_stacks(&report)).await;
     rounds.remember(job, &memory, |stack| ids.contains(stack)).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
         || report
             .stacks
             .iter()
             .any(|stack| stack.result == StackResult::Failed);
-    Ok(Ended {
+    Ok(JobResult {
         code: u8::from(failed),
         text: report::terminal::plan(&plan, report::terminal::Style::default()),
     })
 }
 
 /// The stacks that were applied: there is something to compare them with.
-fn applied(known: &Known, side: &Workspace, renamed: &BTreeMap<StackId, StackId>) -> Vec<Target> {
+fn applied(known: &IndexedStates, side: &OpenRevision, renamed: &BTreeMap<StackId, StackId>) -> Vec<Target> {
     let now = |id: &StackId| {
         renamed
             .iter()
@@ -126,15 +135,15 @@ fn applied(known: &Known, side: &Workspace, renamed: &BTreeMap<StackId, StackId>
     let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
     applied
         .map(|(id, entry)| match side.layout.stack(now(id).unwrap_or(id)) {
-            Some(stack) => Target::of(stack, None),
+            Some(stack) => Target::new(stack, None),
             None => Target::forgotten(id.clone(), entry.folder.clone()),
         })
         .collect()
 }
 
 /// The stacks whose code is not applied yet.
-fn behind(known: &Known, side: &Workspace) -> Vec<StackId> {
-    side.behind(known).map(|stack| stack.id.clone()).collect()
+fn pending_stacks(known: &IndexedStates, side: &OpenRevision) -> Vec<StackId> {
+    side.pending_stacks(known).map(|stack| stack.id.clone()).collect()
 }
 
 fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
@@ -148,59 +157,59 @@ fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
     }
     if let Some(since) = overdue {
         job.run.notes.note(&format!(
-            "warning: no look for drift has ended well for {}",
+            "warning: no successful drift check for {}",
             report::age(since)
         ));
     }
 }
 
-fn drifted(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
+fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
     plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
 }
 
-fn outputs(feedback: &Feedback<'_>, plan: &Plan, report: &ApplyReport) {
+fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
     let total = plan
         .stacks
         .iter()
-        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+        .fold(Summary::default(), |sum, stack| sum.add(stack.summary));
     feedback.plan_outputs(plan, &total);
-    let put_back = restored(report);
-    let left = drifted(plan).any(|stack| !put_back.contains(&stack.id));
+    let put_back = restored_stacks(report);
+    let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
     feedback.outputs(&[("has-drift", left.to_string())]);
     feedback.annotate(plan);
 }
 
 /// What a look came to.
-struct Looked<'a> {
+struct DriftResult<'a> {
     plan: &'a Plan,
     report: &'a ApplyReport,
-    rounds: &'a Rounds,
-    known: &'a Known,
+    rounds: &'a DriftSchedule,
+    known: &'a IndexedStates,
 }
 
 /// One issue for each stack that still differs; those of stacks that do not, or are no more, are closed.
-async fn issues(feedback: &Feedback<'_>, looked: &Looked<'_>, info: &RunInfo, label: &str) {
-    let Looked {
+async fn issues(feedback: &Publisher<'_>, looked: &DriftResult<'_>, info: &RunInfo, label: &str) {
+    let DriftResult {
         plan,
         report,
         rounds,
         known,
     } = looked;
-    let put_back = restored(report);
+    let put_back = restored_stacks(report);
     let issue = |stack: &StackPlan| {
-        let marker = Marker {
+        let marker = CommentMarker {
             head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
             run: info.run,
             attempt: info.attempt,
             digest: drift::digest(stack).to_string(),
-            ..Marker::new(MarkerKind::Drift, stack.id.as_str())
+            ..CommentMarker::new(MarkerKind::Drift, stack.id.as_str())
         };
         let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
         let body = report::markdown::drift_issue(stack, info, &marker, &since, report::COMMENT_BUDGET);
         let title = format!("{} differs from what was applied", stack.id);
         (marker, title, body)
     };
-    let open = drifted(plan).filter(|stack| !put_back.contains(&stack.id));
+    let open = drifted_stacks(plan).filter(|stack| !put_back.contains(&stack.id));
     let issues = open.map(issue).collect();
     let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
     let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());

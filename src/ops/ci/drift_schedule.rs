@@ -8,27 +8,27 @@ use super::Job;
 use crate::{
     config::{Config, Span},
     model::{StackId, plan::Plan},
-    ops::{Memory, Target, drift},
-    state::{Look, Looks, Seen},
+    ops::{StateBackend, Target, drift},
+    state::{DriftCheck, DriftHistory, KnownDrift},
 };
 
 /// How long ago the last good run may be where nothing is configured.
 const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
 
 /// The looks so far, seen from now.
-pub(super) struct Rounds {
-    looks: Looks,
+pub(super) struct DriftSchedule {
+    looks: DriftHistory,
     now: Timestamp,
     stale_after: Duration,
 }
 
-impl Rounds {
-    /// What is remembered. What can not be read is no reason not to look: it begins anew.
-    pub async fn of(job: &Job, memory: &Memory, config: &Config) -> Self {
+impl DriftSchedule {
+    /// What is remembered. What cannot be read is no reason not to look: it begins anew.
+    pub async fn load(job: &Job, memory: &StateBackend, config: &Config) -> Self {
         let looks = memory.states.looks().await.unwrap_or_else(|error| {
             job.run
                 .warn("when the stacks were looked at last is not known", error);
-            Looks::default()
+            DriftHistory::default()
         });
         Self {
             looks,
@@ -38,20 +38,20 @@ impl Rounds {
     }
 
     /// The targets whose turn it is: those that were not looked at for the longest time first, `most` at most.
-    pub fn due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
-        targets.sort_by_cached_key(|target| (self.looked_at(&target.id), target.id.clone()));
+    pub fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
+        targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
         targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
         targets
     }
 
     /// How long ago the last good run was, if that is too long.
     pub fn overdue(&self) -> Option<Duration> {
-        let since = self.ago(self.looks.good?);
+        let since = self.time_since(self.looks.good?);
         (since > self.stale_after).then_some(since)
     }
 
     /// Takes in what was found, and what of it was put back.
-    pub fn found(&mut self, plan: &Plan, restored: &[StackId]) {
+    pub fn record_results(&mut self, plan: &Plan, restored: &[StackId]) {
         self.now = Timestamp::now();
         for stack in &plan.stacks {
             let before = self
@@ -59,7 +59,7 @@ impl Rounds {
                 .stacks
                 .get(&stack.id)
                 .and_then(|look| look.drift.clone());
-            let seen = || Seen {
+            let seen = || KnownDrift {
                 digest: drift::digest(stack),
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
             };
@@ -70,7 +70,7 @@ impl Rounds {
                 (None, _) if restored.contains(&stack.id) => None,
                 (None, _) => Some(seen()),
             };
-            let look = Look { at: self.now, drift };
+            let look = DriftCheck { at: self.now, drift };
             self.looks.stacks.insert(stack.id.clone(), look);
         }
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
@@ -86,7 +86,7 @@ impl Rounds {
 
     /// How long each difference has been known.
     pub fn known_for(&self) -> BTreeMap<StackId, Duration> {
-        let seen = |look: &Look| look.drift.as_ref().map(|seen| self.ago(seen.since));
+        let seen = |look: &DriftCheck| look.drift.as_ref().map(|seen| self.time_since(seen.since));
         let stacks = self.looks.stacks.iter();
         stacks
             .filter_map(|(stack, look)| Some((stack.clone(), seen(look)?)))
@@ -98,24 +98,24 @@ impl Rounds {
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
     ) -> Option<(&'a StackId, Option<Duration>)> {
-        let stack = stacks.into_iter().min_by_key(|stack| self.looked_at(stack))?;
-        Some((stack, self.looked_at(stack).map(|at| self.ago(at))))
+        let stack = stacks.into_iter().min_by_key(|stack| self.last_checked(stack))?;
+        Some((stack, self.last_checked(stack).map(|at| self.time_since(at))))
     }
 
     /// Writes it down, for the stacks that are still known.
-    pub async fn remember(self, job: &Job, memory: &Memory, keep: impl Fn(&StackId) -> bool) {
+    pub async fn remember(self, job: &Job, memory: &StateBackend, keep: impl Fn(&StackId) -> bool) {
         if let Err(error) = memory.states.remember_looks(self.looks, keep).await {
             job.run
                 .warn("when the stacks were looked at could not be written down", error);
         }
     }
 
-    fn looked_at(&self, stack: &StackId) -> Option<Timestamp> {
+    fn last_checked(&self, stack: &StackId) -> Option<Timestamp> {
         self.looks.stacks.get(stack).map(|look| look.at)
     }
 
     /// Clocks of different machines may disagree: what lies ahead is now.
-    fn ago(&self, then: Timestamp) -> Duration {
+    fn time_since(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
     }
 }
@@ -134,13 +134,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn rounds(looks: &[(&str, &str)]) -> Rounds {
-        let look = |at: &str| Look {
+    fn rounds(looks: &[(&str, &str)]) -> DriftSchedule {
+        let look = |at: &str| DriftCheck {
             at: at.parse().unwrap(),
             drift: None,
         };
-        Rounds {
-            looks: Looks {
+        DriftSchedule {
+            looks: DriftHistory {
                 stacks: looks.iter().map(|(stack, at)| (id(stack), look(at))).collect(),
                 good: Some("2026-11-01T00:00:00Z".parse().unwrap()),
             },
@@ -169,7 +169,7 @@ mod tests {
         let target = |stack: &str| Target::forgotten(id(stack), RepoPath::root());
         let all = || ["a/dev", "b/dev", "c/dev"].map(target).to_vec();
         let names = |most| -> Vec<_> {
-            let due = rounds.due(all(), most);
+            let due = rounds.select_due(all(), most);
             due.iter().map(|target| target.id.to_string()).collect()
         };
         assert_eq!(names(None), ["c/dev", "b/dev", "a/dev"]);
@@ -188,19 +188,19 @@ mod tests {
             version: 1,
             stacks: vec![stack],
         };
-        rounds.found(&of(plan("a/dev", Action::Update)), &[]);
+        rounds.record_results(&of(plan("a/dev", Action::Update)), &[]);
         let first = rounds.since(&id("a/dev"));
         assert!(rounds.overdue().is_none());
-        rounds.found(&of(plan("a/dev", Action::Create)), &[]);
+        rounds.record_results(&of(plan("a/dev", Action::Create)), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
         let good = rounds.looks.good;
         let mut failed = plan("a/dev", Action::Unchanged);
-        failed.error = Some(crate::error::Failure::new(crate::error::ErrorKind::Kubernetes, "no").body());
-        rounds.found(&of(failed), &[]);
+        failed.error = Some(crate::error::UserError::new(crate::error::ErrorKind::Kubernetes, "no").body());
+        rounds.record_results(&of(failed), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
         assert_eq!(rounds.looks.good, good);
         assert_eq!(rounds.known_for().len(), 1);
-        rounds.found(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
+        rounds.record_results(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
         assert!(rounds.known_for().is_empty());
     }
 }

@@ -2,77 +2,77 @@
 //!
 //! | event | what happens |
 //! |---|---|
-//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; a [`Part`] of it, or the [`verdict`] on the parts |
+//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; a [`ShardMode`] of it, or the [`verdict`] on the parts |
 //! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
 //! | `push` to the default branch | [`merge`]: apply what was reviewed, or what an environment's reviewers let through |
 //! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
+mod active_policies;
+mod aggregate_status;
+mod apply;
 mod approve_input;
+mod artifacts;
 mod authority;
 mod checks;
-mod review_gate;
 mod contributors;
 mod deployments;
 mod drift;
-mod summary;
-mod publisher;
-mod artifacts;
-mod policy_check;
-mod active_policies;
-mod apply;
-mod superseded;
+mod drift_schedule;
 mod notifications;
 mod open;
-mod shard_mode;
-mod reviewers;
-mod preview_target;
-mod reconcile;
-mod reviews;
-mod drift_schedule;
+mod policy_check;
 pub(super) mod policy_config;
 mod preview;
+mod preview_target;
+mod publisher;
+mod reconcile;
+mod review_gate;
+mod reviewers;
+mod reviews;
+mod shard_mode;
+mod summary;
+mod superseded;
 mod timings;
-mod aggregate_status;
 
 use std::collections::HashMap;
 
-use authority::{Answer, Authority, Caller, Decision, Task};
-use summary::Ending;
-pub use shard_mode::Part;
+use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
+pub use shard_mode::ShardMode;
+use summary::RunSummary;
 
-use super::{Run, cluster_selection::Live};
+use super::{RunContext, cluster_selection::Live};
 use crate::{
-    error::{ErrorKind, Failure},
-    git::{Credentials, GitError, Repository},
-    github::{Client, Event, Runner},
+    error::{ErrorKind, UserError},
+    git::{GitCredentials, GitError, Repository},
+    github::{Client, GithubEvent, Runner},
     report::RunInfo,
 };
 
 /// What may be said besides the environment.
 #[derive(Debug, Clone, Default)]
 pub struct CiOptions {
-    /// Whether the real infrastructure is asked; `None` is `required`, and `never` for forks.
+    /// Compare with live infrastructure; `None` is `required`, and `never` for forks.
     pub live: Option<Live>,
     /// Which part of the preview this job is.
-    pub part: Part,
+    pub part: ShardMode,
     /// Digests that whoever let this job go on in its environment agrees to; empty if there are none.
     pub approve: String,
-    /// The job's environment, which GitHub tells no job: only whoever let the run go on in it agrees to digests.
+    /// The job's environment, which GitHub does not expose to jobs: only whoever let the run go on in it agrees to digests.
     pub environment: Option<String>,
 }
 
 /// How a run of `ci` ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct JobResult {
     /// The exit code.
     pub code: u8,
     /// What the log shows, without colour.
     pub text: String,
 }
 
-impl Ended {
+impl JobResult {
     const WELL: Self = Self {
         code: 0,
         text: String::new(),
@@ -81,10 +81,10 @@ impl Ended {
 
 /// One run in GitHub Actions.
 pub(super) struct Job {
-    run: Run,
+    run: RunContext,
     runner: Runner,
     repository: Repository,
-    credentials: Option<Credentials>,
+    credentials: Option<GitCredentials>,
     client: Option<Client>,
     options: CiOptions,
     authority: Authority,
@@ -93,23 +93,23 @@ pub(super) struct Job {
 /// Does what the event asks for.
 ///
 /// # Errors
-/// No GitHub Actions environment, an event that is refused, a repository or configuration that can not be used.
-pub async fn run(run: &Run, options: &CiOptions) -> Result<Ended, Failure> {
+/// No GitHub Actions environment, an event that is refused, a repository or configuration that cannot be used.
+pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
-    let ending = Ending::begin(run, &runner);
+    let ending = RunSummary::begin(run, &runner);
     let mut client = None;
-    let result = begun(run, options, &runner, &mut client).await;
-    ending.tell(client.as_ref(), options.part, &result).await;
+    let result = begin(run, options, &runner, &mut client).await;
+    ending.write(client.as_ref(), options.part, &result).await;
     result
 }
 
-async fn begun(
-    run: &Run,
+async fn begin(
+    run: &RunContext,
     options: &CiOptions,
     runner: &Runner,
     told: &mut Option<Client>,
-) -> Result<Ended, Failure> {
+) -> Result<JobResult, UserError> {
     let event = runner.event()?;
     let token = run.github_token();
     let client = match token {
@@ -126,20 +126,20 @@ async fn begun(
         }
     };
     told.clone_from(&client);
-    if options.part != Part::Whole {
+    if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
-    if let Part::Verdict(of) = options.part {
+    if let ShardMode::Verdict(of) = options.part {
         return aggregate_status::run(run, runner, &event, client.as_ref(), of).await;
     }
     let caller = Caller::of(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
-        return Ok(Ended::WELL);
+        return Ok(JobResult::WELL);
     };
     let job = Job {
         run: run.clone(),
         repository: checkout(run)?,
-        credentials: token.map(|token| Credentials::from_token(token.to_owned().into())),
+        credentials: token.map(|token| GitCredentials::from_token(token.to_owned().into())),
         client,
         options: options.clone(),
         runner: runner.clone(),
@@ -154,15 +154,15 @@ async fn begun(
 
 /// What the job may do: GitHub is asked for the default branch where it depends on that. `None`: there is nothing to do.
 async fn authority(
-    run: &Run,
-    event: &Event,
+    run: &RunContext,
+    event: &GithubEvent,
     caller: Caller<'_>,
     client: Option<&Client>,
-) -> Result<Option<Authority>, Failure> {
-    let mut decision = Authority::of(event, caller, Answer::NotYet)?;
+) -> Result<Option<Authority>, UserError> {
+    let mut decision = Authority::of(event, caller, DefaultBranchAnswer::NotYet)?;
     if matches!(decision, Decision::Ask) {
         decision = match client {
-            None => Authority::of(event, caller, Answer::Never)?,
+            None => Authority::of(event, caller, DefaultBranchAnswer::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
                 let holds = match Authority::commit_of(event) {
@@ -171,7 +171,7 @@ async fn authority(
                     }
                     _ => true,
                 };
-                Authority::of(event, caller, Answer::Is(&branch, holds))?
+                Authority::of(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
             }
         };
     }
@@ -181,7 +181,7 @@ async fn authority(
             run.notes.note(&why);
             Ok(None)
         }
-        Decision::Ask => Err(Failure::new(
+        Decision::Ask => Err(UserError::new(
             ErrorKind::Github,
             "what this job may do was not decided: that is a defect of Konverge",
         )
@@ -189,7 +189,7 @@ async fn authority(
     }
 }
 
-async fn run_task(job: &Job) -> Result<Ended, Failure> {
+async fn run_task(job: &Job) -> Result<JobResult, UserError> {
     let Job {
         authority, client, ..
     } = job;
@@ -197,7 +197,7 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
         (Task::PullRequest(event), ..) => preview_target::pull_request(job, event).await,
         (Task::MergeGroup { base, head, .. }, ..) => preview_target::merge_group(job, base, head).await,
         (Task::Outside(event), Some(branch), Some(client)) => {
-            preview_target::outside(job, client, branch, event).await
+            preview_target::preview_outside(job, client, branch, event).await
         }
         (
             Task::Apply {
@@ -210,7 +210,7 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
         ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
         // Authority::of grants none of them without an answer of GitHub.
-        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(Failure::new(
+        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(UserError::new(
             ErrorKind::Github,
             "the default branch is not known, so nothing is applied or compared with what was",
         )
@@ -219,9 +219,9 @@ async fn run_task(job: &Job) -> Result<Ended, Failure> {
 }
 
 /// The repository that the job has checked out.
-fn checkout(run: &Run) -> Result<Repository, Failure> {
+fn checkout(run: &RunContext) -> Result<Repository, UserError> {
     Repository::discover(&run.dir).map_err(|error| match error {
-        GitError::NotARepository(_) => Failure::from(error).hint(
+        GitError::NotARepository(_) => UserError::from(error).hint(
             "with `actions/checkout` before it: install git in the job's image, or it downloads an archive without history",
         ),
         error => error.into(),

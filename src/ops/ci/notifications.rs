@@ -5,27 +5,27 @@ use std::time::Duration;
 use super::Job;
 use crate::{
     config::{Config, Notify, NotifyKind},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::{ApplyReport, StackResult},
         plan::Plan,
     },
-    notify::{Kind, Message, NotifyError, Sender, Target, Topic},
+    notify::{Kind, Notification, NotifyError, NotifyEvent, NotifyTarget, Sender},
     ops::apply,
 };
 
 const UNDELIVERED: &str = "a notification was not delivered";
 
 /// Sends what happened to those who are to be told.
-pub(super) struct Notices<'a> {
+pub(super) struct Notifications<'a> {
     job: &'a Job,
     told: Vec<Notify>,
 }
 
-impl<'a> Notices<'a> {
+impl<'a> Notifications<'a> {
     /// Under the protected branch's configuration.
-    pub fn of(job: &'a Job, config: &Config) -> Self {
+    pub fn new(job: &'a Job, config: &Config) -> Self {
         Self {
             job,
             told: config.notify.clone(),
@@ -35,21 +35,21 @@ impl<'a> Notices<'a> {
     /// What an apply came to; `unreviewed` are the stacks that were stopped because nobody reviewed a part of them.
     /// A run that had nothing to do is not worth a word.
     pub async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
-        for (topic, title, stacks) in news(report, unreviewed) {
+        for (topic, title, stacks) in apply_events(report, unreviewed) {
             self.send(topic, title, stacks).await;
         }
     }
 
     /// An apply that came to no report. The failure's own words may hold values, so its kind stands for it.
-    pub async fn not_applied(&self, failure: &Failure) {
+    pub async fn not_applied(&self, failure: &UserError) {
         let kind = serde_json::to_value(failure.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
-        let title = format!("the apply failed as a whole: {kind}");
-        self.send(Topic::ApplyFailed, title, Vec::new()).await;
+        let title = format!("apply failed before any stack was processed: {kind}");
+        self.send(NotifyEvent::ApplyFailed, title, Vec::new()).await;
     }
 
     /// What a look for drift found, and what of it was put back.
-    pub async fn looked(&self, plan: &Plan, restored: &[StackId]) {
+    pub async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
         let drifted: Vec<_> = plan
             .stacks
             .iter()
@@ -62,11 +62,11 @@ impl<'a> Notices<'a> {
                 n => format!(" ({n} put back)"),
             };
             let title = format!("differs from what was applied: {}{put_back}", stacks(&drifted));
-            self.send(Topic::Drift, title, drifted).await;
+            self.send(NotifyEvent::Drift, title, drifted).await;
         }
     }
 
-    async fn send(&self, topic: Topic, title: String, stacks: Vec<StackId>) {
+    async fn send(&self, topic: NotifyEvent, title: String, stacks: Vec<StackId>) {
         let those: Vec<_> = self.told.iter().filter(|notify| hears(notify, topic)).collect();
         if those.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl<'a> Notices<'a> {
             Ok(sender) => sender,
             Err(failure) => return self.job.run.warn(UNDELIVERED, failure),
         };
-        let message = Message {
+        let message = Notification {
             topic,
             repository: self.job.runner.repository.clone(),
             title,
@@ -84,8 +84,8 @@ impl<'a> Notices<'a> {
         };
         for notify in those {
             let told = tokio::select! {
-                told = self.deliver(&sender, notify, &message) => told.map_err(Failure::from),
-                () = self.no_time_left() => Err(Failure::new(ErrorKind::Interrupted, "the run was asked to stop")),
+                told = self.deliver(&sender, notify, &message) => told.map_err(UserError::from),
+                () = self.no_time_left() => Err(UserError::new(ErrorKind::Interrupted, "the run was asked to stop")),
             };
             if let Err(failure) = told {
                 self.job.run.warn(UNDELIVERED, failure);
@@ -100,12 +100,17 @@ impl<'a> Notices<'a> {
         tokio::time::sleep(LAST_WORDS).await;
     }
 
-    async fn deliver(&self, sender: &Sender, notify: &Notify, message: &Message) -> Result<(), NotifyError> {
+    async fn deliver(
+        &self,
+        sender: &Sender,
+        notify: &Notify,
+        message: &Notification,
+    ) -> Result<(), NotifyError> {
         let var = |name: &str| self.job.run.var(name).map(str::to_owned);
         let url = var(&notify.url_env).ok_or_else(|| NotifyError::Address {
             name: notify.url_env.clone(),
         })?;
-        let target = Target {
+        let target = NotifyTarget {
             kind: match notify.kind {
                 NotifyKind::Slack => Kind::Slack,
                 NotifyKind::Webhook => Kind::Webhook,
@@ -119,7 +124,7 @@ impl<'a> Notices<'a> {
 }
 
 /// What is worth telling of an apply. Stacks that were held back follow from the others, and are not named.
-fn news(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(Topic, String, Vec<StackId>)> {
+fn apply_events(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(NotifyEvent, String, Vec<StackId>)> {
     let of = |wanted: fn(StackResult) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack.result));
         those.map(|stack| stack.id.clone()).collect()
@@ -129,24 +134,21 @@ fn news(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(Topic, String, Vec
     failed.retain(|stack| !unreviewed.contains(stack));
     let mut news = Vec::new();
     if !unreviewed.is_empty() {
-        let title = format!(
-            "a change that nobody reviewed was stopped: {}",
-            stacks(unreviewed)
-        );
-        news.push((Topic::Unreviewed, title, unreviewed.to_vec()));
+        let title = format!("blocked: unreviewed change: {}", stacks(unreviewed));
+        news.push((NotifyEvent::Unreviewed, title, unreviewed.to_vec()));
     }
     if !failed.is_empty() {
         let title = format!("the apply failed: {}", stacks(&failed));
-        news.push((Topic::ApplyFailed, title, failed));
+        news.push((NotifyEvent::ApplyFailed, title, failed));
     } else if !done.is_empty() && apply::ended_well(report) {
         let title = format!("applied: {}", stacks(&done));
-        news.push((Topic::ApplyDone, title, done));
+        news.push((NotifyEvent::ApplyDone, title, done));
     }
     news
 }
 
 /// Nothing named is everything.
-fn hears(notify: &Notify, topic: Topic) -> bool {
+fn hears(notify: &Notify, topic: NotifyEvent) -> bool {
     notify.on.is_empty() || notify.on.contains(&topic)
 }
 
@@ -161,16 +163,16 @@ fn stacks(those: &[StackId]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{Digest, RepoPath, apply_result::StackOutcome, apply_record::Grounds};
+    use crate::model::{Digest, RepoPath, apply_record::Authorization, apply_result::StackOutcome};
 
-    fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(Topic, Vec<String>)> {
+    fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(NotifyEvent, Vec<String>)> {
         let stacks = results.iter().map(|(id, result)| StackOutcome {
             stack: RepoPath::root(),
             id: id.parse().unwrap(),
             result: *result,
             digest: Digest::of_bytes(b""),
             serial: None,
-            grounds: Grounds::default(),
+            grounds: Authorization::default(),
             resources: Vec::new(),
             error: None,
         });
@@ -179,13 +181,13 @@ mod tests {
             stacks: stacks.collect(),
         };
         let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
-        news(&report, &unreviewed)
+        apply_events(&report, &unreviewed)
             .into_iter()
             .map(|(topic, _, stacks)| (topic, stacks.iter().map(StackId::to_string).collect()))
             .collect()
     }
 
-    fn one(topic: Topic, stack: &str) -> (Topic, Vec<String>) {
+    fn one(topic: NotifyEvent, stack: &str) -> (NotifyEvent, Vec<String>) {
         (topic, vec![stack.to_owned()])
     }
 
@@ -194,17 +196,20 @@ mod tests {
         use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged};
         assert_eq!(told(&[("a/dev", Unchanged)], &[]), []);
         let done = [("a/dev", Applied), ("b/dev", Unchanged)];
-        assert_eq!(told(&done, &[]), [one(Topic::ApplyDone, "a/dev")]);
+        assert_eq!(told(&done, &[]), [one(NotifyEvent::ApplyDone, "a/dev")]);
         let failed = [("a/dev", Applied), ("b/dev", Failed), ("c/dev", HeldBack)];
-        assert_eq!(told(&failed, &[]), [one(Topic::ApplyFailed, "b/dev")]);
+        assert_eq!(told(&failed, &[]), [one(NotifyEvent::ApplyFailed, "b/dev")]);
         let stopped = [("a/dev", Stopped), ("b/dev", Stopped), ("c/dev", Applied)];
         assert_eq!(
             told(&stopped, &["a/dev"]),
-            [one(Topic::Unreviewed, "a/dev"), one(Topic::ApplyFailed, "b/dev")]
+            [
+                one(NotifyEvent::Unreviewed, "a/dev"),
+                one(NotifyEvent::ApplyFailed, "b/dev")
+            ]
         );
         assert_eq!(
             told(&[("a/dev", Stopped)], &["a/dev"]),
-            [one(Topic::Unreviewed, "a/dev")]
+            [one(NotifyEvent::Unreviewed, "a/dev")]
         );
     }
 }

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::{Job, authority::Trust, active_policies::InForce};
+use super::{Job, active_policies::InForce, authority::Trust};
 use crate::{
     config::{Config, Sandbox},
-    error::Failure,
-    model::{CommitId, StackId, affected::Affected, power::PowerChange, file_source::Source, stack::Stack},
+    error::UserError,
+    model::{CommitId, StackId, affected::Affected, file_source::Source, power::PowerChange, stack::Stack},
     ops::{
-        At, Claims, KeyUse, Knowledge, Memory, Planning, Renamed, Target, Wanted, Workspace,
-        compiler::Compiler,
+        AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
+        StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
-        health_rules, runtime_factory, open, state_backend,
+        compiler::Compiler,
+        health_rules, open, runtime_factory, state_backend,
     },
     policy::CodeOwners,
 };
 
 /// Two revisions and everything to plan their difference with.
-pub(super) struct Opened {
-    pub planning: Planning,
+pub(super) struct OpenedChange {
+    pub planning: Planner,
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
@@ -45,7 +46,7 @@ impl Job {
     ///
     /// # Errors
     /// A commit cannot be fetched or read; configuration, core or store cannot be used.
-    pub(super) async fn open(&self, sides: &Sides) -> Result<Opened, Failure> {
+    pub(super) async fn open(&self, sides: &Sides) -> Result<OpenedChange, UserError> {
         let Sides {
             power: at,
             base,
@@ -56,14 +57,14 @@ impl Job {
         }
         let power = self.repository.revision(at)?;
         let trust = self.authority.trust;
-        let proposed = Config::of(self.repository.revision(head)?.as_ref())?;
-        let (protected, trust) = match Config::of(power.as_ref()) {
+        let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
+        let (protected, trust) = match Config::load(power.as_ref()) {
             Ok(config) => (config, trust),
             // This may be its repair, and has to be shown to go in: it is, with no power at all.
             Err(error) => {
                 self.run.warn(
                     &format!(
-                        "konverge.yaml of the protected branch ({}) can not be used, so Spec is compared with Spec and nothing is recorded as reviewed",
+                        "konverge.yaml of the protected branch ({}) cannot be used, so Spec is compared with Spec and nothing is recorded as reviewed",
                         at.short()
                     ),
                     error,
@@ -87,9 +88,9 @@ impl Job {
         }
         // Nobody has reviewed this code yet: it is compiled behind every wall, unless the default branch says otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
-        let known = Knowledge::of(&self.run, &self.repository);
-        let at_head = At::Commit(head.clone());
-        let head_side = Workspace::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
+        let known = AnalysisCache::open(&self.run, &self.repository);
+        let at_head = RevisionSpec::Commit(head.clone());
+        let head_side = OpenRevision::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
         head_side.layout.require_module()?;
         head_side.note_layout(&self.run);
         if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
@@ -117,10 +118,10 @@ impl Job {
             }
             (true, None) => Live::Required,
         };
-        Ok(Opened {
+        Ok(OpenedChange {
             stacks_in_repository: head_side.layout.stacks.len(),
             planning: self
-                .planning(
+                .open_planner(
                     config,
                     power.as_ref(),
                     trust,
@@ -146,12 +147,12 @@ impl Job {
         &self,
         config: Config,
         power: &CommitId,
-        head: Workspace,
-        memory: Memory,
-    ) -> Result<Planning, Failure> {
+        head: OpenRevision,
+        memory: StateBackend,
+    ) -> Result<Planner, UserError> {
         let live = self.options.live.unwrap_or(Live::Required);
         let files = self.repository.revision(power)?;
-        self.planning(
+        self.open_planner(
             config,
             files.as_ref(),
             Trust::Merged,
@@ -167,16 +168,16 @@ impl Job {
     /// more trust would read it.
     ///
     /// # Errors
-    /// A setting of the infrastructure can not be used.
-    pub(super) async fn planning(
+    /// A setting of the infrastructure cannot be used.
+    pub(super) async fn open_planner(
         &self,
         config: Config,
         power: &dyn Source,
         trust: Trust,
-        (head, base): (Workspace, Option<Workspace>),
-        memory: Option<Memory>,
+        (head, base): (OpenRevision, Option<OpenRevision>),
+        memory: Option<StateBackend>,
         live: Live,
-    ) -> Result<Planning, Failure> {
+    ) -> Result<Planner, UserError> {
         let given = GivenCluster::default();
         let mut compiler = Compiler::new(&self.run, &config);
         if let Some(memory) = &memory {
@@ -189,7 +190,7 @@ impl Job {
         if !grants.packages {
             compiler = compiler.for_strangers(base.as_ref())?;
         }
-        let setup = runtime_factory::Setup {
+        let setup = runtime_factory::RuntimeSetup {
             config: &config,
             files: Some(power),
             given: &given,
@@ -197,9 +198,9 @@ impl Job {
             memory: memory.as_ref(),
             wait: true,
         };
-        Ok(Planning {
+        Ok(Planner {
             runtimes: runtime_factory::runtimes(&self.run, &setup).await?,
-            wanted: Wanted::Compiled {
+            wanted: SpecSource::Compiled {
                 compiler: Box::new(compiler),
                 head: Box::new(head),
                 base: base.map(Box::new),
@@ -209,7 +210,7 @@ impl Job {
             memory,
             live,
             given,
-            claims: Claims::default(),
+            claims: StackClaims::default(),
             renamed: Renamed::default(),
         })
     }
@@ -217,8 +218,12 @@ impl Job {
     /// The states, if a store is configured: a folder of the runner would be gone with it.
     ///
     /// # Errors
-    /// The store can not be used.
-    pub(super) async fn memory(&self, config: &Config, key: KeyUse) -> Result<Option<Memory>, Failure> {
+    /// The store cannot be used.
+    pub(super) async fn memory(
+        &self,
+        config: &Config,
+        key: KeyUse,
+    ) -> Result<Option<StateBackend>, UserError> {
         if config.state.url.is_none() {
             return Ok(None);
         }
@@ -229,9 +234,9 @@ impl Job {
 }
 
 /// What a proposal changes of what grants power: keys of `konverge.yaml`, files that it names, CODEOWNERS.
-fn difference(proposed: &Config, (base, head): (&Workspace, &Workspace)) -> Vec<PowerChange> {
+fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -> Vec<PowerChange> {
     // A base that cannot be read grants nothing, so everything is new.
-    let before = Config::of(base.source.as_ref()).unwrap_or_default();
+    let before = Config::load(base.source.as_ref()).unwrap_or_default();
     let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
     for stack in &base.layout.stacks {
         pairs.entry(&stack.id).or_default().0 = Some(stack);

@@ -10,23 +10,23 @@ use jiff::Timestamp;
 
 use super::{
     Job,
-    authority::{Agreeing, Task},
-    contributors::Contributors,
     active_policies::{Archive, InForce},
-    reviewers::People,
+    authority::{DispatchApprovers, Task},
+    contributors::Contributors,
+    reviewers::Reviewers,
 };
 use crate::{
     config::DriftPolicy,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     github::Permission,
     model::{
         CommitId,
-        policy_finding::{Finding, Verdict},
+        apply_record::{Authorization, ReviewedPull},
         plan::StackPlan,
-        apply_record::{Grounds, ReviewedPull},
+        policy_finding::{Enforcement, PolicyFinding},
     },
-    ops::Run,
-    policy::{self, Approval, CodeOwners, Facts, Role, Rules, Stage},
+    ops::RunContext,
+    policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
 /// A run was told exactly a plan's digest.
@@ -37,19 +37,19 @@ pub(super) struct Agreed<'a> {
 }
 
 /// The rules of a run, and whom to ask.
-pub(super) struct Guardrails {
+pub(super) struct PolicyCheck {
     stage: Stage,
     actor: String,
     /// Whether the actor pushed what is applied, in this attempt: then GitHub let them.
     pushed: bool,
-    run: Run,
+    run: RunContext,
     run_id: u64,
     environment: Option<String>,
     /// Whether GitHub protects the default branch.
     protected: bool,
     /// The default branch and the commit of it that is applied, if one is.
     applied: Option<(String, CommitId)>,
-    people: People,
+    people: Reviewers,
     authors: BTreeMap<u64, String>,
     /// The default branch's policy.
     own: Arc<InForce>,
@@ -57,12 +57,12 @@ pub(super) struct Guardrails {
     reviewed: BTreeMap<u64, Arc<InForce>>,
     archive: Archive,
     restoring: bool,
-    agreeing: Agreeing,
+    agreeing: DispatchApprovers,
 }
 
-impl Guardrails {
+impl PolicyCheck {
     /// The rules that the default branch puts in force.
-    pub fn of(job: &Job, own: InForce, stage: Stage) -> Self {
+    pub fn new(job: &Job, own: InForce, stage: Stage) -> Self {
         let authority = &job.authority;
         Self {
             stage,
@@ -76,13 +76,13 @@ impl Guardrails {
                 (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
                 _ => None,
             },
-            people: People::new(job.client.clone()),
+            people: Reviewers::new(job.client.clone()),
             authors: BTreeMap::new(),
             own: Arc::new(own),
             reviewed: BTreeMap::new(),
             archive: Archive::of(job),
             restoring: false,
-            agreeing: Agreeing::Environment,
+            agreeing: DispatchApprovers::Environment,
         }
     }
 
@@ -100,7 +100,7 @@ impl Guardrails {
 
     /// Who agrees to the digests.
     #[must_use]
-    pub fn agreed_to_by(self, agreeing: Agreeing) -> Self {
+    pub fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
         Self { agreeing, ..self }
     }
 
@@ -121,7 +121,7 @@ impl Guardrails {
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Result<Vec<Arc<InForce>>, Failure> {
+    ) -> Result<Vec<Arc<InForce>>, UserError> {
         let mut policies = vec![Arc::clone(&self.own)];
         policies.extend(
             pulls
@@ -149,13 +149,13 @@ impl Guardrails {
     /// What an apply does about drift: it stops the stack if one of the policies says so.
     ///
     /// # Errors
-    /// As [`Guardrails::findings`].
+    /// As [`PolicyCheck::findings`].
     pub async fn drift(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Result<DriftPolicy, Failure> {
+    ) -> Result<DriftPolicy, UserError> {
         let policies = self.policies(plan, pulls, agreed).await?;
         Ok(match policies.iter().any(|policy| policy.stops_at_drift()) {
             true => DriftPolicy::Stop,
@@ -163,13 +163,13 @@ impl Guardrails {
         })
     }
 
-    fn rules(&self, policy: &InForce, plan: &StackPlan) -> Result<Rules, Failure> {
+    fn rules(&self, policy: &InForce, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
         let rules = policy.rules(&plan.id, &plan.stack)?;
         Ok(match self.restoring {
-            true => Rules {
+            true => EffectivePolicy {
                 freeze: rules.freeze,
                 max_delete: rules.max_delete,
-                ..Rules::default()
+                ..EffectivePolicy::default()
             },
             false => rules,
         })
@@ -179,13 +179,13 @@ impl Guardrails {
     /// each must satisfy the rules.
     ///
     /// # Errors
-    /// A moment in `policy.freeze` that is none; GitHub can not be asked what a rule needs to know.
+    /// A moment in `policy.freeze` that is none; GitHub cannot be asked what a rule needs to know.
     pub async fn findings(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Result<Vec<Finding>, Failure> {
+    ) -> Result<Vec<PolicyFinding>, UserError> {
         if plan.summary.changed() == 0 {
             return Ok(Vec::new());
         }
@@ -203,17 +203,17 @@ impl Guardrails {
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Result<Vec<Finding>, Failure> {
+    ) -> Result<Vec<PolicyFinding>, UserError> {
         let rules = &self.rules(policy, plan)?;
         let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
         let codeowners = codeowners.as_ref();
         let given = match agreed {
-            Some(agreed) => self.agreeing(rules, plan, pulls, agreed).await?,
+            Some(agreed) => self.digest_approvals(rules, plan, pulls, agreed).await?,
             None => Vec::new(),
         };
         let teams = self.teams((rules, codeowners), plan, pulls, &given).await?;
         let needs_approval = needs_approval(rules);
-        let mut facts = Facts {
+        let mut facts = PolicyFacts {
             stage: self.stage,
             now: Timestamp::now(),
             actor: &self.actor,
@@ -231,12 +231,12 @@ impl Guardrails {
             }
         }
         if agreed.is_some() {
-            let may_approve = Rules {
+            let may_approve = EffectivePolicy {
                 reviewers: rules.reviewers.clone(),
-                ..Rules::default()
+                ..EffectivePolicy::default()
             };
             let answer = policy::evaluate(&may_approve, plan, &facts);
-            let refused = |f: &Finding| f.verdict == Verdict::Deny && f.rule == "policy.reviewers";
+            let refused = |f: &PolicyFinding| f.verdict == Enforcement::Deny && f.rule == "policy.reviewers";
             let others = given.iter().any(|approval| !approval.own);
             facts.consented = (others || !needs_approval) && !answer.iter().any(refused);
         }
@@ -247,7 +247,7 @@ impl Guardrails {
         for (pull, head) in pulls {
             let mut approvals = self.approvals(*pull, head).await?;
             approvals.extend(given.iter().cloned());
-            let facts = Facts {
+            let facts = PolicyFacts {
                 approvals: &approvals,
                 ..facts.clone()
             };
@@ -256,15 +256,15 @@ impl Guardrails {
         Ok(findings.into_iter().collect())
     }
 
-    /// Who stands behind a plan that may be applied. Who can not be asked for is left out and told: the apply goes on.
+    /// Who stands behind a plan that may be applied. Who cannot be asked for is left out and told: the apply goes on.
     pub async fn grounds(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Grounds {
+    ) -> Authorization {
         if plan.summary.changed() == 0 {
-            return Grounds::default();
+            return Authorization::default();
         }
         // The findings were made of them before.
         let rules = &self.rules(&self.own, plan).unwrap_or_default();
@@ -289,11 +289,14 @@ impl Guardrails {
         }
         // It was asked before, so it is known.
         let agreed_by = match agreed {
-            Some(agreed) => self.agreeing(rules, plan, &[], agreed).await.unwrap_or_default(),
+            Some(agreed) => self
+                .digest_approvals(rules, plan, &[], agreed)
+                .await
+                .unwrap_or_default(),
             None => Vec::new(),
         };
         let others = agreed_by.into_iter().filter(|approval| !approval.own);
-        Grounds {
+        Authorization {
             pull_requests: reviewed,
             agreed_by: others.map(|approval| approval.reviewer).collect(),
             reconciled: false,
@@ -305,16 +308,16 @@ impl Guardrails {
     ///
     /// # Errors
     /// GitHub does not say who that is.
-    async fn agreeing(
+    async fn digest_approvals(
         &self,
-        rules: &Rules,
+        rules: &EffectivePolicy,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Agreed<'_>,
-    ) -> Result<Vec<Approval>, Failure> {
+    ) -> Result<Vec<Approval>, UserError> {
         let (mut logins, asked) = match &self.agreeing {
-            Agreeing::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
-            Agreeing::Environment => (Vec::new(), true),
+            DispatchApprovers::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
+            DispatchApprovers::Environment => (Vec::new(), true),
         };
         // Without its name they cannot be told from those who let another job of the run go on.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
@@ -333,7 +336,7 @@ impl Guardrails {
         logins.sort();
         logins.dedup();
         let behind = match needs_approval(rules) && !logins.is_empty() {
-            true => self.behind(plan, agreed).await?,
+            true => self.contributors(plan, agreed).await?,
             false => Contributors::default(),
         };
         let approvals = logins.into_iter().map(|reviewer| Approval {
@@ -347,7 +350,7 @@ impl Guardrails {
     }
 
     /// Who stands behind the commits that a plan's digest stands for.
-    async fn behind(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, Failure> {
+    async fn contributors(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, UserError> {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
         };
@@ -357,7 +360,7 @@ impl Guardrails {
             .await?;
         match &behind.unknown {
             None => Ok(behind),
-            Some(commit) => Err(Failure::new(
+            Some(commit) => Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
                     "GitHub does not say who pushed {}, so nobody can be told from who made the change",
@@ -369,13 +372,13 @@ impl Guardrails {
     }
 
     /// The findings as the refusal that they are, if they are one.
-    pub fn refusal(plan: &StackPlan, findings: &[Finding]) -> Option<Failure> {
+    pub fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<UserError> {
         if policy::may_apply(findings, &plan.id) {
             return None;
         }
-        let denied = || findings.iter().filter(|f| f.verdict == Verdict::Deny);
+        let denied = || findings.iter().filter(|f| f.verdict == Enforcement::Deny);
         let said: Vec<_> = denied().map(|f| format!("{}: {}", f.rule, f.message)).collect();
-        let failure = Failure::new(
+        let failure = UserError::new(
             ErrorKind::Policy,
             format!(
                 "{} was stopped before anything of it was touched:\n{}",
@@ -386,11 +389,11 @@ impl Guardrails {
         Some(
             denied()
                 .filter_map(|f| f.hint.clone())
-                .fold(failure, Failure::hint),
+                .fold(failure, UserError::hint),
         )
     }
 
-    async fn role(&self, user: &str) -> Result<Role, Failure> {
+    async fn role(&self, user: &str) -> Result<Role, UserError> {
         Ok(match self.people.permission(user).await? {
             Permission::None => Role::None,
             Permission::Read => Role::Read,
@@ -399,7 +402,7 @@ impl Guardrails {
         })
     }
 
-    async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, Failure> {
+    async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, UserError> {
         let mut approvals = Vec::new();
         for given in self.people.approvals(pull).await? {
             let on_last_head = given.commit == *head;
@@ -425,11 +428,11 @@ impl Guardrails {
     /// out, and the rule says so.
     async fn teams(
         &self,
-        (rules, codeowners): (&Rules, Option<&CodeOwners>),
+        (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreeing: &[Approval],
-    ) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, UserError> {
         let file = policy::owned_file(plan);
         let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
         let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
@@ -454,6 +457,6 @@ impl Guardrails {
 }
 
 /// Whether anybody has to approve.
-fn needs_approval(rules: &Rules) -> bool {
+fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
 }

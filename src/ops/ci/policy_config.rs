@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use crate::{
     config::{self, Config},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{RepoPath, StackId},
-    policy::{Freeze, Rules},
+    policy::{EffectivePolicy, Freeze},
 };
 
 /// The repository's rules, narrowed by the stack's own: more approvals, its own people, further freezes. A stack that was
@@ -14,12 +14,16 @@ use crate::{
 ///
 /// # Errors
 /// A moment in `policy.freeze` that is none.
-pub(in crate::ops) fn narrowed(config: &Config, id: &StackId, folder: &RepoPath) -> Result<Rules, Failure> {
+pub(in crate::ops) fn effective_policy(
+    config: &Config,
+    id: &StackId,
+    folder: &RepoPath,
+) -> Result<EffectivePolicy, UserError> {
     let common = &config.policy;
     let own = config.for_place(id, folder).policy;
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
-    let freeze = common.freeze.iter().chain(&own.freeze).map(moment);
-    Ok(Rules {
+    let freeze = common.freeze.iter().chain(&own.freeze).map(parse_freeze);
+    Ok(EffectivePolicy {
         approvals: common.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0)),
         freeze: freeze.collect::<Result<_, _>>()?,
         reviewers: people(own.reviewers, &common.reviewers),
@@ -28,10 +32,10 @@ pub(in crate::ops) fn narrowed(config: &Config, id: &StackId, folder: &RepoPath)
     })
 }
 
-fn moment(freeze: &config::Freeze) -> Result<Freeze, Failure> {
+fn parse_freeze(freeze: &config::FreezeConfig) -> Result<Freeze, UserError> {
     let read = |text: &str| {
         text.parse::<Timestamp>().map_err(|error| {
-            Failure::new(
+            UserError::new(
                 ErrorKind::Config,
                 format!("policy.freeze: `{}` is no moment: {error}", text.escape_debug()),
             )

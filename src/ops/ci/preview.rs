@@ -3,41 +3,46 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Ended, Job, authority::Trust, checks::Meanwhile, publisher::Feedback, policy_check::Guardrails,
-    active_policies::InForce, open::Opened, preview_target::Subject, timings::Stopwatch, aggregate_status,
+    Job, JobResult, active_policies::InForce, aggregate_status, authority::Trust, checks::PullRequestNow,
+    open::OpenedChange, policy_check::PolicyCheck, preview_target::PreviewTarget, publisher::Publisher,
+    timings::Timings,
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     github::StatusState,
     model::{
         StackId,
-        policy_finding::{Finding, Verdict},
-        comment_marker::{Marker, MarkerKind},
+        comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
+        policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
     },
     ops::{
-        skipped_removals,
-        redact::{self, Hidden},
-        stack_order::Order,
         preview::{self, Preview},
+        redact::{self, UnreviewableValue},
+        skipped_removals,
+        stack_order::StackOrder,
     },
     policy::Stage,
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
 };
 
 /// Previews a subject and tells of it.
-pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) -> Result<Ended, Failure> {
+pub(super) async fn show(
+    job: &Job,
+    subject: &PreviewTarget,
+    feedback: &Publisher<'_>,
+) -> Result<JobResult, UserError> {
     let into = subject.into.as_deref();
     let context = job.options.part.context(into);
-    aggregate_status::opened(feedback, &subject.head, job.options.part, into).await;
-    let result = previewed(job, subject, feedback).await;
+    aggregate_status::open_status(feedback, &subject.head, job.options.part, into).await;
+    let result = plan_and_publish(job, subject, feedback).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
-        Ok((Ended { code: 0, .. }, description)) => (StatusState::Success, description),
+        Ok((JobResult { code: 0, .. }, description)) => (StatusState::Success, description),
         Ok((_, description)) => (StatusState::Failure, description),
         Err(failure) => {
-            feedback.failed(failure);
+            feedback.publish_failure(failure);
             (StatusState::Error, &failure.message)
         }
     };
@@ -53,28 +58,28 @@ pub(super) async fn show(job: &Job, subject: &Subject, feedback: &Feedback<'_>) 
     result.map(|(ended, _)| ended)
 }
 
-async fn previewed(
+async fn plan_and_publish(
     job: &Job,
-    subject: &Subject,
-    feedback: &Feedback<'_>,
-) -> Result<(Ended, String), Failure> {
-    let mut watch = Stopwatch::start();
+    subject: &PreviewTarget,
+    feedback: &Publisher<'_>,
+) -> Result<(JobResult, String), UserError> {
+    let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
     if opened.planning.memory.is_none() && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
     }
-    let waves = Order::of(&opened.planning.config, &opened.targets)?.waves();
+    let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
     let share = job.options.part.share();
     if let Some(share) = share {
-        opened.deal(share);
+        opened.select_shard(share);
     }
     watch.ends("what is affected");
     let preview = preview::run(&opened.planning, &opened.targets).await?;
     let meanwhile = match subject.number {
-        Some(number) => feedback.meanwhile(number, &subject.head).await,
-        None => Meanwhile::default(),
+        Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
+        None => PullRequestNow::default(),
     };
     if meanwhile.unmerged {
         record(job, subject, &opened, &preview).await?;
@@ -84,7 +89,7 @@ async fn previewed(
         .plan
         .stacks
         .iter()
-        .fold(Summary::default(), |sum, stack| sum.plus(stack.summary));
+        .fold(Summary::default(), |sum, stack| sum.add(stack.summary));
     let failed = preview
         .plan
         .stacks
@@ -99,7 +104,7 @@ async fn previewed(
         .count();
     let description = description(changed, failed, &total);
 
-    let counted = opened.planning.counted();
+    let counted = opened.planning.counts();
     let info = RunInfo {
         timings: watch.stages(),
         compiled: counted.compiled,
@@ -110,17 +115,17 @@ async fn previewed(
         stacks_in_repository: opened.stacks_in_repository,
         ..job.info()
     };
-    let marker = Marker {
+    let marker = CommentMarker {
         head: subject.head.to_string(),
         run: job.runner.run_id,
         attempt: job.runner.run_attempt,
-        ..Marker::new(
+        ..CommentMarker::new(
             MarkerKind::Preview,
             share.map(|share| share.to_string()).unwrap_or_default(),
         )
     };
     let mut findings = findings(job, subject, &opened, &preview.plan).await?;
-    findings.extend(preview.hidden.iter().map(nobody_sees));
+    findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some((stacks, reason)) = skipped_removals::among(&opened.planning, &opened.targets) {
         findings.extend(stacks.into_iter().map(|stack| removal_held_back(stack, &reason)));
     }
@@ -170,7 +175,7 @@ async fn previewed(
     feedback.annotate(&preview.plan);
     let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
     Ok((
-        Ended {
+        JobResult {
             code: u8::from(failed > 0),
             text,
         },
@@ -178,20 +183,20 @@ async fn previewed(
     ))
 }
 
-/// What the guardrails would say of a merge now. A job for what comes from outside can not ask, and says nothing.
+/// What the guardrails would say of a merge now. A job for what comes from outside cannot ask, and says nothing.
 async fn findings(
     job: &Job,
-    subject: &Subject,
-    opened: &Opened,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
     plan: &Plan,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<PolicyFinding>, UserError> {
     if !job.authority.trust.grants().people {
         return Ok(Vec::new());
     }
     let power = job.repository.revision(&subject.sides.power)?;
     let content = job.repository.revision(&subject.sides.content)?;
     let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
-    let mut guardrails = Guardrails::of(job, now, Stage::Preview);
+    let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
     let pulls: Vec<_> = subject
         .number
         .map(|number| (number, subject.head.clone()))
@@ -210,9 +215,9 @@ async fn findings(
 }
 
 /// A removed stack that an apply would leave alone.
-fn removal_held_back(stack: StackId, reason: &Failure) -> Finding {
-    Finding {
-        verdict: Verdict::Warn,
+fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
+    PolicyFinding {
+        verdict: Enforcement::Warn,
         rule: "removals".to_owned(),
         stack: Some(stack),
         message: format!("the apply will hold this removal back: {}", reason.message),
@@ -221,9 +226,9 @@ fn removal_held_back(stack: StackId, reason: &Failure) -> Finding {
 }
 
 /// A wanted value that the comment does not show is not in the record either.
-fn nobody_sees(hidden: &Hidden) -> Finding {
-    Finding {
-        verdict: Verdict::Deny,
+fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
+    PolicyFinding {
+        verdict: Enforcement::Deny,
         rule: "secrets".to_owned(),
         stack: Some(hidden.stack.clone()),
         message: format!(
@@ -235,7 +240,12 @@ fn nobody_sees(hidden: &Hidden) -> Finding {
 }
 
 /// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.
-async fn record(job: &Job, subject: &Subject, opened: &Opened, preview: &Preview) -> Result<(), Failure> {
+async fn record(
+    job: &Job,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
+    preview: &Preview,
+) -> Result<(), UserError> {
     let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
         return Ok(());
     };

@@ -1,15 +1,15 @@
 //! What a preview is about: a pull request, a merge group, a fork's pull request seen from a job that may write.
 
 use super::{
-    Ended, Job,
+    Job, JobResult,
     authority::Trust,
-    summary::{Ending, Place},
-    publisher::Feedback,
     open::Sides,
     preview::show,
+    publisher::Publisher,
+    summary::{Place, RunSummary},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     git::GitError,
     github::{Client, DefaultBranch, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
     model::CommitId,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a preview is about.
-pub(super) struct Subject {
+pub(super) struct PreviewTarget {
     /// The pull request; `None` in a merge queue.
     pub number: Option<u64>,
     /// The head: its identity.
@@ -31,7 +31,7 @@ pub(super) struct Subject {
 }
 
 /// Previews a pull request.
-pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<Ended, Failure> {
+pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<JobResult, UserError> {
     let (base, content) = sides(job, event).await?;
     let authority = &job.authority;
     let stranger = authority.trust == Trust::Stranger;
@@ -50,19 +50,19 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     if stranger {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
     }
-    let subject = Subject {
+    let subject = PreviewTarget {
         number: Some(event.number),
         head: event.head.clone(),
         sides: Sides { power, base, content },
         merging: authority.merging(),
         into: authority.elsewhere().map(str::to_owned),
     };
-    show(job, &subject, &Feedback::new(job)).await
+    show(job, &subject, &Publisher::new(job)).await
 }
 
 /// The commits to compare: the trial merge with its first parent, if it is one of this head; else the head with the
 /// merge base.
-async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), Failure> {
+async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), UserError> {
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;
@@ -83,15 +83,15 @@ async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitI
     Ok((base, event.head.clone()))
 }
 
-fn shallow(error: GitError) -> Failure {
-    Failure::from(error).hint("or add `fetch-depth: 0` under `with:` of actions/checkout")
+fn shallow(error: GitError) -> UserError {
+    UserError::from(error).hint("or add `fetch-depth: 0` under `with:` of actions/checkout")
 }
 
 /// Renders a merge group for real, Spec against Spec; nothing is commented or recorded.
-pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<Ended, Failure> {
+pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<JobResult, UserError> {
     let authority = &job.authority;
     let power = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
-    let subject = Subject {
+    let subject = PreviewTarget {
         number: None,
         head: head.clone(),
         sides: Sides {
@@ -102,23 +102,23 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
         merging: Merging::Queued,
         into: authority.elsewhere().map(str::to_owned),
     };
-    show(job, &subject, &Feedback::new(job)).await
+    show(job, &subject, &Publisher::new(job)).await
 }
 
 /// A pull request of a fork or of Dependabot, from the job that may write: its commits are fetched as data and compiled
 /// in the sandbox. `branch` is the default branch: whatever is checked out grants nothing.
-pub(super) async fn outside(
+pub(super) async fn preview_outside(
     job: &Job,
     client: &Client,
     branch: &DefaultBranch,
     event: &WorkflowRunEvent,
-) -> Result<Ended, Failure> {
+) -> Result<JobResult, UserError> {
     refuse_strangers_tree(job, event).await?;
-    let Some(pull) = looked_at(client, event, &branch.name).await? else {
+    let Some(pull) = find_pull_request(client, event, &branch.name).await? else {
         job.run
             .notes
             .note("the pull request is closed or has a newer head: nothing to do");
-        return Ok(Ended::WELL);
+        return Ok(JobResult::WELL);
     };
     let credentials = job.credentials.as_ref();
     let base = job
@@ -126,7 +126,7 @@ pub(super) async fn outside(
         .merge_base_fetching(&branch.tip, &event.head, credentials)
         .await
         .map_err(shallow)?;
-    let subject = Subject {
+    let subject = PreviewTarget {
         number: Some(pull.number),
         head: event.head.clone(),
         sides: Sides {
@@ -137,10 +137,10 @@ pub(super) async fn outside(
         merging: job.authority.merging(),
         into: other_branch(&pull.base_branch, &branch.name).map(str::to_owned),
     };
-    let result = show(job, &subject, &Feedback::new(job)).await;
+    let result = show(job, &subject, &Publisher::new(job)).await;
     if let Err(failure) = &result {
         let place = Place::preview(pull.number, &event.head, job.options.part);
-        let ending = Ending::begin(&job.run, &job.runner);
+        let ending = RunSummary::begin(&job.run, &job.runner);
         ending.comment(client, &place, failure).await;
     }
     result
@@ -148,11 +148,11 @@ pub(super) async fn outside(
 
 /// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub
 /// knows no pull request. Of several the one into the default branch is meant, which is what is applied.
-async fn looked_at(
+async fn find_pull_request(
     client: &Client,
     event: &WorkflowRunEvent,
     default_branch: &str,
-) -> Result<Option<PullRequest>, Failure> {
+) -> Result<Option<PullRequest>, UserError> {
     let Some((owner, _)) = event.head_repository.split_once('/') else {
         return Ok(None);
     };
@@ -164,7 +164,7 @@ async fn looked_at(
 }
 
 /// Refuses a working tree with the stranger's commit in it: that commit, GitHub's trial merge of it, one on top of it.
-async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), Failure> {
+async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
     if here == job.runner.sha {
         return Ok(());

@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{Job, aggregate_status};
 use crate::{
-    error::Failure,
+    error::UserError,
     github::{Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
     model::{
         CommitId,
-        check_run::{Annotation, Level},
-        comment_marker::{Marker, MarkerKind},
         apply_result::ApplyReport,
+        check_run::{Annotation, Level},
+        comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
     },
     report::{self, RunInfo},
@@ -25,12 +25,12 @@ const MOST_ISSUES: usize = 50;
 const MOST_TOLD: usize = 50;
 
 /// Tells GitHub about one job.
-pub(super) struct Feedback<'a> {
+pub(super) struct Publisher<'a> {
     pub(super) job: &'a Job,
     pub(super) client: Option<&'a Client>,
 }
 
-impl<'a> Feedback<'a> {
+impl<'a> Publisher<'a> {
     /// In a job that may not tell GitHub anything: summary, outputs and annotations, but neither comment nor status.
     pub fn new(job: &'a Job) -> Self {
         let tells = job.authority.trust.grants().tells;
@@ -65,7 +65,7 @@ impl<'a> Feedback<'a> {
     }
 
     /// Writes the sticky comment, packed to what GitHub takes.
-    pub async fn comment(&self, number: u64, marker: &Marker, render: impl Fn(usize) -> String) {
+    pub async fn comment(&self, number: u64, marker: &CommentMarker, render: impl Fn(usize) -> String) {
         let Some(client) = self.client else { return };
         let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
         match client.upsert_packed(number, marker, masked).await {
@@ -81,7 +81,7 @@ impl<'a> Feedback<'a> {
     }
 
     /// Takes the sticky comment away, if there is one: there is nothing to say any more.
-    pub async fn no_comment(&self, number: u64, marker: &Marker) {
+    pub async fn no_comment(&self, number: u64, marker: &CommentMarker) {
         let Some(client) = self.client else { return };
         if let Err(error) = client.remove_comment(number, marker).await {
             self.warn("the comment could not be taken away", error);
@@ -112,11 +112,11 @@ impl<'a> Feedback<'a> {
             ));
         }
         for number in pulls.into_iter().rev().take(MOST_TOLD) {
-            let marker = Marker {
+            let marker = CommentMarker {
                 head: head.to_string(),
                 run: self.job.runner.run_id,
                 attempt: self.job.runner.run_attempt,
-                ..Marker::new(MarkerKind::Apply, "")
+                ..CommentMarker::new(MarkerKind::Apply, "")
             };
             let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
             self.comment(number, &marker, render).await;
@@ -130,7 +130,7 @@ impl<'a> Feedback<'a> {
         label: &str,
         kind: MarkerKind,
         settled: impl Fn(&str) -> bool,
-        mut issues: Vec<(Marker, String, String)>,
+        mut issues: Vec<(CommentMarker, String, String)>,
     ) {
         // They come in the order in which stacks ended.
         issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
@@ -159,10 +159,10 @@ impl<'a> Feedback<'a> {
                 Err(error) => self.warn("an issue could not be written", error),
             }
         }
-        let this = Marker {
+        let this = CommentMarker {
             run: self.job.runner.run_id,
             attempt: self.job.runner.run_attempt,
-            ..Marker::new(kind, "")
+            ..CommentMarker::new(kind, "")
         };
         let over = |issue: &&Issue| {
             let marker = &issue.marker;
@@ -261,7 +261,7 @@ impl<'a> Feedback<'a> {
     }
 
     /// Shows why the whole run failed.
-    pub fn failed(&self, failure: &Failure) {
+    pub fn publish_failure(&self, failure: &UserError) {
         let location = failure.location.as_ref();
         self.commands(&[Annotation {
             level: Level::Error,

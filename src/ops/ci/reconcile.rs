@@ -5,19 +5,19 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::policy_check::Guardrails;
+use super::policy_check::PolicyCheck;
 use crate::{
     config::Reconcile,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         CommitId, StackId,
+        apply_record::Authorization,
         apply_result::ApplyReport,
         plan::{Action, Plan, ResourcePlan, StackPlan},
-        apply_record::Grounds,
     },
     ops::{
-        Planning, Target,
-        apply::{self, ApplyOptions, Consent, Past},
+        Planner, Target,
+        apply::{self, ApplyOptions, Approver, PriorState},
     },
 };
 
@@ -26,13 +26,13 @@ use crate::{
 /// # Errors
 /// The order of the stacks has a cycle.
 pub(super) async fn run(
-    planning: &Planning,
-    guardrails: Guardrails,
+    planning: &Planner,
+    guardrails: PolicyCheck,
     looked_at: &[Target],
     found: &Plan,
     behind: &[StackId],
     head: &CommitId,
-) -> Result<ApplyReport, Failure> {
+) -> Result<ApplyReport, UserError> {
     let drifted: BTreeSet<_> = found
         .stacks
         .iter()
@@ -47,7 +47,7 @@ pub(super) async fn run(
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
     let options = ApplyOptions {
-        consent: Arc::new(Restoring { guardrails }),
+        consent: Arc::new(RestoreApprover { guardrails }),
         newer: None,
         commit: Some(head.clone()),
         pull_requests: Vec::new(),
@@ -59,42 +59,42 @@ pub(super) async fn run(
 }
 
 /// The stacks that were put back.
-pub(super) fn restored(report: &ApplyReport) -> Vec<StackId> {
+pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     let stacks = report.stacks.iter().filter(|stack| apply::is_well(stack.result));
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
 /// Agrees to what creates and updates: the plan is of what was applied last, so nothing in it is new.
-struct Restoring {
-    guardrails: Guardrails,
+struct RestoreApprover {
+    guardrails: PolicyCheck,
 }
 
 #[async_trait]
-impl Consent for Restoring {
-    async fn stack(&self, plan: &StackPlan, _: &Past) -> Result<Grounds, Failure> {
+impl Approver for RestoreApprover {
+    async fn stack(&self, plan: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
-        match Guardrails::refusal(plan, &findings) {
+        match PolicyCheck::refusal(plan, &findings) {
             Some(refusal) => Err(refusal),
-            None => Ok(Grounds {
+            None => Ok(Authorization {
                 reconciled: true,
-                ..Grounds::default()
+                ..Authorization::default()
             }),
         }
     }
 
-    async fn resource(&self, _: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+    async fn resource(&self, _: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         takes_nothing_away(plan)
     }
 }
 
-fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), Failure> {
+fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
     if matches!(plan.action, Action::Create | Action::Update | Action::Unchanged) {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(UserError::new(
         ErrorKind::Policy,
         format!(
             "{} would not only be created or updated: that is put back by people",

@@ -7,32 +7,32 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::policy_check::{Agreed, Guardrails};
+use super::policy_check::{Agreed, PolicyCheck};
 use crate::{
     config::DriftPolicy,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, StackId,
+        apply_record::Authorization,
         plan::{ResourcePlan, StackPlan},
-        apply_record::Grounds,
-        review::{ReviewRecord, Unit},
+        review::{ReviewRecord, ReviewUnit},
     },
-    ops::apply::{Consent, Past},
-    policy::{Objection, Reviewed, Unreviewed},
+    ops::apply::{Approver, PriorState},
+    policy::{Objection, ReviewedUnits, Unreviewed},
 };
 
 /// Agrees to what reviewers saw.
-pub(super) struct ByReview {
-    guardrails: Guardrails,
+pub(super) struct ReviewGate {
+    guardrails: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    current: Mutex<BTreeMap<StackId, (Reviewed, DriftPolicy)>>,
-    stopped: Mutex<Vec<(StackPlan, Vec<Unit>)>>,
+    current: Mutex<BTreeMap<StackId, (ReviewedUnits, DriftPolicy)>>,
+    stopped: Mutex<Vec<(StackPlan, Vec<ReviewUnit>)>>,
 }
 
-impl ByReview {
+impl ReviewGate {
     /// Agreement by these records of merged pull requests, or by the digests that somebody named.
-    pub fn new(guardrails: Guardrails, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
+    pub fn new(guardrails: PolicyCheck, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
         Self {
             guardrails,
             records,
@@ -48,7 +48,7 @@ impl ByReview {
     }
 
     /// The plans that were stopped because nobody reviewed a part of them, with these parts.
-    pub fn stopped(&self) -> Vec<(StackPlan, Vec<Unit>)> {
+    pub fn stopped_stacks(&self) -> Vec<(StackPlan, Vec<ReviewUnit>)> {
         self.stopped
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -56,23 +56,23 @@ impl ByReview {
     }
 }
 
-fn refusal(what: &str, objections: &[Unreviewed]) -> Failure {
+fn refusal(what: &str, objections: &[Unreviewed]) -> UserError {
     const SHOWN: usize = 5;
-    let lines: Vec<_> = objections.iter().take(SHOWN).map(said).collect();
+    let lines: Vec<_> = objections.iter().take(SHOWN).map(describe).collect();
     let more = objections.len().saturating_sub(SHOWN);
     let more = if more > 0 {
         format!("\nand {more} more")
     } else {
         String::new()
     };
-    Failure::new(
+    UserError::new(
         ErrorKind::Unreviewed,
         format!("{what}:\n{}{more}", lines.join("\n")),
     )
 }
 
 /// The refusal of a rule, with the pull requests whose changes it stops.
-fn naming(mut refusal: Failure, pulls: &[(u64, CommitId)]) -> Failure {
+fn naming(mut refusal: UserError, pulls: &[(u64, CommitId)]) -> UserError {
     let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
     if !numbers.is_empty() {
         refusal
@@ -82,7 +82,7 @@ fn naming(mut refusal: Failure, pulls: &[(u64, CommitId)]) -> Failure {
     refusal
 }
 
-fn said(unreviewed: &Unreviewed) -> String {
+fn describe(unreviewed: &Unreviewed) -> String {
     let Unreviewed { unit, objection } = unreviewed;
     let place = if unit.path.is_empty() {
         String::new()
@@ -107,8 +107,8 @@ fn said(unreviewed: &Unreviewed) -> String {
 }
 
 #[async_trait]
-impl Consent for ByReview {
-    async fn stack(&self, plan: &StackPlan, past: &Past) -> Result<Grounds, Failure> {
+impl Approver for ReviewGate {
+    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
         let records: Vec<_> = self
             .records
             .iter()
@@ -125,8 +125,8 @@ impl Consent for ByReview {
             .map(|record| (record.pull_request, record.head.clone()))
             .collect();
         let mut reviewed = match past.is_new {
-            true => Reviewed::of_new(&plan.id, records.iter().copied()),
-            false => Reviewed::of(&plan.id, records.iter().copied()),
+            true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),
+            false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
         }
         .on(past.last_writes.clone());
         let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
@@ -143,7 +143,7 @@ impl Consent for ByReview {
             .insert(plan.id.clone(), (reviewed, drift));
         if objections.is_empty() {
             let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
-            return match Guardrails::refusal(plan, &findings) {
+            return match PolicyCheck::refusal(plan, &findings) {
                 Some(refusal) => Err(naming(refusal, &pulls)),
                 None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
             };
@@ -165,10 +165,10 @@ impl Consent for ByReview {
             )))
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), Failure> {
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((reviewed, drift)) = current.get(stack) else {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Unreviewed,
                 format!("nobody agreed to a plan of {stack}, so nothing of it is applied"),
             )

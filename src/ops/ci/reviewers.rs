@@ -9,14 +9,14 @@ use tokio::sync::Mutex;
 
 use super::contributors::{self, Before, Contributors};
 use crate::{
-    github::{Approval, Client, GithubError, Permission},
+    github::{Client, GithubError, Permission, ReviewApproval},
     model::CommitId,
 };
 
 /// Answers by question. Questions of one kind wait for each other, as GitHub asks of its clients.
-struct Once<K, V>(Mutex<BTreeMap<K, V>>);
+struct AnswerCache<K, V>(Mutex<BTreeMap<K, V>>);
 
-impl<K: Ord, V: Clone> Once<K, V> {
+impl<K: Ord, V: Clone> AnswerCache<K, V> {
     fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
@@ -37,28 +37,28 @@ impl<K: Ord, V: Clone> Once<K, V> {
 }
 
 /// The people of a run's repository. Without a client nobody is known.
-pub(super) struct People {
+pub(super) struct Reviewers {
     client: Option<Client>,
-    permissions: Once<String, Permission>,
-    approvals: Once<u64, Vec<Approval>>,
-    members: Once<(String, String), Option<bool>>,
-    runs: Once<(u64, String), Vec<String>>,
-    behind_pulls: Once<u64, Contributors>,
-    before: Once<(Option<CommitId>, String), Before>,
-    behind_commits: Once<Option<CommitId>, Contributors>,
+    permissions: AnswerCache<String, Permission>,
+    approvals: AnswerCache<u64, Vec<ReviewApproval>>,
+    members: AnswerCache<(String, String), Option<bool>>,
+    runs: AnswerCache<(u64, String), Vec<String>>,
+    behind_pulls: AnswerCache<u64, Contributors>,
+    before: AnswerCache<(Option<CommitId>, String), Before>,
+    behind_commits: AnswerCache<Option<CommitId>, Contributors>,
 }
 
-impl People {
+impl Reviewers {
     pub fn new(client: Option<Client>) -> Self {
         Self {
             client,
-            permissions: Once::new(),
-            approvals: Once::new(),
-            members: Once::new(),
-            runs: Once::new(),
-            behind_pulls: Once::new(),
-            before: Once::new(),
-            behind_commits: Once::new(),
+            permissions: AnswerCache::new(),
+            approvals: AnswerCache::new(),
+            members: AnswerCache::new(),
+            runs: AnswerCache::new(),
+            behind_pulls: AnswerCache::new(),
+            before: AnswerCache::new(),
+            behind_commits: AnswerCache::new(),
         }
     }
 
@@ -73,7 +73,7 @@ impl People {
     }
 
     /// Who approves a pull request, and which head of it.
-    pub async fn approvals(&self, pull: u64) -> Result<Vec<Approval>, GithubError> {
+    pub async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
         };

@@ -11,9 +11,9 @@ use super::{
     active_policies::{Archive, InForce},
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{CommitId, StackId, apply_result::ApplyReport, review::ReviewRecord},
-    ops::{Memory, Target, apply},
+    ops::{StateBackend, Target, apply},
     state::ReviewKey,
 };
 
@@ -22,7 +22,7 @@ const PAGES: usize = 10;
 
 /// What was reviewed, and who opened the pull requests.
 #[derive(Default)]
-pub(super) struct Reviews {
+pub(super) struct MergedReviews {
     /// The last preview of each pull request that counts.
     pub records: Vec<ReviewRecord>,
     /// Who opened which.
@@ -41,7 +41,7 @@ async fn reviewed_under(
     archive: &Archive,
     power: &CommitId,
     head: &CommitId,
-) -> Result<Arc<InForce>, Failure> {
+) -> Result<Arc<InForce>, UserError> {
     let policy = archive.at(power).await?;
     if !policy.has_freezes() {
         return Ok(policy);
@@ -53,12 +53,17 @@ async fn reviewed_under(
     })
 }
 
-impl Reviews {
+impl MergedReviews {
     /// The last preview of each pull request that was merged into the branch up to this head.
     ///
     /// # Errors
     /// The store's or GitHub's.
-    pub async fn of(job: &Job, memory: &Memory, head: &CommitId, branch: &str) -> Result<Self, Failure> {
+    pub async fn load(
+        job: &Job,
+        memory: &StateBackend,
+        head: &CommitId,
+        branch: &str,
+    ) -> Result<Self, UserError> {
         let places = memory.states.reviews().list().await?;
         let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
         let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
@@ -70,7 +75,7 @@ impl Reviews {
             true => {
                 let tip = client.branch(branch).await?.tip;
                 client.commits_after(head, &tip).await?.ok_or_else(|| {
-                    Failure::new(
+                    UserError::new(
                         ErrorKind::Policy,
                         format!(
                             "{} is no longer on `{}`: nothing of it is applied",
@@ -152,10 +157,16 @@ impl Reviews {
     }
 
     /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of those with
-    /// no stack that was behind and did not end well.
+    /// no pending stack that failed.
     ///
     /// `places` are those of the beginning: what a preview saved meanwhile stays.
-    pub async fn forget_used(&self, job: &Job, memory: &Memory, behind: &[Target], report: &ApplyReport) {
+    pub async fn forget_used(
+        &self,
+        job: &Job,
+        memory: &StateBackend,
+        behind: &[Target],
+        report: &ApplyReport,
+    ) {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();
             outcomes.any(|outcome| outcome.id == *id && apply::is_well(outcome.result))

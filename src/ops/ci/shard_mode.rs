@@ -6,28 +6,28 @@
 
 use std::{num::NonZeroU32, str::FromStr};
 
-use super::open::Opened;
+use super::open::OpenedChange;
 use crate::{
-    error::{ErrorKind, Failure},
-    github::{Event, preview_of},
-    model::{InvalidId, Share},
+    error::{ErrorKind, UserError},
+    github::{GithubEvent, preview_of},
+    model::{InvalidId, Shard},
 };
 
 /// What a job does of a preview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Part {
+pub enum ShardMode {
     /// All of it.
     #[default]
     Whole,
     /// One share of the stacks.
-    Share(Share),
+    Share(Shard),
     /// No stack, but the verdict on so many shares.
     Verdict(NonZeroU32),
 }
 
-impl Part {
+impl ShardMode {
     /// The share, if it is one.
-    pub(super) fn share(self) -> Option<Share> {
+    pub(super) fn share(self) -> Option<Shard> {
         match self {
             Self::Share(share) => Some(share),
             Self::Whole | Self::Verdict(_) => None,
@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-impl FromStr for Part {
+impl FromStr for ShardMode {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
@@ -48,14 +48,14 @@ impl FromStr for Part {
             return text.parse().map(Self::Share);
         };
         // The last share of so many is one of them: then there may be as many.
-        let last: Share = format!("{of}/{of}").parse()?;
-        Ok(Self::Verdict(last.of()))
+        let last: Shard = format!("{of}/{of}").parse()?;
+        Ok(Self::Verdict(last.count()))
     }
 }
 
-impl Opened {
+impl OpenedChange {
     /// Leaves the stacks of a share, as they are listed.
-    pub(super) fn deal(&mut self, share: Share) {
+    pub(super) fn select_shard(&mut self, share: Shard) {
         share.keep(&mut self.affected.stacks);
         let own = &self.affected.stacks;
         self.targets
@@ -67,11 +67,14 @@ impl Opened {
 ///
 /// # Errors
 /// Another event than a pull request's or a merge queue's.
-pub(super) fn refuse_for(event: &Event) -> Result<(), Failure> {
-    if matches!(event, Event::PullRequest(_) | Event::MergeGroup { .. }) {
+pub(super) fn refuse_for(event: &GithubEvent) -> Result<(), UserError> {
+    if matches!(
+        event,
+        GithubEvent::PullRequest(_) | GithubEvent::MergeGroup { .. }
+    ) {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(UserError::new(
         ErrorKind::Usage,
         "only the preview of a pull request or of a merge queue is dealt out in shares",
     )
@@ -85,16 +88,16 @@ mod tests {
 
     #[test]
     fn parts_are_read() {
-        let share = "2/8".parse::<Share>().unwrap();
-        assert_eq!("2/8".parse(), Ok(Part::Share(share)));
-        assert_eq!("all/8".parse(), Ok(Part::Verdict(share.of())));
+        let share = "2/8".parse::<Shard>().unwrap();
+        assert_eq!("2/8".parse(), Ok(ShardMode::Share(share)));
+        assert_eq!("all/8".parse(), Ok(ShardMode::Verdict(share.count())));
         for wrong in ["", "all", "all/0", "all/257", "all/1/8", "9/8"] {
-            assert!(wrong.parse::<Part>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ShardMode>().is_err(), "{wrong}");
         }
-        assert_eq!(Part::Share(share).context(None), "konverge/preview 2/8");
-        assert_eq!(Part::Whole.context(None), "konverge/preview");
+        assert_eq!(ShardMode::Share(share).context(None), "konverge/preview 2/8");
+        assert_eq!(ShardMode::Whole.context(None), "konverge/preview");
         assert_eq!(
-            Part::Share(share).context(Some("release")),
+            ShardMode::Share(share).context(Some("release")),
             "konverge/preview 2/8 into release"
         );
     }

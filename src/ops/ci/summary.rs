@@ -3,15 +3,15 @@
 
 use std::fs;
 
-use super::{Ended, shard_mode::Part};
+use super::{JobResult, shard_mode::ShardMode};
 use crate::{
-    error::Failure,
-    github::{Client, Event, Runner, Upsert},
+    error::UserError,
+    github::{Client, GithubEvent, Runner, Upsert},
     model::{
         CommitId,
-        comment_marker::{Marker, MarkerKind},
+        comment_marker::{CommentMarker, MarkerKind},
     },
-    ops::{Run, redact},
+    ops::{RunContext, redact},
     report::{
         RunInfo,
         markdown::{self, Failed},
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Tells how a run ended.
-pub(super) struct Ending<'a> {
-    run: &'a Run,
+pub(super) struct RunSummary<'a> {
+    run: &'a RunContext,
     runner: &'a Runner,
     /// The bytes of the summary when the run began.
     summary: u64,
@@ -37,7 +37,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The comment of a preview, or of one share of it.
-    pub fn preview(number: u64, head: &CommitId, part: Part) -> Self {
+    pub fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
             head: head.clone(),
@@ -55,9 +55,9 @@ impl Place {
     }
 }
 
-impl<'a> Ending<'a> {
+impl<'a> RunSummary<'a> {
     /// To be called before anything is told.
-    pub fn begin(run: &'a Run, runner: &'a Runner) -> Self {
+    pub fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
         Self {
             run,
             runner,
@@ -66,7 +66,12 @@ impl<'a> Ending<'a> {
     }
 
     /// Leaves a summary if there is none yet, and of a failure the comments.
-    pub async fn tell(&self, client: Option<&Client>, part: Part, result: &Result<Ended, Failure>) {
+    pub async fn write(
+        &self,
+        client: Option<&Client>,
+        part: ShardMode,
+        result: &Result<JobResult, UserError>,
+    ) {
         match result {
             Ok(ended) if length(self.runner) == self.summary => {
                 self.summarize(&markdown::nothing_to_do(&ended.text));
@@ -77,7 +82,7 @@ impl<'a> Ending<'a> {
                 let what = places.first().map_or(Failed::Run, Place::what);
                 let masked = redact::failure(failure, &self.run.secrets);
                 let head = places.first().map(|place| place.head.clone());
-                self.summarize(&markdown::failure(what, &redact, &self.info(head), None));
+                self.summarize(&markdown::failure(what, &masked, &self.info(head), None));
                 for place in places {
                     if let Some(client) = client {
                         self.comment(client, &place, failure).await;
@@ -88,13 +93,13 @@ impl<'a> Ending<'a> {
     }
 
     /// Writes the failure into the place of a comment, unless a newer run has written it.
-    pub async fn comment(&self, client: &Client, place: &Place, failure: &Failure) {
+    pub async fn comment(&self, client: &Client, place: &Place, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
-        let marker = Marker {
+        let marker = CommentMarker {
             head: place.head.to_string(),
             run: self.runner.run_id,
             attempt: self.runner.run_attempt,
-            ..Marker::new(place.kind, place.scope.clone())
+            ..CommentMarker::new(place.kind, place.scope.clone())
         };
         let info = self.info(Some(place.head.clone()));
         let text = markdown::failure(place.what(), &failure, &info, Some(&marker));
@@ -111,16 +116,16 @@ impl<'a> Ending<'a> {
 
     /// The comments that an event's run keeps. What comes from outside has none here: its own job may not write, and the
     /// job on `workflow_run` finds the pull request later.
-    async fn places(&self, client: Option<&Client>, part: Part) -> Vec<Place> {
+    async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<Place> {
         match self.runner.event() {
-            Ok(Event::PullRequest(event))
+            Ok(GithubEvent::PullRequest(event))
                 if !event.is_from_outside()
                     && event.nothing_to_preview().is_none()
-                    && !matches!(part, Part::Verdict(_)) =>
+                    && !matches!(part, ShardMode::Verdict(_)) =>
             {
                 vec![Place::preview(event.number, &event.head, part)]
             }
-            Ok(Event::Push(event)) if event.is_default_branch() && part == Part::Whole => {
+            Ok(GithubEvent::Push(event)) if event.is_default_branch() && part == ShardMode::Whole => {
                 let (Some(head), Some(client)) = (event.after, client) else {
                     return Vec::new();
                 };

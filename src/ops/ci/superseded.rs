@@ -10,10 +10,10 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::{
-    error::Failure,
+    error::UserError,
     github::{Client, DefaultBranch, GithubError},
     model::{CommitId, StackId},
-    ops::{Memory, Target, apply::Newer},
+    ops::{StateBackend, Target, apply::Newer},
 };
 
 /// The commits of the branch that came after the one that a run applies, and the stacks that have them.
@@ -34,10 +34,10 @@ impl NewerCommits {
     /// GitHub cannot be asked.
     pub async fn of(
         job: &Job,
-        known: &crate::state::Known,
+        known: &crate::state::IndexedStates,
         head: &CommitId,
         branch: &DefaultBranch,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, UserError> {
         let after = match &job.client {
             Some(client) => after(client, head, &branch.tip).await?,
             None => BTreeSet::new(),
@@ -57,8 +57,12 @@ impl NewerCommits {
     ///
     /// # Errors
     /// A state cannot be read.
-    pub async fn without(&self, memory: &Memory, targets: Vec<Target>) -> Result<Vec<Target>, Failure> {
-        if locked(&self.after).is_empty() {
+    pub async fn without(
+        &self,
+        memory: &StateBackend,
+        targets: Vec<Target>,
+    ) -> Result<Vec<Target>, UserError> {
+        if lock(&self.after).is_empty() {
             return Ok(targets);
         }
         let mut left = Vec::new();
@@ -67,10 +71,10 @@ impl NewerCommits {
             let commits = state.iter().flat_map(|state| state.commits());
             match commits
                 .into_iter()
-                .find(|commit| locked(&self.after).contains(commit))
+                .find(|commit| lock(&self.after).contains(commit))
             {
                 Some(commit) => {
-                    locked(&self.found).insert(target.id, commit);
+                    lock(&self.found).insert(target.id, commit);
                 }
                 None => left.push(target),
             }
@@ -79,8 +83,8 @@ impl NewerCommits {
     }
 
     /// The stacks that were left, each with the newer commit that it has.
-    pub fn found(&self) -> BTreeMap<StackId, CommitId> {
-        locked(&self.found).clone()
+    pub fn superseded_stacks(&self) -> BTreeMap<StackId, CommitId> {
+        lock(&self.found).clone()
     }
 
     /// The commits after the head by now.
@@ -92,7 +96,7 @@ impl NewerCommits {
         };
         match asked.await {
             Ok(after) => {
-                *locked(&self.after) = after;
+                *lock(&self.after) = after;
                 true
             }
             // The review of the plan decides then, as without this.
@@ -107,7 +111,7 @@ impl NewerCommits {
 #[async_trait]
 impl Newer for NewerCommits {
     async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool {
-        let known = |commit: &&CommitId| locked(&self.after).contains(*commit);
+        let known = |commit: &&CommitId| lock(&self.after).contains(*commit);
         let mut newer = commits.iter().find(known).cloned();
         // Another run wrote the state since: of its commit this run may not have heard.
         if newer.is_none() && self.looked_at.get(stack) != Some(&serial) && self.ask_again().await {
@@ -115,7 +119,7 @@ impl Newer for NewerCommits {
         }
         match newer {
             Some(commit) => {
-                locked(&self.found).insert(stack.clone(), commit);
+                lock(&self.found).insert(stack.clone(), commit);
                 true
             }
             None => false,
@@ -136,6 +140,6 @@ async fn after(
     Ok(client.commits_after(commit, tip).await?.unwrap_or_default())
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

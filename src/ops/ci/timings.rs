@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 /// Measures one stage after the other.
-pub(super) struct Stopwatch {
+pub(super) struct Timings {
     since: Instant,
     stages: Vec<(&'static str, Duration)>,
 }
 
-impl Stopwatch {
+impl Timings {
     /// The first stage begins.
     pub fn start() -> Self {
         Self {

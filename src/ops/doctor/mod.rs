@@ -5,13 +5,13 @@ mod workflow;
 use serde::Serialize;
 
 use super::{
-    At, KeyUse, Run, Workspace,
+    KeyUse, OpenRevision, RevisionSpec, RunContext,
     cluster_selection::{GivenCluster, Live},
-    toolchains, runtime_factory, state_backend,
+    runtime_factory, state_backend, toolchains,
 };
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
     github::Client,
     process::Program,
@@ -21,7 +21,7 @@ use crate::{
 /// How one thing was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum DoctorVerdict {
     /// It is there and works.
     Ok,
     /// It is needed, and is not there or does not work.
@@ -32,22 +32,22 @@ pub enum Verdict {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// What.
     pub what: String,
     /// How it was found.
-    pub verdict: Verdict,
+    pub verdict: DoctorVerdict,
     /// What was seen.
     pub says: String,
     /// What to do about it; commands to type stand in backticks.
     pub fix: Vec<String>,
 }
 
-impl Finding {
-    fn of(what: impl Into<String>, seen: Result<String, Failure>) -> Self {
+impl DoctorFinding {
+    fn from_result(what: impl Into<String>, seen: Result<String, UserError>) -> Self {
         let (verdict, says, fix) = match seen {
-            Ok(says) => (Verdict::Ok, says, Vec::new()),
-            Err(failure) => (Verdict::Missing, failure.to_string(), failure.hints),
+            Ok(says) => (DoctorVerdict::Ok, says, Vec::new()),
+            Err(failure) => (DoctorVerdict::Missing, failure.to_string(), failure.hints),
         };
         Self {
             what: what.into(),
@@ -60,7 +60,7 @@ impl Finding {
     fn unused(what: impl Into<String>, says: impl Into<String>, fix: &str) -> Self {
         Self {
             what: what.into(),
-            verdict: Verdict::Unused,
+            verdict: DoctorVerdict::Unused,
             says: says.into(),
             fix: vec![fix.to_owned()],
         }
@@ -68,18 +68,18 @@ impl Finding {
 }
 
 /// Looks at everything that a run could need, in the order in which it would. What depends on something that is missing
-/// is left out: mending that comes first.
-pub async fn run(run: &Run) -> Vec<Finding> {
-    let mut findings = vec![Finding::of("git", git(run).await)];
+/// is left out: fixing that comes first.
+pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
+    let mut findings = vec![DoctorFinding::from_result("git", git(run).await)];
     let repository = match Repository::discover(&run.dir) {
         Ok(repository) => repository,
         Err(error) => {
-            findings.push(Finding::of("repository", Err(error.into())));
+            findings.push(DoctorFinding::from_result("repository", Err(error.into())));
             findings.push(core(run, &Config::default()).await);
             return findings;
         }
     };
-    let workspace = Workspace::open(run, &repository, &At::Worktree);
+    let workspace = OpenRevision::open(run, &repository, &RevisionSpec::Worktree);
     let module = workspace.and_then(|workspace| {
         workspace.layout.require_module()?;
         Ok(workspace)
@@ -89,9 +89,9 @@ pub async fn run(run: &Run) -> Vec<Finding> {
         Err(_) => repository
             .worktree()
             .ok()
-            .and_then(|files| Config::of(files.as_ref()).ok()),
+            .and_then(|files| Config::load(files.as_ref()).ok()),
     };
-    findings.push(Finding::of(
+    findings.push(DoctorFinding::from_result(
         "repository",
         module.map(|workspace| {
             format!(
@@ -107,10 +107,10 @@ pub async fn run(run: &Run) -> Vec<Finding> {
             findings.extend(infrastructure(run, &config).await);
             findings.push(state(run, &config, &repository).await);
         }
-        None => findings.push(Finding::unused(
+        None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
-            "not looked at: konverge.yaml says which, and it can not be read",
-            "mend it first: `konverge config check`",
+            "not looked at: konverge.yaml says which, and it cannot be read",
+            "fix it first: `konverge config check`",
         )),
     }
     findings.push(token(run).await);
@@ -119,9 +119,9 @@ pub async fn run(run: &Run) -> Vec<Finding> {
     findings
 }
 
-async fn git(run: &Run) -> Result<String, Failure> {
+async fn git(run: &RunContext) -> Result<String, UserError> {
     let missing = |why: String| {
-        Failure::new(ErrorKind::Git, why).hint("`apt-get install git`, or what your system has for it")
+        UserError::new(ErrorKind::Git, why).hint("`apt-get install git`, or what your system has for it")
     };
     let git = run
         .checkout()
@@ -134,19 +134,19 @@ async fn git(run: &Run) -> Result<String, Failure> {
     }
 }
 
-async fn core(run: &Run, config: &Config) -> Finding {
+async fn core(run: &RunContext, config: &Config) -> DoctorFinding {
     let version = config.kcl.core();
     let found = toolchains::find(run, version).await;
-    Finding::of(
+    DoctorFinding::from_result(
         "KCL core",
         found.map(|found| format!("{version}, {}", found.library.display())),
     )
 }
 
 /// Terraform and the clusters, each asked for its version.
-async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
+async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
     let given = GivenCluster::default();
-    let setup = runtime_factory::Setup {
+    let setup = runtime_factory::RuntimeSetup {
         config,
         files: None,
         given: &given,
@@ -156,25 +156,25 @@ async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
     };
     let (kubernetes, terraform) = match runtime_factory::parts(run, &setup).await {
         Ok(parts) => parts,
-        Err(failure) => return vec![Finding::of("clusters", Err(failure))],
+        Err(failure) => return vec![DoctorFinding::from_result("clusters", Err(failure))],
     };
     let mut findings = Vec::new();
     let binary = terraform.binary().await;
     findings.push(match binary {
         Err(failure) if config.terraform.providers.is_empty() && config.terraform.binary.is_none() => {
-            Finding::unused(
+            DoctorFinding::unused(
                 "Terraform",
                 failure.to_string(),
                 "install Terraform or OpenTofu and list the providers under `terraform.providers` once a stack holds resources of its runtime",
             )
         }
-        seen => Finding::of(
+        seen => DoctorFinding::from_result(
             "Terraform",
             seen.map(|binary| format!("{:?} {}, {}", binary.make, binary.version, binary.path.display())),
         ),
     });
     if config.clusters.is_empty() {
-        findings.push(Finding::unused(
+        findings.push(DoctorFinding::unused(
             "clusters",
             "none is configured: Spec is compared with Spec",
             "name one under `clusters` in konverge.yaml to compare with what really runs",
@@ -182,15 +182,15 @@ async fn infrastructure(run: &Run, config: &Config) -> Vec<Finding> {
     }
     for name in config.clusters.keys() {
         let version = kubernetes.version(name).await;
-        findings.push(Finding::of(format!("cluster {name}"), version));
+        findings.push(DoctorFinding::from_result(format!("cluster {name}"), version));
     }
     findings
 }
 
 /// The store: reached, and able to keep a lease.
-async fn state(run: &Run, config: &Config, repository: &Repository) -> Finding {
+async fn state(run: &RunContext, config: &Config, repository: &Repository) -> DoctorFinding {
     if config.state.url.is_none() {
-        return Finding::unused(
+        return DoctorFinding::unused(
             "store",
             "none is configured: state lies in a folder of this machine, and CI only previews",
             "set `state.url` in konverge.yaml",
@@ -204,25 +204,25 @@ async fn state(run: &Run, config: &Config, repository: &Repository) -> Finding {
             memory.states.store().url()
         ))
     };
-    Finding::of("store", probed.await)
+    DoctorFinding::from_result("store", probed.await)
 }
 
 /// GitHub's token: what it may read is tried; what it may write stands in the workflow.
-async fn token(run: &Run) -> Finding {
+async fn token(run: &RunContext) -> DoctorFinding {
     let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
         .iter()
         .find_map(|name| run.var(name));
     let in_job = run.var("GITHUB_ACTIONS") == Some("true");
     let (Some(token), Some(repository)) = (token, run.var("GITHUB_REPOSITORY")) else {
         return match in_job {
-            true => Finding::of(
+            true => DoctorFinding::from_result(
                 "GitHub token",
                 Err(
-                    Failure::new(ErrorKind::Github, "the job has no token: neither comment nor status is written")
+                    UserError::new(ErrorKind::Github, "the job has no token: neither comment nor status is written")
                         .hint("give the step `env: {GITHUB_TOKEN: \"${{ github.token }}\"}`, or use the action, whose input `github-token` has it by default"),
                 ),
             ),
-            false => Finding::unused("GitHub token", "this is no job of GitHub Actions", "nothing to do here; in a job it is looked at"),
+            false => DoctorFinding::unused("GitHub token", "not running in GitHub Actions", "nothing to do here; in a job it is looked at"),
         };
     };
     let asked = async {
@@ -233,5 +233,5 @@ async fn token(run: &Run) -> Finding {
             .await?;
         Ok(format!("it reads the pull requests of {repository}"))
     };
-    Finding::of("GitHub token", asked.await)
+    DoctorFinding::from_result("GitHub token", asked.await)
 }

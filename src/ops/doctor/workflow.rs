@@ -1,13 +1,13 @@
-//! The workflows that run Konverge: whether each job may do what it is for. A token does not say what it may write, so
+//! The workflows that run Konverge: whether each job has the permissions that it needs. A token does not say what it may write, so
 //! the `permissions` that it gets are read where they are given.
 
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
 
-use super::Finding;
+use super::DoctorFinding;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     yaml,
 };
 
@@ -37,7 +37,7 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
 ];
 
 /// Looks at the workflows of a repository; `branch` is its default branch.
-pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<Finding> {
+pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> {
     let folder = root.join(FOLDER);
     let mut files: Vec<_> = std::fs::read_dir(&folder)
         .into_iter()
@@ -58,15 +58,16 @@ pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<Finding> {
         };
         for (job, description) in workflow["jobs"].as_object().into_iter().flatten() {
             if runs_konverge(description) {
-                findings.push(Finding::of(
+                findings.push(DoctorFinding::from_result(
                     format!("workflow job {job}"),
-                    judged(&workflow, description, branch).map_err(|failure| failure.at(&name, None, None)),
+                    judge_job(&workflow, description, branch)
+                        .map_err(|failure| failure.at(&name, None, None)),
                 ));
             }
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::unused(
+        findings.push(DoctorFinding::unused(
             "workflow",
             format!("none in {FOLDER} runs konverge"),
             "`konverge init` writes one",
@@ -100,9 +101,9 @@ fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-fn judged(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String, Failure> {
+fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String, UserError> {
     let events = events(workflow);
-    let wrong = |what: &str| Failure::new(ErrorKind::Github, what.to_owned());
+    let wrong = |what: &str| UserError::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
         return Err(wrong(
             "pull_request_target gives a stranger's code the repository's token, and is refused",
@@ -159,7 +160,7 @@ fn judged(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String,
         .collect();
     Ok(match granted.is_empty() {
         true => "no event starts it that needs a permission".to_owned(),
-        false => format!("may do what it is for: {}", granted.join(", ")),
+        false => format!("permissions OK: {}", granted.join(", ")),
     })
 }
 
@@ -205,9 +206,9 @@ fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::ops::{doctor::Verdict, init::WORKFLOW};
+    use crate::ops::{doctor::DoctorVerdict, init::WORKFLOW};
 
-    fn looked(text: &str) -> Vec<Finding> {
+    fn looked(text: &str) -> Vec<DoctorFinding> {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join(FOLDER);
         std::fs::create_dir_all(&folder).unwrap();
@@ -220,7 +221,7 @@ mod tests {
         let found = looked(WORKFLOW);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(
-            found.iter().all(|finding| finding.verdict == Verdict::Ok),
+            found.iter().all(|finding| finding.verdict == DoctorVerdict::Ok),
             "{found:?}"
         );
         assert!(found[2].says.contains("issues: write"), "{found:?}");
@@ -250,13 +251,13 @@ mod tests {
             "      statuses: write # konverge/preview, the check to require\n",
             "",
         ));
-        assert_eq!(found[0].verdict, Verdict::Missing);
+        assert_eq!(found[0].verdict, DoctorVerdict::Missing);
         assert!(
             found[0].says.ends_with("its token lacks statuses: write"),
             "{}",
             found[0].says
         );
-        assert_eq!(found[1].verdict, Verdict::Ok);
+        assert_eq!(found[1].verdict, DoctorVerdict::Ok);
     }
 
     #[test]
@@ -270,11 +271,11 @@ mod tests {
                 .contains("lacks checks: write, pull-requests: write"),
             "{found:?}"
         );
-        assert_eq!(found[1].verdict, Verdict::Ok, "{found:?}");
+        assert_eq!(found[1].verdict, DoctorVerdict::Ok, "{found:?}");
         let ours = looked(include_str!("../../../.github/workflows/preview-shards.yml"));
         assert_eq!(ours.len(), 2, "{ours:?}");
         assert!(
-            ours.iter().all(|finding| finding.verdict == Verdict::Ok),
+            ours.iter().all(|finding| finding.verdict == DoctorVerdict::Ok),
             "{ours:?}"
         );
     }
@@ -287,6 +288,6 @@ mod tests {
             looked(&WORKFLOW.replace("  pull_request:\n", "  pull_request:\n    paths: [appops/**]\n"));
         assert!(filtered[0].says.contains("`paths:`"), "{filtered:?}");
         let none = looked("on: push\njobs: {}\n");
-        assert_eq!(none[0].verdict, Verdict::Unused);
+        assert_eq!(none[0].verdict, DoctorVerdict::Unused);
     }
 }

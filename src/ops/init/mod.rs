@@ -5,15 +5,15 @@ mod survey;
 use std::path::Path;
 
 use super::{
-    At, Run, Workspace,
-    affected::{self, Question},
+    OpenRevision, RevisionSpec, RunContext,
+    affected::{self, AffectedRequest},
     compiler::Compiler,
 };
-pub use crate::checkout::Written;
+pub use crate::checkout::WrittenFile;
 use crate::{
     checkout::{self, Existing},
     config::{Config, FILE_NAME},
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
     model::{ClusterName, RepoPath, stack::SettingsOrder},
 };
@@ -41,11 +41,11 @@ const CONTEXTS: usize = 10;
 /// What was done and what was found.
 pub struct Report {
     /// Each file with what became of it.
-    pub files: Vec<(&'static str, Written)>,
+    pub files: Vec<(&'static str, WrittenFile)>,
     /// Sentences about the repository.
     pub found: Vec<String>,
     /// Commands that were tried, and what they say.
-    pub tried: Vec<(String, Result<String, Failure>)>,
+    pub tried: Vec<(String, Result<String, UserError>)>,
     /// What to do next.
     pub hints: Vec<String>,
 }
@@ -53,25 +53,25 @@ pub struct Report {
 /// Looks at the repository that a folder lies in, and writes both files into its root.
 ///
 /// # Errors
-/// It lies in none, or it can not be written to.
-pub async fn run(run: &Run) -> Result<Report, Failure> {
+/// It lies in none, or it cannot be written to.
+pub async fn run(run: &RunContext) -> Result<Report, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
-    let survey = survey::look(run, &repository.worktree()?)?;
+    let survey = survey::take(run, &repository.worktree()?)?;
     let files = write(repository.root(), branch.as_deref().unwrap_or("main"), &survey)?;
     let mut report = Report {
         files,
-        found: found(&survey),
+        found: describe_survey(&survey),
         tried: Vec::new(),
         hints: hints(&survey),
     };
     if survey.layout.has_module && !survey.layout.stacks.is_empty() {
-        report.tried = tried(run, &repository).await;
+        report.tried = try_commands(run, &repository).await;
     }
     Ok(report)
 }
 
-fn found(survey: &Survey) -> Vec<String> {
+fn describe_survey(survey: &Survey) -> Vec<String> {
     let layout = &survey.layout;
     if !layout.has_module {
         return vec!["there is no `kcl.mod` that git knows: Konverge works on a monorepo of KCL".to_owned()];
@@ -138,10 +138,10 @@ fn hints(survey: &Survey) -> Vec<String> {
 }
 
 /// What a user would type next, already tried: it shows whether the repository can be worked on as it is.
-async fn tried(run: &Run, repository: &Repository) -> Vec<(String, Result<String, Failure>)> {
-    let question = Question {
+async fn try_commands(run: &RunContext, repository: &Repository) -> Vec<(String, Result<String, UserError>)> {
+    let question = AffectedRequest {
         worktree: true,
-        ..Question::default()
+        ..AffectedRequest::default()
     };
     let answer = affected::run(run, &question).await;
     let told = answer.map(|answer| match answer.affected.stacks.len() {
@@ -155,13 +155,16 @@ async fn tried(run: &Run, repository: &Repository) -> Vec<(String, Result<String
 }
 
 /// Builds one stack under the configuration that was written, which git does not know yet.
-async fn build_first(run: &Run, repository: &Repository) -> Option<(String, Result<String, Failure>)> {
+async fn build_first(
+    run: &RunContext,
+    repository: &Repository,
+) -> Option<(String, Result<String, UserError>)> {
     let text = std::fs::read_to_string(repository.root().join(FILE_NAME)).ok()?;
     let config = match Config::parse(&text) {
         Ok(config) => config,
         Err(error) => return Some(("konverge config check".to_owned(), Err(error.into()))),
     };
-    let workspace = match Workspace::open_under(run, repository, &At::Worktree, &config) {
+    let workspace = match OpenRevision::open_under(run, repository, &RevisionSpec::Worktree, &config) {
         Ok(workspace) => workspace,
         Err(failure) => return Some(("konverge build --all".to_owned(), Err(failure))),
     };
@@ -175,7 +178,7 @@ async fn build_first(run: &Run, repository: &Repository) -> Option<(String, Resu
     Some((format!("konverge build {}", stack.folder), told))
 }
 
-fn write(root: &Path, branch: &str, survey: &Survey) -> Result<Vec<(&'static str, Written)>, Failure> {
+fn write(root: &Path, branch: &str, survey: &Survey) -> Result<Vec<(&'static str, WrittenFile)>, UserError> {
     let config = CONFIG
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
         .replace("{core}", &survey.core)
@@ -241,9 +244,9 @@ fn scalar(name: &str) -> String {
     }
 }
 
-fn write_new(root: &Path, path: &str, text: &str) -> Result<Written, Failure> {
+fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserError> {
     checkout::write(root, path.as_ref(), text.as_bytes(), Existing::Keep).map_err(|error| {
-        Failure::new(
+        UserError::new(
             ErrorKind::Config,
             format!("could not write {}: {error}", root.join(path).display()),
         )
@@ -275,12 +278,12 @@ mod tests {
     fn what_is_written_is_valid_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let first = write(folder.path(), "main", &survey()).unwrap();
-        assert!(first.iter().all(|(_, written)| *written == Written::Created));
+        assert!(first.iter().all(|(_, written)| *written == WrittenFile::Created));
         let config = Config::parse(&read(folder.path(), FILE_NAME)).unwrap();
         assert!(config.state.id.is_some());
         std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
         let second = write(folder.path(), "main", &survey()).unwrap();
-        assert!(second.iter().all(|(_, written)| *written == Written::Kept));
+        assert!(second.iter().all(|(_, written)| *written == WrittenFile::Kept));
         assert_eq!(read(folder.path(), FILE_NAME), "mine");
     }
 

@@ -11,7 +11,7 @@ use crate::{
         file_source::Source,
         stack::{LayoutRules, SettingsOrder},
     },
-    ops::Run,
+    ops::RunContext,
     yaml,
 };
 
@@ -32,8 +32,11 @@ pub(super) struct Survey {
 /// Looks at the files that git knows.
 ///
 /// # Errors
-/// A file can not be read.
-pub(super) fn look(run: &Run, files: &std::sync::Arc<dyn Source>) -> Result<Survey, crate::error::Failure> {
+/// A file cannot be read.
+pub(super) fn take(
+    run: &RunContext,
+    files: &std::sync::Arc<dyn Source>,
+) -> Result<Survey, crate::error::UserError> {
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
     let layout = Layout::read(files, LayoutRules::from(order))?;
@@ -94,7 +97,7 @@ fn core(files: &dyn Source) -> String {
 }
 
 /// The names of the contexts that kubectl would offer.
-fn contexts(run: &Run) -> Vec<String> {
+fn contexts(run: &RunContext) -> Vec<String> {
     let file = match run.var("KUBECONFIG") {
         Some(list) => list.split(':').find(|path| !path.is_empty()).map(PathBuf::from),
         None => run.var("HOME").map(|home| Path::new(home).join(".kube/config")),

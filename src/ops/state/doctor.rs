@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::Memory;
-use crate::{error::Failure, state::Known, store};
+use super::StateBackend;
+use crate::{error::UserError, state::IndexedStates, store};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, Serialize)]
-pub struct Finding {
+pub struct StateFinding {
     /// What.
     pub what: String,
     /// Whether it is as it should be.
@@ -21,10 +21,10 @@ pub struct Finding {
 ///
 /// # Errors
 /// Only what keeps it from looking at all.
-pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failure> {
+pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
     let mut findings = Vec::new();
     let mut note = |what: &str, well: bool, says: String| {
-        findings.push(Finding {
+        findings.push(StateFinding {
             what: what.to_owned(),
             well,
             says,
@@ -54,7 +54,7 @@ pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failu
                 stack.as_str(),
                 false,
                 format!(
-                    "a run ended in the middle: {} resources may or may not be there; the next apply looks",
+                    "a run ended in the middle: the outcome of {} resources is unknown; the next apply checks them",
                     state.pending.len()
                 ),
             ),
@@ -84,11 +84,11 @@ pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failu
             note(
                 stack.as_str(),
                 false,
-                format!("serials {unreadable:?} can not be read"),
+                format!("serials {unreadable:?} cannot be read"),
             );
         }
     }
-    let differing = differing(&memory.states.known().await?, &rebuilt);
+    let differing = differing_entries(&memory.states.read_all().await?, &rebuilt);
     if differing.is_empty() {
         note(
             "index",
@@ -109,11 +109,11 @@ pub async fn doctor(memory: &Memory, repair: bool) -> Result<Vec<Finding>, Failu
     Ok(findings)
 }
 
-fn differing(index: &Known, states: &Known) -> Vec<String> {
+fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {
     let of_index = index.entries.iter().filter(|(_, entry)| entry.is_known());
     let stale = of_index.filter(|(stack, entry)| {
         let there = states.entries.get(*stack);
-        there.and_then(crate::state::Entry::settled_digest) != entry.settled_digest()
+        there.and_then(crate::state::IndexEntry::settled_digest) != entry.settled_digest()
     });
     let missing = states
         .entries

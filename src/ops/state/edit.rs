@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use super::{Memory, Pulled};
+use super::{PulledState, StateBackend};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, state::StackState},
     ops::runtime_factory::StateSeal,
     runtime::{
         kubernetes::forget_clusters,
-        terraform::{self, Seal},
+        terraform::{self, StateEncryption},
     },
-    state::{Holder, Lease, LeaseOptions, Reason},
+    state::{Holder, Lease, LeaseOptions, WriteReason},
 };
 
 /// A person waits, not a pipeline: held leases are named at once.
@@ -31,18 +31,18 @@ fn over_vanished() -> LeaseOptions {
 }
 
 /// The lease of a stack whose state is about to be written anew.
-pub(super) async fn acquire_anew(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
+pub(super) async fn acquire_anew(memory: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(memory.states.acquire(stack, over_vanished()).await?)
 }
 
-pub(super) async fn acquire(memory: &Memory, stack: &StackId) -> Result<Lease, Failure> {
+pub(super) async fn acquire(memory: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(memory.states.acquire(stack, at_once()).await?)
 }
 
-fn recorded(lease: &Lease, stack: &StackId) -> Result<StackState, Failure> {
+fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
     match lease.prior() {
         Some(prior) => Ok(prior.state.clone()),
-        None => Err(Failure::new(
+        None => Err(UserError::new(
             ErrorKind::State,
             format!("nothing is recorded of stack `{stack}`"),
         )
@@ -51,7 +51,7 @@ fn recorded(lease: &Lease, stack: &StackId) -> Result<StackState, Failure> {
 }
 
 /// Gives the lease back whatever came out; the result is what counts.
-async fn given_back<T>(lease: &Lease, result: Result<T, Failure>) -> Result<T, Failure> {
+async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T, UserError> {
     let released = lease.release().await;
     let value = result?;
     released?;
@@ -59,18 +59,18 @@ async fn given_back<T>(lease: &Lease, result: Result<T, Failure>) -> Result<T, F
 }
 
 /// Puts a pulled (and perhaps edited) state back. It must be of this repository and stack, and nobody may have written
-/// since it was pulled; `over_damaged` is for a newest document that can not be read.
+/// since it was pulled; `over_damaged` is for a newest document that cannot be read.
 ///
 /// # Errors
 /// One of these does not hold; somebody holds the lease; the store's.
 pub async fn push(
-    memory: &Memory,
+    memory: &StateBackend,
     repository: &str,
     stack: &StackId,
-    pulled: Pulled,
+    pulled: PulledState,
     over_damaged: bool,
-) -> Result<u64, Failure> {
-    let refuse = |text: String| Failure::new(ErrorKind::State, text);
+) -> Result<u64, UserError> {
+    let refuse = |text: String| UserError::new(ErrorKind::State, text);
     if pulled.version != 1 {
         return Err(refuse(format!(
             "the file is of version {}, and only 1 is known",
@@ -95,7 +95,7 @@ pub async fn push(
         ..over_vanished()
     };
     if over_damaged {
-        // Whether the last holder gave its lease back stands in the document that can not be read: its term has to pass.
+        // Whether the last holder gave its lease back stands in the document that cannot be read: its term has to pass.
         options.wait = options.term * 3;
     }
     let lease = memory.states.acquire(stack, options).await?;
@@ -117,7 +117,7 @@ pub async fn push(
         // What was put there by hand is looked at by the next run.
         state.input_digest = None;
         let note = format!("pushed from serial {}", pulled.serial);
-        Ok(lease.record(Reason::Push, state, Some(note)).await?)
+        Ok(lease.record(WriteReason::Push, state, Some(note)).await?)
     }
     .await;
     let serial = given_back(&lease, result).await?;
@@ -129,7 +129,7 @@ pub async fn push(
 ///
 /// # Errors
 /// Nothing is recorded of `from`; `to` has resources; somebody holds a lease; the store's.
-pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u64, Failure> {
+pub async fn move_to(memory: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
     move_waiting(memory, from, to, at_once()).await
 }
 
@@ -138,13 +138,13 @@ pub async fn move_to(memory: &Memory, from: &StackId, to: &StackId) -> Result<u6
 /// # Errors
 /// As [`move_to`].
 pub async fn move_waiting(
-    memory: &Memory,
+    memory: &StateBackend,
     from: &StackId,
     to: &StackId,
     options: LeaseOptions,
-) -> Result<u64, Failure> {
+) -> Result<u64, UserError> {
     if from == to {
-        return Err(Failure::new(ErrorKind::Usage, "both are the same stack"));
+        return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
     }
     let (first, second) = if from < to { (from, to) } else { (to, from) };
     let first_lease = memory.states.acquire(first, options.clone()).await?;
@@ -152,7 +152,7 @@ pub async fn move_waiting(
         .states
         .acquire(second, options)
         .await
-        .map_err(Failure::from)
+        .map_err(UserError::from)
     {
         Ok(lease) => lease,
         Err(failure) => return given_back(&first_lease, Err(failure)).await,
@@ -163,9 +163,9 @@ pub async fn move_waiting(
         (&second_lease, &first_lease)
     };
     let result = async {
-        let state = recorded(old, from)?;
+        let state = recorded_state(old, from)?;
         if let Some(there) = new.prior().filter(|prior| !prior.state.resources.is_empty()) {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::State,
                 format!(
                     "stack `{to}` has {} resources of its own",
@@ -179,10 +179,10 @@ pub async fn move_waiting(
         let moved = state.clone().renamed(to.clone());
         // First where it goes to: a crash between the two leaves it recorded twice, never nowhere.
         let serial = new
-            .record(Reason::Move, moved, Some(format!("moved from {from}")))
+            .record(WriteReason::Move, moved, Some(format!("moved from {from}")))
             .await?;
         let emptied = StackState::empty(from.clone(), state.folder);
-        old.record(Reason::Move, emptied, Some(format!("moved to {to}")))
+        old.record(WriteReason::Move, emptied, Some(format!("moved to {to}")))
             .await?;
         Ok(serial)
     }
@@ -197,7 +197,11 @@ pub async fn move_waiting(
 ///
 /// # Errors
 /// A resource that is not recorded; Terraform's part of the state cannot be opened; somebody holds the lease; the store's.
-pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) -> Result<u64, Failure> {
+pub async fn forget(
+    memory: &StateBackend,
+    stack: &StackId,
+    resources: &[ResourceId],
+) -> Result<u64, UserError> {
     let lease = match resources.is_empty() {
         true => acquire_anew(memory, stack).await?,
         false => acquire(memory, stack).await?,
@@ -207,15 +211,15 @@ pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) 
             lease.prior().is_none() && resources.is_empty() && memory.states.was_written(stack).await?;
         let mut state = match vanished {
             true => StackState::empty(stack.clone(), RepoPath::root()),
-            false => recorded(&lease, stack)?,
+            false => recorded_state(&lease, stack)?,
         };
         // What Terraform made is held in a sealed document of its own, also where the resource is no longer recorded.
         let seal = memory.states.sealer().cloned().map(StateSeal);
-        let key = seal.as_ref().map(|seal| seal as &dyn Seal);
+        let key = seal.as_ref().map(|seal| seal as &dyn StateEncryption);
         let given_up = terraform::forget(&mut state.runtime, key, resources)?;
         for id in resources {
             if state.resource(id).is_none() && !given_up.contains(id) {
-                return Err(Failure::new(
+                return Err(UserError::new(
                     ErrorKind::State,
                     format!("`{id}` is not recorded in stack `{stack}`"),
                 )
@@ -231,7 +235,7 @@ pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) 
             names.join(", ")
         };
         state.input_digest = None;
-        Ok(lease.record(Reason::Forget, state, Some(note)).await?)
+        Ok(lease.record(WriteReason::Forget, state, Some(note)).await?)
     }
     .await;
     let serial = given_back(&lease, result).await?;
@@ -245,14 +249,18 @@ pub async fn forget(memory: &Memory, stack: &StackId, resources: &[ResourceId]) 
 ///
 /// # Errors
 /// Nothing is recorded on that cluster; somebody holds the lease; the store's.
-pub async fn rebind(memory: &Memory, stack: &StackId, cluster: Option<&ClusterName>) -> Result<u64, Failure> {
+pub async fn rebind(
+    memory: &StateBackend,
+    stack: &StackId,
+    cluster: Option<&ClusterName>,
+) -> Result<u64, UserError> {
     let lease = acquire(memory, stack).await?;
     let result = async {
-        let mut state = recorded(&lease, stack)?;
+        let mut state = recorded_state(&lease, stack)?;
         let names = forget_clusters(&mut state.runtime, cluster);
         if names.is_empty() {
             let on = cluster.map_or_else(String::new, |cluster| format!(" on cluster `{cluster}`"));
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::State,
                 format!("stack `{stack}` remembers no cluster{on}: there is nothing to rebind"),
             )
@@ -268,7 +276,7 @@ pub async fn rebind(memory: &Memory, stack: &StackId, cluster: Option<&ClusterNa
         state.input_digest = None;
         let names: Vec<_> = names.iter().map(ClusterName::as_str).collect();
         let note = format!("rebound: {}", names.join(", "));
-        Ok(lease.record(Reason::Forget, state, Some(note)).await?)
+        Ok(lease.record(WriteReason::Forget, state, Some(note)).await?)
     }
     .await;
     let serial = given_back(&lease, result).await?;
@@ -280,9 +288,14 @@ pub async fn rebind(memory: &Memory, stack: &StackId, cluster: Option<&ClusterNa
 ///
 /// # Errors
 /// That lease does not stand; the store's.
-pub async fn unlock(memory: &Memory, stack: &StackId, lease: &str, reason: &str) -> Result<Holder, Failure> {
+pub async fn unlock(
+    memory: &StateBackend,
+    stack: &StackId,
+    lease: &str,
+    reason: &str,
+) -> Result<Holder, UserError> {
     if reason.trim().is_empty() {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::Usage,
             "a reason is needed: it is kept beside the lease",
         ));

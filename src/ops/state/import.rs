@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Memory, edit};
+use super::{StateBackend, edit};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{RepoPath, ResourceId, StackId, spec::RuntimeKind, state::StackState},
-    ops::Run,
+    ops::RunContext,
     secrets,
     state::{
-        Reason,
+        WriteReason,
         kusion::{self, KusionState},
     },
     store::{
@@ -20,7 +20,7 @@ use crate::{
 
 /// What is to be taken over.
 #[derive(Debug, Clone, Default)]
-pub struct Import {
+pub struct ImportRequest {
     /// Where Kusion kept it: a file or a folder of releases, an object's URL (`s3://BUCKET/KEY`, `gs://`, `az://`,
     /// `oss://`) or one of such a folder (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
     pub from: String,
@@ -58,16 +58,20 @@ pub struct LeftOut {
 /// Takes over a state of Kusion's.
 ///
 /// # Errors
-/// The place can not be read or holds no state of Kusion's; the stack has a state already, or somebody holds its lease.
-pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Imported, Failure> {
+/// The place cannot be read or holds no state of Kusion's; the stack has a state already, or somebody holds its lease.
+pub async fn import(
+    run: &RunContext,
+    memory: &StateBackend,
+    import: &ImportRequest,
+) -> Result<Imported, UserError> {
     let shown = import.from.split(['?', '#']).next().unwrap_or_default();
     let text = fetch(run, import).await?;
     let kusion =
-        kusion::read(&text).map_err(|error| Failure::new(ErrorKind::State, format!("{shown}: {error}")))?;
+        kusion::read(&text).map_err(|error| UserError::new(ErrorKind::State, format!("{shown}: {error}")))?;
     let stack = match &import.stack {
         Some(stack) => stack.clone(),
         None => StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
-            Failure::new(ErrorKind::State, error.to_string())
+            UserError::new(ErrorKind::State, error.to_string())
                 .hint("name the stack yourself: `--stack IDENTITY`")
         })?,
     };
@@ -77,7 +81,7 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(
-            Failure::new(ErrorKind::State, format!("stack `{stack}` has a state already")).hint(format!(
+            UserError::new(ErrorKind::State, format!("stack `{stack}` has a state already")).hint(format!(
                 "`konverge state forget {stack}` gives it up; nothing outside is touched"
             )),
         );
@@ -98,7 +102,7 @@ pub async fn import(run: &Run, memory: &Memory, import: &Import) -> Result<Impor
         state.put(recorded);
     }
     let resources = state.resources.len();
-    let serial = lease.record(Reason::Import, state, Some(note)).await?;
+    let serial = lease.record(WriteReason::Import, state, Some(note)).await?;
     memory.states.settle().await?;
     Ok(Imported {
         stack,
@@ -119,7 +123,7 @@ fn note(kusion: &KusionState, place: &str) -> String {
 }
 
 /// The text of the newest state at a place.
-async fn fetch(run: &Run, import: &Import) -> Result<String, Failure> {
+async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserError> {
     let from = import.from.as_str();
     let options = StoreOptions {
         environment: run.env.clone(),
@@ -133,7 +137,7 @@ async fn fetch(run: &Run, import: &Import) -> Result<String, Failure> {
                 0 => KusionQuery::default(),
                 4 => query(import)?,
                 _ => {
-                    return Err(Failure::new(
+                    return Err(UserError::new(
                         ErrorKind::Usage,
                         "a URL format of Kusion's holds `%s` four times: for tenant, project, stack and cluster",
                     ));
@@ -149,23 +153,23 @@ async fn fetch(run: &Run, import: &Import) -> Result<String, Failure> {
         Some(_) => in_store(from, &options).await?,
     };
     let shown = from.split(['?', '#']).next().unwrap_or_default();
-    let unreadable = |why: &str| Failure::new(ErrorKind::State, format!("{shown} can not be read: {why}"));
+    let unreadable = |why: &str| UserError::new(ErrorKind::State, format!("{shown} cannot be read: {why}"));
     let bytes = found.ok_or_else(|| unreadable("there is no state"))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
 }
 
 /// What is wrong with a place of Kusion's is not to be looked for in `konverge.yaml`.
-fn not_ours(error: StoreError) -> Failure {
+fn not_ours(error: StoreError) -> UserError {
     match error {
-        StoreError::Config { .. } => Failure::new(ErrorKind::Config, error.to_string()),
+        StoreError::Config { .. } => UserError::new(ErrorKind::Config, error.to_string()),
         other => other.into(),
     }
 }
 
 /// In a place with many stacks the one that is meant has to be named.
-fn query(import: &Import) -> Result<KusionQuery, Failure> {
+fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
-        Failure::new(ErrorKind::Usage, "that place holds the states of many stacks")
+        UserError::new(ErrorKind::Usage, "that place holds the states of many stacks")
             .hint("name the one to take over: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if it was kept under one")
     })?;
     Ok(KusionQuery {
@@ -177,13 +181,13 @@ fn query(import: &Import) -> Result<KusionQuery, Failure> {
 }
 
 /// A file, or the newest release in a folder of them.
-fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, Failure> {
+fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     let read = |path: &std::path::Path| match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::new(
+        Err(error) => Err(UserError::new(
             ErrorKind::State,
-            format!("{} can not be read: {error}", path.display()),
+            format!("{} cannot be read: {error}", path.display()),
         )),
     };
     if !path.is_dir() {
@@ -196,7 +200,7 @@ fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, Failure> {
 }
 
 /// An object, or the newest release below a URL that ends in `/`.
-async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, Failure> {
+async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, UserError> {
     let (path, query) = url
         .split_once('?')
         .map_or((url, String::new()), |(path, query)| (path, format!("?{query}")));
@@ -218,7 +222,7 @@ async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, 
     Ok(get(name).await?.map(Vec::from))
 }
 
-fn newest(metadata: &[u8]) -> Result<String, Failure> {
+fn newest(metadata: &[u8]) -> Result<String, UserError> {
     kusion::newest_release(&String::from_utf8_lossy(metadata))
-        .map_err(|error| Failure::new(ErrorKind::State, format!("{}: {error}", kusion::RELEASES)))
+        .map_err(|error| UserError::new(ErrorKind::State, format!("{}: {error}", kusion::RELEASES)))
 }

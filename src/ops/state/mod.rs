@@ -12,30 +12,30 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{KeyUse, Memory, Run, state_backend};
+use super::{KeyUse, RunContext, StateBackend, state_backend};
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::Repository,
     model::{RepoPath, StackId, claim::Marks, spec::RuntimeKind, state::StackState},
     secrets::{mask_object, mask_terraform},
-    state::{Entry, StateError, Versioned},
+    state::{IndexEntry, StateError, Versioned},
 };
 
-pub use doctor::{Finding, doctor};
+pub use doctor::{StateFinding, doctor};
 pub(super) use edit::move_waiting;
 pub use edit::{forget, move_to, push, rebind, unlock};
-pub use import::{Import, Imported, LeftOut, import};
+pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use rollback::rollback;
 
 /// One line of `state list`.
 #[derive(Debug, Clone, Serialize)]
-pub struct Listed {
+pub struct StateRow {
     /// The identity.
     pub stack: StackId,
     /// Its entry in the index.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: IndexEntry,
     /// Why its state cannot be read, if it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
@@ -44,7 +44,7 @@ pub struct Listed {
 /// What `state pull` writes and `state push` reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pulled {
+pub struct PulledState {
     /// Always 1.
     pub version: u32,
     /// Whose it is.
@@ -59,10 +59,10 @@ pub struct Pulled {
 ///
 /// # Errors
 /// The configuration or the store.
-pub async fn open(run: &Run, key: KeyUse) -> Result<(Memory, String), Failure> {
+pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String), UserError> {
     let repository = Repository::discover(&run.dir).ok();
     let config = match &repository {
-        Some(repository) => Config::of(repository.worktree()?.as_ref())?,
+        Some(repository) => Config::load(repository.worktree()?.as_ref())?,
         None => Config::default(),
     };
     let id = state_backend::repository_id(&config, repository.as_ref())?;
@@ -77,8 +77,8 @@ const AT_ONCE: usize = 32;
 ///
 /// # Errors
 /// The store's.
-pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
-    let known = memory.states.known().await?;
+pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
+    let known = memory.states.read_all().await?;
     let known = known.entries.into_iter().filter(|(_, entry)| entry.is_known());
     let listed = known.map(|(stack, entry)| async move {
         let damaged = match memory.states.load(&stack).await {
@@ -86,10 +86,10 @@ pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
             Err(StateError::Store(error)) => return Err(error.into()),
             Err(error) => Some(error.to_string()),
         };
-        Ok(Listed {
+        Ok(StateRow {
             stack,
             // Of no use to a reader.
-            entry: Entry {
+            entry: IndexEntry {
                 marks: Marks::default(),
                 ..entry
             },
@@ -106,13 +106,13 @@ pub async fn list(memory: &Memory) -> Result<Vec<Listed>, Failure> {
 ///
 /// # Errors
 /// Neither; the store's.
-pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
+pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId, UserError> {
     if let Ok(id) = name.parse::<StackId>()
         && memory.states.load(&id).await.is_ok_and(|found| found.is_some())
     {
         return Ok(id);
     }
-    let known = memory.states.known().await?;
+    let known = memory.states.read_all().await?;
     let folder = RepoPath::normalise(name);
     let by_folder = known.entries.iter().find(|(_, entry)| {
         entry.is_known() && Some(&entry.folder) == folder.as_ref() && !entry.folder.is_root()
@@ -121,7 +121,7 @@ pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
         (Some((id, _)), _) => Ok(id.clone()),
         // Perhaps damaged, perhaps unknown: whoever reads it says which.
         (None, Ok(id)) => Ok(id),
-        (None, Err(error)) => Err(Failure::new(ErrorKind::Usage, error.to_string())
+        (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
             .hint("`konverge state list` shows the identities and folders that are recorded")),
     }
 }
@@ -129,8 +129,12 @@ pub async fn named(memory: &Memory, name: &str) -> Result<StackId, Failure> {
 /// The state of a stack, newest or by serial.
 ///
 /// # Errors
-/// Nothing is recorded, no such serial, or it can not be read.
-pub async fn show(memory: &Memory, stack: &StackId, serial: Option<u64>) -> Result<Versioned, Failure> {
+/// Nothing is recorded, no such serial, or it cannot be read.
+pub async fn show(
+    memory: &StateBackend,
+    stack: &StackId,
+    serial: Option<u64>,
+) -> Result<Versioned, UserError> {
     let mut found = match serial {
         Some(serial) => memory.states.load_serial(stack, serial).await?,
         None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
@@ -149,8 +153,8 @@ pub async fn show(memory: &Memory, stack: &StackId, serial: Option<u64>) -> Resu
 }
 
 /// Of this stack there is nothing.
-pub fn unknown(stack: &StackId) -> Failure {
-    Failure::new(
+pub fn unknown(stack: &StackId) -> UserError {
+    UserError::new(
         ErrorKind::State,
         format!("nothing is recorded of stack `{stack}`"),
     )
@@ -161,7 +165,7 @@ pub fn unknown(stack: &StackId) -> Failure {
 ///
 /// # Errors
 /// As [`show`].
-pub async fn diff(memory: &Memory, stack: &StackId, from: u64, to: u64) -> Result<String, Failure> {
+pub async fn diff(memory: &StateBackend, stack: &StackId, from: u64, to: u64) -> Result<String, UserError> {
     let (old, new) = (
         show(memory, stack, Some(from)).await?,
         show(memory, stack, Some(to)).await?,

@@ -9,21 +9,22 @@ use std::sync::Arc;
 use super::show;
 use crate::{
     config::Config,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     git::{GitError, Repository},
     model::{CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, state::StackState},
     ops::{
-        At, Claims, KeyUse, Planned, Planning, Renamed, Run, Target, Wanted, Workspace,
-        apply::{self, Agreed, ApplyOptions},
-        compiler::Compiler,
+        KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
+        TargetPlan,
+        apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
-        runtime_factory, redact, state_backend,
+        compiler::Compiler,
+        redact, runtime_factory, state_backend,
     },
 };
 
 /// A rollback that was prepared: what would happen, and what does it.
 pub struct Rollback {
-    planning: Planning,
+    planning: Planner,
     target: Target,
     commit: CommitId,
     serial: u64,
@@ -35,17 +36,17 @@ pub struct Rollback {
 /// recorded digest.
 ///
 /// # Errors
-/// The serial recorded no commit, or one that can not be had; its core is not on this machine; the Spec that comes out
+/// The serial recorded no commit, or one that cannot be had; its core is not on this machine; the Spec that comes out
 /// is not the one that was applied; whatever keeps a stack from being planned.
 pub async fn rollback(
-    run: &Run,
+    run: &RunContext,
     stack: &StackId,
     serial: u64,
     given: GivenCluster,
-) -> Result<Rollback, Failure> {
+) -> Result<Rollback, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
-    let today = Config::of(files.as_ref())?;
+    let today = Config::load(files.as_ref())?;
     let memory = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&memory, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
@@ -54,27 +55,27 @@ pub async fn rollback(
         .await
         .map_err(|error| not_here(&error, &commit, serial))?;
     let mut config = today;
-    let then = Config::of(repository.revision(&commit)?.as_ref())?;
+    let then = Config::load(repository.revision(&commit)?.as_ref())?;
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
-    let head = Workspace::open_under(run, &repository, &At::Commit(commit.clone()), &config)?;
+    let head = OpenRevision::open_under(run, &repository, &RevisionSpec::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack);
     // It may have had another identity then.
     let there = there.or_else(|| head.layout.lying_in(&recorded.folder));
     let there = there.ok_or_else(|| {
-        Failure::new(
+        UserError::new(
             ErrorKind::State,
             format!("stack `{stack}` is not there at commit {}", commit.short()),
         )
         .hint(format!("`konverge state history {stack}` shows other serials"))
     })?;
-    let given = given.reading(&head.layout.stacks);
+    let given = given.with_stack_clusters(&head.layout.stacks);
     let target = Target {
         id: stack.clone(),
-        ..Target::of(there, None)
+        ..Target::new(there, None)
     };
     let live = Live::Required;
-    let setup = runtime_factory::Setup {
+    let setup = runtime_factory::RuntimeSetup {
         config: &config,
         files: Some(files.as_ref()),
         given: &given,
@@ -82,10 +83,10 @@ pub async fn rollback(
         memory: Some(&memory),
         wait: true,
     };
-    let planning = Planning {
+    let planning = Planner {
         run: run.clone(),
         runtimes: runtime_factory::runtimes(run, &setup).await?,
-        wanted: Wanted::Compiled {
+        wanted: SpecSource::Compiled {
             compiler: Box::new(Compiler::new(run, &config).for_earlier()),
             head: Box::new(head),
             base: None,
@@ -94,12 +95,12 @@ pub async fn rollback(
         memory: Some(memory),
         live,
         given,
-        claims: Claims::default(),
+        claims: StackClaims::default(),
         renamed: Renamed::default(),
     };
     let spec = planning.spec(&target).await?;
     if spec.digest() != digest {
-        return Err(Failure::new(
+        return Err(UserError::new(
             ErrorKind::State,
             format!(
                 "commit {} compiles to another Spec ({}) than was applied at serial {serial} ({}): nothing is rolled back",
@@ -111,8 +112,8 @@ pub async fn rollback(
         .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
     let mut plan = match planning.plan(&target, spec).await? {
-        Planned::Live(plan) => plan.public,
-        Planned::Spec(plan) => *plan,
+        TargetPlan::Live(plan) => plan.public,
+        TargetPlan::Spec(plan) => *plan,
     };
     redact::stack(&mut plan, planning.secrets());
     Ok(Rollback {
@@ -125,10 +126,10 @@ pub async fn rollback(
 }
 
 /// The commit and the Spec's digest of a serial.
-fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), Failure> {
+fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), UserError> {
     match (&recorded.commit, recorded.spec_digest) {
         (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
-        _ => Err(Failure::new(
+        _ => Err(UserError::new(
             ErrorKind::State,
             format!("serial {serial} of `{stack}` records no commit that was applied whole"),
         )
@@ -136,8 +137,8 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
     }
 }
 
-fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> Failure {
-    Failure::new(
+fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
+    UserError::new(
         ErrorKind::Git,
         format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
     )
@@ -152,9 +153,9 @@ impl Rollback {
     ///
     /// # Errors
     /// As an apply.
-    pub async fn apply(&self) -> Result<ApplyReport, Failure> {
+    pub async fn apply(&self) -> Result<ApplyReport, UserError> {
         let options = ApplyOptions {
-            consent: Arc::new(Agreed),
+            consent: Arc::new(AutoApprove),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),

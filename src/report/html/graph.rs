@@ -14,9 +14,9 @@ const BOX: usize = 250;
 
 /// The drawing, or `None` if there is nothing to draw.
 pub(super) fn svg(affected: &Affected) -> Option<String> {
-    let mut graph = Graph::of(affected, false);
+    let mut graph = GraphDrawing::of(affected, false);
     if graph.columns.len() > NODES {
-        graph = Graph::of(affected, true);
+        graph = GraphDrawing::of(affected, true);
     }
     if graph.edges.is_empty() {
         return None;
@@ -24,7 +24,7 @@ pub(super) fn svg(affected: &Affected) -> Option<String> {
     Some(graph.draw())
 }
 
-struct Graph {
+struct GraphDrawing {
     edges: BTreeSet<(String, String)>,
     /// How far right a node stands.
     columns: BTreeMap<String, usize>,
@@ -32,7 +32,7 @@ struct Graph {
     changed: BTreeSet<String>,
 }
 
-impl Graph {
+impl GraphDrawing {
     fn of(affected: &Affected, by_project: bool) -> Self {
         let mut edges = BTreeSet::new();
         let mut stacks = BTreeSet::new();
@@ -69,7 +69,7 @@ impl Graph {
     }
 
     fn draw(&self) -> String {
-        let mut places: BTreeMap<&str, Place> = BTreeMap::new();
+        let mut places: BTreeMap<&str, BoxPosition> = BTreeMap::new();
         let mut heights: BTreeMap<usize, usize> = BTreeMap::new();
         let mut hidden = 0;
         for (node, column) in &self.columns {
@@ -78,7 +78,7 @@ impl Graph {
                 hidden += 1;
                 continue;
             }
-            places.insert(node, Place::below(*column, rows));
+            places.insert(node, BoxPosition::below(*column, rows));
         }
         let drawn = self.edges.iter().filter_map(|(from, to)| {
             let (from, to) = (*places.get(from.as_str())?, *places.get(to.as_str())?);
@@ -147,12 +147,12 @@ fn columns(edges: &BTreeSet<(String, String)>) -> BTreeMap<String, usize> {
 
 /// Where a box stands, or where a line passes a column of boxes.
 #[derive(Clone, Copy)]
-struct Place {
+struct BoxPosition {
     column: usize,
     row: usize,
 }
 
-impl Place {
+impl BoxPosition {
     /// The first free row of a column.
     fn below(column: usize, rows: &mut usize) -> Self {
         *rows += 1;
@@ -177,16 +177,16 @@ impl Place {
 
 /// A line between two boxes. Through the columns between them it takes a row of its own below their boxes: behind a
 /// box it would seem to come from there.
-fn edge(from: Place, to: Place, heights: &mut BTreeMap<usize, usize>) -> String {
+fn edge(from: BoxPosition, to: BoxPosition, heights: &mut BTreeMap<usize, usize>) -> String {
     let mut path = format!("M{} {}", from.right(), from.middle());
     let (mut x, mut y) = (from.right(), from.middle());
-    let mut curve = |path: &mut String, to: Place| {
+    let mut curve = |path: &mut String, to: BoxPosition| {
         let middle = (x + to.left()) / 2;
         let _ = write!(path, "C{middle} {y} {middle} {1} {0} {1}", to.left(), to.middle());
         (x, y) = (to.right(), to.middle());
     };
     for column in from.column + 1..to.column {
-        let lane = Place::below(column, heights.entry(column).or_default());
+        let lane = BoxPosition::below(column, heights.entry(column).or_default());
         curve(&mut path, lane);
         let _ = write!(path, "H{}", lane.right());
     }

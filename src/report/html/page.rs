@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 use super::graph;
 use crate::{
     model::{
-        policy_finding::Verdict,
         plan::{Action, Basis, ResourcePlan},
+        policy_finding::Enforcement,
     },
     report::{
         CommentInput, diff, escape, labels,
-        view_model::{self, Group, StackView, View},
+        view_model::{self, Group, PlanView, StackView},
     },
 };
 
@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// The whole preview as one HTML file.
 pub fn report(input: &CommentInput<'_>) -> String {
-    let view = view_model::of(input);
+    let view = view_model::build(input);
     let mut html = String::with_capacity(64 * 1024);
     let title = if input.run.repository.is_empty() {
         "Konverge preview".to_owned()
@@ -58,14 +58,14 @@ fn sha256(text: &str) -> String {
     STANDARD.encode(Sha256::digest(text.as_bytes()))
 }
 
-fn header(html: &mut String, input: &CommentInput<'_>, view: &View<'_>, title: &str) {
+fn header(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) {
     let _ = write!(
         html,
         "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{} of {}</strong> change",
         view.changed(),
         labels::plural(view.all, "stack")
     );
-    for (action, n) in counted(view) {
+    for (action, n) in count_actions(view) {
         let _ = write!(html, " {}", badge(action, n));
     }
     if view.failed > 0 {
@@ -92,7 +92,7 @@ fn header(html: &mut String, input: &CommentInput<'_>, view: &View<'_>, title: &
     let _ = write!(html, "{}</p>\n</header>\n", facts.join(" · "));
 }
 
-fn counted(view: &View<'_>) -> Vec<(Action, usize)> {
+fn count_actions(view: &PlanView<'_>) -> Vec<(Action, usize)> {
     let t = &view.total;
     [
         (Action::Create, t.create),
@@ -113,7 +113,7 @@ fn badge(action: Action, n: usize) -> String {
         "<span class=\"badge {}\">{} {n} {}</span>",
         class(action),
         labels::sign(action),
-        labels::word(action)
+        labels::action_word(action)
     )
 }
 
@@ -126,20 +126,20 @@ fn class(action: Action) -> &'static str {
     }
 }
 
-fn tools(html: &mut String, view: &View<'_>) {
+fn tools(html: &mut String, view: &PlanView<'_>) {
     html.push_str("<div class=\"tools\">\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
-    for (action, _) in counted(view) {
-        let word = labels::word(action).replace(' ', "-");
+    for (action, _) in count_actions(view) {
+        let word = labels::action_word(action).replace(' ', "-");
         let _ = write!(
             html,
             "<label><input type=\"checkbox\" data-filter=\"{word}\"> {}</label>",
-            labels::word(action)
+            labels::action_word(action)
         );
     }
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
 }
 
-fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
+fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     let mut lines = String::new();
     for stack in &view.stacks {
         let name = escape::html_code(stack.plan.id.as_str());
@@ -165,18 +165,21 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
         for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
             let title = labels::Title::of(&resource.id, resource.runtime);
             let (class, loss) = match resource.data_loss {
-                true => (class(Action::Delete), ": data or an address is lost for good"),
+                true => (
+                    class(Action::Delete),
+                    ": permanently deletes data or releases an address",
+                ),
                 false => (class(resource.action), ""),
             };
             let _ = writeln!(
                 lines,
                 "<li class=\"{class}\">{} {} in {name}{loss}</li>",
-                labels::word(resource.action),
+                labels::action_word(resource.action),
                 escape::html_code(&title.short())
             );
         }
     }
-    for finding in input.findings.iter().filter(|f| f.verdict == Verdict::Deny) {
+    for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let stack = finding
             .stack
             .as_ref()
@@ -196,7 +199,7 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
     }
 }
 
-fn groups(html: &mut String, view: &View<'_>) {
+fn groups(html: &mut String, view: &PlanView<'_>) {
     if view.groups.is_empty() {
         return;
     }
@@ -217,7 +220,7 @@ fn groups(html: &mut String, view: &View<'_>) {
         );
         for resource in &group.resources {
             let title = labels::Title::of(&resource.id, resource.runtime);
-            titled_block(html, resource, &title.of_kind());
+            titled_block(html, resource, &title.kind_label());
         }
         html.push_str("</details>\n");
     }
@@ -231,8 +234,8 @@ fn group_title(group: &Group<'_>) -> String {
         .map(|r| {
             format!(
                 "{} {}",
-                labels::word(r.action),
-                labels::Title::of(&r.id, r.runtime).of_kind()
+                labels::action_word(r.action),
+                labels::Title::of(&r.id, r.runtime).kind_label()
             )
         })
         .collect();
@@ -243,14 +246,14 @@ fn group_title(group: &Group<'_>) -> String {
 fn actions(resources: &[&ResourcePlan]) -> String {
     let mut words: Vec<_> = resources
         .iter()
-        .map(|r| labels::word(r.action).replace(' ', "-"))
+        .map(|r| labels::action_word(r.action).replace(' ', "-"))
         .collect();
     words.sort_unstable();
     words.dedup();
     words.join(" ")
 }
 
-fn stacks(html: &mut String, view: &View<'_>) {
+fn stacks(html: &mut String, view: &PlanView<'_>) {
     if view.stacks.is_empty() {
         return;
     }
@@ -315,7 +318,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
                 let _ = writeln!(
                     html,
                     "<p class=\"same\">{} {}: <a href=\"#group-{index}\">the same as in other stacks</a></p>",
-                    labels::word(resource.action),
+                    labels::action_word(resource.action),
                     escape::html_code(&escape::line(&title.full()))
                 );
             }
@@ -336,7 +339,7 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
         "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>",
         class(resource.action),
         labels::sign(resource.action),
-        labels::word(resource.action),
+        labels::action_word(resource.action),
         escape::html(&escape::line(title))
     );
     for note in &resource.notes {
@@ -346,8 +349,8 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
             escape::html(&escape::line(note))
         );
     }
-    diff_block(html, &diff::resource(resource, diff::Context::Tree(3)));
-    let drift = diff::drift(resource, diff::Context::Tree(3));
+    diff_block(html, &diff::resource(resource, diff::DiffContext::Tree(3)));
+    let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     if !drift.is_empty() {
         html.push_str("<p class=\"note\">Already different on the cluster:</p>\n");
         diff_block(html, &drift);
@@ -377,7 +380,7 @@ fn diff_block(html: &mut String, lines: &[String]) {
     html.push_str("</pre>\n");
 }
 
-fn rest(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
+fn rest(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     let drifted: Vec<_> = view
         .drifted
         .iter()
@@ -410,7 +413,7 @@ fn rest(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
             .collect();
         let _ = write!(
             html,
-            "<section><h2>Affected, and would stay as they are</h2>\n<p class=\"stacks\">{}</p></section>\n",
+            "<section><h2>Affected, without changes</h2>\n<p class=\"stacks\">{}</p></section>\n",
             names.join(" ")
         );
     }
@@ -418,9 +421,9 @@ fn rest(html: &mut String, input: &CommentInput<'_>, view: &View<'_>) {
         html.push_str("<section><h2>Guardrails</h2>\n<ul>\n");
         for finding in input.findings {
             let word = match finding.verdict {
-                Verdict::Deny => "denied",
-                Verdict::Warn => "warning",
-                Verdict::Pass => "satisfied",
+                Enforcement::Deny => "denied",
+                Enforcement::Warn => "warning",
+                Enforcement::Pass => "satisfied",
             };
             let stack = finding
                 .stack

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        policy_finding::Verdict,
         plan::{Action, ResourcePlan},
+        policy_finding::Enforcement,
     },
-    report::{CommentInput, escape, labels, view_model::View},
+    report::{CommentInput, escape, labels, view_model::PlanView},
 };
 
 /// Lines of an error that are shown.
@@ -35,7 +35,7 @@ enum Section {
 }
 
 /// The alerts in at most `room` bytes, as far as words allow: all lines, else joined lines, else one line a section.
-pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>, room: usize) -> String {
+pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> String {
     let alerts = collect(input, view);
     if alerts.is_empty() {
         return String::new();
@@ -70,7 +70,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>, room: usize) -> 
     })
 }
 
-fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
+fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
     let mut alerts = Vec::new();
     if input.mode.superseded {
         let line = "a later push has replaced this head; its own preview follows".to_owned();
@@ -89,7 +89,7 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
                 (None, _) => String::new(),
             };
             let failed = labels::failed(stack.plan);
-            let mut line = format!("{name} {failed}{place}:\n{}", quoted(&error.message));
+            let mut line = format!("{name} {failed}{place}:\n{}", quote(&error.message));
             for hint in &error.hints {
                 line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
             }
@@ -106,7 +106,7 @@ fn collect(input: &CommentInput<'_>, view: &View<'_>) -> Vec<Alert> {
             alerts.push(grave(&name, resource));
         }
     }
-    for finding in input.findings.iter().filter(|f| f.verdict == Verdict::Deny) {
+    for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let rule = escape::code(&finding.rule);
         let message = escape::code(&finding.message);
         let stack = finding
@@ -145,7 +145,7 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
             .collect();
         format!(", forced by {}", paths.join(", "))
     };
-    let word = labels::word(resource.action);
+    let word = labels::action_word(resource.action);
     Alert {
         section,
         line: format!("{word} {} in {stack}{why}", escape::code(&title.short())),
@@ -183,7 +183,10 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             ),
             Section::Replace => (
                 "WARNING",
-                format!("{} would be deleted and made again", labels::plural(n, "resource")),
+                format!(
+                    "{} will be replaced (deleted, then recreated)",
+                    labels::plural(n, "resource")
+                ),
             ),
             Section::Delete => (
                 "WARNING",
@@ -206,7 +209,7 @@ fn first_line(message: &str) -> String {
 }
 
 /// The last lines of an error as a fenced block inside the list item of a quote.
-fn quoted(message: &str) -> String {
+fn quote(message: &str) -> String {
     let lines: Vec<_> = escape::lines(message).collect();
     let skipped = lines.len().saturating_sub(ERROR_LINES);
     let mut shown: Vec<String> = Vec::new();

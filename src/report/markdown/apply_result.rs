@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::bounded_writer::Page;
+use super::bounded_writer::BoundedWriter;
 use crate::{
     model::{
         CommitId, StackId,
-        comment_marker::Marker,
         apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+        comment_marker::CommentMarker,
     },
     report::{RunInfo, escape, labels},
 };
 
 /// Verdict, what went wrong (never dropped before the rest), table, footer; at most `budget` bytes.
-pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&Marker>, budget: usize) -> String {
-    let mut page = Page::new(budget.max(4096));
+pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
+    let mut page = BoundedWriter::new(budget.max(4096));
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
     let mut parts = Vec::new();
     for (result, word) in [
@@ -73,7 +73,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&Marker>, bud
     page.release(footer.len() + 160);
     if omitted > 0 {
         page.try_push(&format!(
-            "\n{omitted} more rows had no room here; they are in the job summary and the JSON result.\n"
+            "\n{omitted} more rows were omitted to fit GitHub's limit; they are in the job summary and the JSON result.\n"
         ));
     }
     page.try_push(&footer);
@@ -104,7 +104,7 @@ fn trouble(stack: &StackOutcome) -> String {
     let (tone, title) = match stack.result {
         StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
         StackResult::Stopped => ("WARNING", "was stopped before anything of it was touched"),
-        _ => ("NOTE", "was held back, since a stack before it did not end well"),
+        _ => ("NOTE", "was skipped: a stack it depends on failed"),
     };
     let mut text = format!("> [!{tone}]\n> {} {title}\n", escape::code(stack.id.as_str()));
     if let Some(error) = &stack.error {
@@ -132,7 +132,7 @@ fn trouble(stack: &StackOutcome) -> String {
     {
         text.push_str(&format!(
             "> - {} {}",
-            labels::word(resource.action),
+            labels::action_word(resource.action),
             escape::code(resource.id.as_str())
         ));
         if let Some(message) = &resource.message {

@@ -2,17 +2,17 @@
 
 /// The text would not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct BudgetExceeded;
 
 /// A text with a budget in bytes. What does not fit is not written at all, so the text never ends in the middle of a
 /// block.
 #[derive(Debug, Clone)]
-pub(super) struct Page {
+pub(super) struct BoundedWriter {
     text: String,
     budget: usize,
 }
 
-impl Page {
+impl BoundedWriter {
     pub(super) fn new(budget: usize) -> Self {
         Self {
             text: String::new(),
@@ -21,9 +21,9 @@ impl Page {
     }
 
     /// Adds a whole block.
-    pub(super) fn push(&mut self, block: &str) -> Result<(), Full> {
+    pub(super) fn push(&mut self, block: &str) -> Result<(), BudgetExceeded> {
         if self.text.len() + block.len() > self.budget {
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         self.text.push_str(block);
         Ok(())
@@ -40,9 +40,9 @@ impl Page {
     }
 
     /// Keeps this much for what comes last.
-    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         if bytes > self.room() {
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         self.budget -= bytes;
         Ok(())

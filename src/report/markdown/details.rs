@@ -1,14 +1,14 @@
 //! The folds: equal changes shown once, then each stack's own.
 
 use super::{
-    verbosity::{Detail, Folds},
-    bounded_writer::{Full, Page},
+    bounded_writer::{BoundedWriter, BudgetExceeded},
+    verbosity::{Folds, Verbosity},
 };
 use crate::{
     model::plan::{Basis, ResourcePlan, Validation},
     report::{
         CommentInput, Merging, diff, escape, labels,
-        view_model::{Group, StackView, View, lifecycle},
+        view_model::{Group, PlanView, StackView, lifecycle},
     },
 };
 
@@ -17,14 +17,18 @@ const FEW: usize = 5;
 
 /// What had no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Omitted {
+pub struct OmittedDetails {
     /// Stacks whose own diffs are not shown.
     pub stacks: usize,
     /// Groups of equal changes that are not shown.
     pub groups: usize,
 }
 
-pub(super) fn groups(page: &mut Page, view: &View<'_>, detail: &Detail) -> Result<usize, Full> {
+pub(super) fn groups(
+    page: &mut BoundedWriter,
+    view: &PlanView<'_>,
+    detail: &Verbosity,
+) -> Result<usize, BudgetExceeded> {
     if view.groups.is_empty() {
         return Ok(0);
     }
@@ -39,7 +43,7 @@ pub(super) fn groups(page: &mut Page, view: &View<'_>, detail: &Detail) -> Resul
     Ok(omitted)
 }
 
-fn group_block(group: &Group<'_>, detail: &Detail) -> String {
+fn group_block(group: &Group<'_>, detail: &Verbosity) -> String {
     let n = group.stacks.len();
     let kinds = kinds(&group.resources);
     let mut text = format!("<details><summary><b>Same change in {n} stacks</b>: {kinds}</summary>\n\n");
@@ -55,7 +59,7 @@ fn group_block(group: &Group<'_>, detail: &Detail) -> String {
     text.push_str("\n\n");
     for resource in &group.resources {
         let title = labels::Title::of(&resource.id, resource.runtime);
-        text.push_str(&block(resource, &title.of_kind(), detail));
+        text.push_str(&block(resource, &title.kind_label(), detail));
     }
     text.push_str("</details>\n\n");
     text
@@ -70,7 +74,11 @@ fn kinds(resources: &[&ResourcePlan]) -> String {
         } else {
             title.kind
         };
-        let word = format!("{} {}", labels::word(resource.action), escape::html_code(&kind));
+        let word = format!(
+            "{} {}",
+            labels::action_word(resource.action),
+            escape::html_code(&kind)
+        );
         if !words.contains(&word) {
             words.push(word);
         }
@@ -85,11 +93,11 @@ fn kinds(resources: &[&ResourcePlan]) -> String {
 }
 
 pub(super) fn stacks(
-    page: &mut Page,
+    page: &mut BoundedWriter,
     input: &CommentInput<'_>,
-    view: &View<'_>,
-    detail: &Detail,
-) -> Result<usize, Full> {
+    view: &PlanView<'_>,
+    detail: &Verbosity,
+) -> Result<usize, BudgetExceeded> {
     let mut omitted = 0;
     for stack in &view.stacks {
         if stack.own.is_empty() || stack.grouped.iter().all(Option::is_some) {
@@ -105,7 +113,7 @@ pub(super) fn stacks(
     Ok(omitted)
 }
 
-fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Detail) -> String {
+fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Verbosity) -> String {
     let mut summary = crate::model::plan::Summary::default();
     for resource in &stack.own {
         summary.count(resource.action);
@@ -127,8 +135,8 @@ fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Detail)
             Some(_) => {
                 let title = labels::Title::of(&resource.id, resource.runtime);
                 text.push_str(&format!(
-                    "- {} {}: the same as in other stacks, above\n\n",
-                    labels::word(resource.action),
+                    "- {} {}: see \"Same change\" above\n\n",
+                    labels::action_word(resource.action),
                     escape::code(&title.short())
                 ));
             }
@@ -140,16 +148,16 @@ fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Detail)
 }
 
 /// A resource's heading, what is to be known of it, and its diff.
-pub(super) fn resource_block(resource: &ResourcePlan, detail: &Detail) -> String {
+pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> String {
     let title = labels::Title::of(&resource.id, resource.runtime);
     block(resource, &title.full(), detail)
 }
 
-fn block(resource: &ResourcePlan, title: &str, detail: &Detail) -> String {
+fn block(resource: &ResourcePlan, title: &str, detail: &Verbosity) -> String {
     let mut text = format!(
         "#### {} {} {}\n\n",
         labels::sign(resource.action),
-        labels::word(resource.action),
+        labels::action_word(resource.action),
         escape::code(title)
     );
     for note in notes(resource) {
@@ -161,7 +169,7 @@ fn block(resource: &ResourcePlan, title: &str, detail: &Detail) -> String {
             .iter()
             .map(|p| escape::code(&diff::dotted(p)))
             .collect();
-        text.push_str(&format!("- made again because of {}\n", paths.join(", ")));
+        text.push_str(&format!("- must be replaced: {} changed\n", paths.join(", ")));
     }
     if !text.ends_with("\n\n") {
         text.push('\n');
@@ -190,10 +198,10 @@ fn block(resource: &ResourcePlan, title: &str, detail: &Detail) -> String {
 fn notes(resource: &ResourcePlan) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     if resource.data_loss {
-        notes.push("**data or an address is lost for good**".to_owned());
+        notes.push("**permanently deletes data or releases an address**".to_owned());
     }
     if resource.validated == Validation::None && resource.changes.iter().any(|c| diff::is_own(resource, c)) {
-        notes.push("nobody has checked that it would be accepted".to_owned());
+        notes.push("not validated: no cluster was queried".to_owned());
     }
     notes.extend(resource.notes.iter().map(|note| escape::code(note)));
     notes

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{bounded_writer::Page, stack_text};
+use super::{bounded_writer::BoundedWriter, stack_text};
 use crate::{
     error::ErrorBody,
     model::{
@@ -37,7 +37,7 @@ pub struct DriftRound<'a> {
 
 /// Verdict, what is late, the stacks that differ with their age, their differences; at most `budget` bytes.
 pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> String {
-    let mut page = Page::new(budget.max(4096));
+    let mut page = BoundedWriter::new(budget.max(4096));
     let drifted: Vec<_> = round
         .plan
         .stacks
@@ -55,7 +55,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
         verdict.push_str(&format!(" · {failed} could not be looked at"));
     }
     page.try_push(&format!("{verdict}\n\n"));
-    for alert in [overdue(round.overdue), behind(round.behind)]
+    for alert in [overdue(round.overdue), pending_note(round.behind)]
         .into_iter()
         .flatten()
     {
@@ -73,7 +73,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     }
     for (at, stack) in drifted.iter().enumerate() {
         let row = row(stack, round);
-        let head = "\n| Stack | Differs | Known for | Put back |\n| --- | --- | --- | --- |\n";
+        let head = "\n| Stack | Differs | Known for | Restored |\n| --- | --- | --- | --- |\n";
         let block = if at == 0 { format!("{head}{row}") } else { row };
         omitted += usize::from(!page.try_push(&block));
     }
@@ -97,13 +97,13 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
 fn overdue(since: Option<Duration>) -> Option<String> {
     since.map(|since| {
         format!(
-            "> [!WARNING]\n> No look for drift has ended well for {} (`drift.stale_after`).\n\n",
+            "> [!WARNING]\n> No successful drift check for {} (`drift.stale_after`).\n\n",
             labels::age(since)
         )
     })
 }
 
-fn behind(stacks: &[StackId]) -> Option<String> {
+fn pending_note(stacks: &[StackId]) -> Option<String> {
     if stacks.is_empty() {
         return None;
     }
@@ -126,7 +126,7 @@ fn turns(round: &DriftRound<'_>) -> String {
     let looked = round.plan.stacks.len();
     let waiting = match round.waiting {
         Some((stack, Some(ago))) if looked < round.applied => format!(
-            " The longest not looked at: {}, {} ago.",
+            " Least recently checked: {}, {} ago.",
             escape::code(stack.as_str()),
             labels::age(ago)
         ),
@@ -156,11 +156,11 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
         escape::cell(stack.id.as_str()),
         labels::counts(&stack.summary),
         known_for.unwrap_or_default(),
-        restored.map(put_back).unwrap_or_default()
+        restored.map(restored_text).unwrap_or_default()
     )
 }
 
-fn put_back(outcome: &StackOutcome) -> String {
+fn restored_text(outcome: &StackOutcome) -> String {
     match (&outcome.error, outcome.result) {
         (_, StackResult::Applied | StackResult::Unchanged) => "yes".to_owned(),
         (Some(error), _) => format!("**no**: {}", reason(error)),
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use crate::model::{
         Digest, RepoPath,
+        apply_record::Authorization,
         plan::{Action, Basis, ResourcePlan},
-        apply_record::Grounds,
         spec::RuntimeKind,
     };
 
@@ -215,7 +215,7 @@ mod tests {
                 result: StackResult::Applied,
                 digest: Digest::of_bytes(b""),
                 serial: Some(2),
-                grounds: Grounds::default(),
+                grounds: Authorization::default(),
                 resources: Vec::new(),
                 error: None,
             }],
@@ -232,9 +232,9 @@ mod tests {
         let text = drift_round(&round, &RunInfo::default(), 100_000);
         for said in [
             "2 of 2 stacks differ",
-            "No look for drift has ended well for 2 d",
+            "No successful drift check for 2 d",
             "ahead of what is applied for 1 stack: `old/prod`",
-            "Looked at 2 of 9 stacks that were applied. The longest not looked at: `old/prod`, 3 d ago.",
+            "Looked at 2 of 9 stacks that were applied. Least recently checked: `old/prod`, 3 d ago.",
             "| `shop/dev` | ~1 | 5 h |  |",
             "| `shop/prod` | ~1 |  | yes |",
         ] {

@@ -2,8 +2,8 @@
 
 use super::apply_result::footer;
 use crate::{
-    error::Failure,
-    model::{comment_marker::Marker, text::cut},
+    error::UserError,
+    model::{comment_marker::CommentMarker, text::truncate},
     report::{RunInfo, escape},
 };
 
@@ -25,7 +25,7 @@ const LINES: usize = 20;
 const LINE: usize = 400;
 
 /// The failure of a whole run, as a comment or for the summary. It is short, so it needs no budget.
-pub fn failure(what: Failed, failure: &Failure, run: &RunInfo, marker: Option<&Marker>) -> String {
+pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<&CommentMarker>) -> String {
     let (title, known) = match what {
         Failed::Preview => (
             "Konverge preview: failed",
@@ -44,7 +44,7 @@ pub fn failure(what: Failed, failure: &Failure, run: &RunInfo, marker: Option<&M
         .map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
     let mut lines: Vec<_> = escape::lines(&failure.message)
         .take(LINES)
-        .map(|line| cut(&line, LINE).into_owned())
+        .map(|line| truncate(&line, LINE).into_owned())
         .collect();
     let more = failure.message.lines().skip(LINES).count();
     if more > 0 {
@@ -60,7 +60,7 @@ pub fn failure(what: Failed, failure: &Failure, run: &RunInfo, marker: Option<&M
     }
     text.push_str(&format!("> {fence}\n"));
     for hint in failure.hints.iter().take(4) {
-        text.push_str(&format!("> hint: {}\n", escape::code(&cut(hint, LINE))));
+        text.push_str(&format!("> hint: {}\n", escape::code(&truncate(hint, LINE))));
     }
     text + &footer(run)
 }
@@ -69,7 +69,7 @@ pub fn failure(what: Failed, failure: &Failure, run: &RunInfo, marker: Option<&M
 pub fn nothing_to_do(why: &str) -> String {
     let why: String = escape::lines(why.trim())
         .take(LINES)
-        .map(|line| format!("{}\n\n", escape::code(&cut(&line, LINE))))
+        .map(|line| format!("{}\n\n", escape::code(&truncate(&line, LINE))))
         .collect();
     format!("### Konverge: nothing to do\n\n{why}")
 }
@@ -79,16 +79,16 @@ mod tests {
     use super::*;
     use crate::{
         error::ErrorKind,
-        model::comment_marker::{Marker, MarkerKind},
+        model::comment_marker::{CommentMarker, MarkerKind},
     };
 
     #[test]
     fn a_failure_stays_in_its_fence_and_keeps_its_place() {
         let hostile = "```\n@octocat ::error::x \u{202e}<img src=x>\n".repeat(30);
-        let reason = Failure::new(ErrorKind::Kcl, hostile).hint("`rm` @octocat");
-        let marker = Marker::new(MarkerKind::Preview, "2/8");
+        let reason = UserError::new(ErrorKind::Kcl, hostile).hint("`rm` @octocat");
+        let marker = CommentMarker::new(MarkerKind::Preview, "2/8");
         let text = failure(Failed::Preview, &reason, &RunInfo::default(), Some(&marker));
-        assert_eq!(Marker::of(&text), Some(marker));
+        assert_eq!(CommentMarker::parse(&text), Some(marker));
         assert!(
             text.contains("> ````text\n") && !text.contains('\u{202e}'),
             "{text}"

@@ -1,70 +1,70 @@
 //! Packing: the most detailed step of the ladder that fits the budget.
 
 use super::{
-    alerts, details,
-    verbosity::{Detail, Folds, LADDER, Table},
-    bounded_writer::{Full, Page},
-    power, table, footer, headline,
+    alerts,
+    bounded_writer::{BoundedWriter, BudgetExceeded},
+    details, footer, headline, power, table,
+    verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{
     CommentInput,
-    view_model::{self, View},
+    view_model::{self, PlanView},
 };
 
-pub use super::details::Omitted;
+pub use super::details::OmittedDetails;
 
 /// A packed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comment {
+pub struct FittedComment {
     /// The Markdown; its first line is the marker.
     pub body: String,
     /// What had no room and has to be shown elsewhere.
-    pub omitted: Omitted,
+    pub omitted: OmittedDetails,
     /// How far the text had to give way: 0 shows everything.
     pub step: usize,
 }
 
 /// The preview's comment, in at most `input.budget` bytes (budgets below 4 KiB are taken as 4 KiB).
-pub fn comment(input: &CommentInput<'_>) -> Comment {
-    packed(input, input.budget, &format!("{}\n", input.marker.line()))
+pub fn comment(input: &CommentInput<'_>) -> FittedComment {
+    fit(input, input.budget, &format!("{}\n", input.marker.line()))
 }
 
 /// The same for the job summary, which nobody has to find again.
-pub fn summary(input: &CommentInput<'_>, budget: usize) -> Comment {
-    packed(input, budget, "")
+pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
+    fit(input, budget, "")
 }
 
-fn packed(input: &CommentInput<'_>, budget: usize, marker: &str) -> Comment {
-    let view = view_model::of(input);
+fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
+    let view = view_model::build(input);
     let head = format!("{marker}{}", headline::render(input, &view));
     let budget = budget.max(4096);
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
     let fixed = head + &alerts + &power::render(input, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {
-        if let Ok((body, omitted)) = attempt(input, &view, &fixed, budget, detail) {
-            return Comment { body, omitted, step };
+        if let Ok((body, omitted)) = try_fit(input, &view, &fixed, budget, detail) {
+            return FittedComment { body, omitted, step };
         }
     }
-    // Only a marker or commands longer than any real ones come here; what can not be left out still stands.
-    let omitted = Omitted {
+    // Only a marker or commands longer than any real ones come here; what cannot be left out still stands.
+    let omitted = OmittedDetails {
         stacks: view.stacks.len(),
         groups: view.groups.len(),
     };
-    Comment {
+    FittedComment {
         body: fixed,
         omitted,
         step: LADDER.len(),
     }
 }
 
-fn attempt(
+fn try_fit(
     input: &CommentInput<'_>,
-    view: &View<'_>,
+    view: &PlanView<'_>,
     fixed: &str,
     budget: usize,
-    detail: &Detail,
-) -> Result<(String, Omitted), Full> {
-    let mut page = Page::new(budget);
+    detail: &Verbosity,
+) -> Result<(String, OmittedDetails), BudgetExceeded> {
+    let mut page = BoundedWriter::new(budget);
     page.push(fixed)?;
     let least = detail.table != Table::Stacks;
     let mut tail = footer::drift(view, least);
@@ -74,7 +74,7 @@ fn attempt(
     let longest_footer = footer::footer(
         input,
         view,
-        Omitted {
+        OmittedDetails {
             stacks: usize::MAX,
             groups: usize::MAX,
         },
@@ -85,7 +85,7 @@ fn attempt(
     if detail.folds == Folds::All {
         page.push(&footer::picture(input))?;
     }
-    let omitted = Omitted {
+    let omitted = OmittedDetails {
         groups: details::groups(&mut page, view, detail)?,
         stacks: details::stacks(&mut page, input, view, detail)?,
     };

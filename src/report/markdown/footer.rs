@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::details::Omitted;
+use super::details::OmittedDetails;
 use crate::{
-    model::policy_finding::Verdict,
-    report::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::View},
+    model::policy_finding::Enforcement,
+    report::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::PlanView},
 };
 
 /// The most of the tail's own parts that is shown, in bytes.
@@ -19,13 +19,13 @@ pub(super) fn picture(input: &CommentInput<'_>) -> String {
 }
 
 /// The fold of what was already different; whole resources only. `short` leaves the diffs out.
-pub(super) fn drift(view: &View<'_>, short: bool) -> String {
+pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
     let mut count = 0;
     let mut body = String::new();
     let mut left_out = 0;
     for stack in &view.drifted {
         for resource in &stack.resources {
-            let lines = diff::drift(resource, diff::Context::Tree(1));
+            let lines = diff::drift(resource, diff::DiffContext::Tree(1));
             if lines.is_empty() {
                 continue;
             }
@@ -54,7 +54,7 @@ pub(super) fn drift(view: &View<'_>, short: bool) -> String {
         ));
     }
     format!(
-        "<details><summary>Already different on the cluster, not from this pull request ({})</summary>\n\nApplying writes our value back where the field is ours.\n\n{body}</details>\n\n",
+        "<details><summary>Already different on the cluster, not from this pull request ({})</summary>\n\nApply restores the fields that Konverge manages.\n\n{body}</details>\n\n",
         labels::plural(count, "resource")
     )
 }
@@ -69,9 +69,9 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
     let mut left_out = 0;
     for finding in input.findings {
         let word = match finding.verdict {
-            Verdict::Deny => "denied",
-            Verdict::Warn => "warning",
-            Verdict::Pass => "satisfied",
+            Enforcement::Deny => "denied",
+            Enforcement::Warn => "warning",
+            Enforcement::Pass => "satisfied",
         };
         let stack = finding
             .stack
@@ -93,9 +93,9 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
     }
     format!(
         "<details><summary>Guardrails: {} denied, {}, {} satisfied</summary>\n\n{body}\n</details>\n\n",
-        count(Verdict::Deny),
-        labels::plural(count(Verdict::Warn), "warning"),
-        count(Verdict::Pass)
+        count(Enforcement::Deny),
+        labels::plural(count(Enforcement::Warn), "warning"),
+        count(Enforcement::Pass)
     )
 }
 
@@ -109,12 +109,15 @@ pub fn page_note(path: &str) -> String {
 }
 
 /// What merging will do, the commands to look closer, the run, what it took.
-pub(super) fn footer(input: &CommentInput<'_>, view: &View<'_>, omitted: Omitted) -> String {
+pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: OmittedDetails) -> String {
     let mut text = String::new();
-    if omitted != Omitted::default() {
+    if omitted != OmittedDetails::default() {
         let mut what = Vec::new();
         if omitted.stacks > 0 {
-            what.push(format!("the diffs of {}", labels::plural(omitted.stacks, "stack")));
+            what.push(format!(
+                "the diffs of {}",
+                labels::plural(omitted.stacks, "stack")
+            ));
         }
         if omitted.groups > 0 {
             what.push(labels::plural(omitted.groups, "equal change"));
@@ -127,7 +130,7 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &View<'_>, omitted: Omitted
                 escape::link("the job summary", url)
             });
         text.push_str(&format!(
-            "**Cut to fit**: {} had no room here. The whole preview: {place}.\n\n",
+            "**Cut to fit**: {} omitted to fit GitHub's limit. The whole preview: {place}.\n\n",
             what.join(" and ")
         ));
     }
@@ -151,9 +154,9 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &View<'_>, omitted: Omitted
     text
 }
 
-fn merging(input: &CommentInput<'_>, view: &View<'_>) -> String {
-    let look = "Look closer: `konverge preview` in a checkout of this branch.";
-    let denied = input.findings.iter().any(|f| f.verdict == Verdict::Deny);
+fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
+    let look = "To reproduce: `konverge preview` in a checkout of this branch.";
+    let denied = input.findings.iter().any(|f| f.verdict == Enforcement::Deny);
     let sentence = if input.mode.merging == Merging::Outside {
         "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge the plan is made again against the real infrastructure."
     } else if input.mode.merging == Merging::Queued {
@@ -166,17 +169,17 @@ fn merging(input: &CommentInput<'_>, view: &View<'_>) -> String {
     } else if view.failed > 0 {
         "Merging now would leave the failed stacks as they are: they are applied by the first run in which they can be planned and what they change has been reviewed."
     } else if denied {
-        "Merging now would stop at the guardrails above; the stacks concerned stay as they are until the rule is satisfied."
+        "Merging now would stop at the guardrails above; those stacks are not changed until the rule is satisfied."
     } else if view.stacks.is_empty() {
-        return "Merging changes nothing on the infrastructure.".to_owned();
+        return "Merging makes no infrastructure changes.".to_owned();
     } else if input.mode.merging == Merging::OtherBranch {
-        "Merging applies nothing: this goes to another branch than the one that is applied."
+        "Merging applies nothing: this targets a branch that is not deployed."
     } else if input.mode.merging == Merging::Unreviewed {
         "This preview was not recorded as a review; the job's log says why. After the merge what it changes waits for an approval by digest."
     } else if input.mode.merging == Merging::NoStore {
         "Merging applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
     } else {
-        "Merging applies exactly this. The plan is made again after the merge, and a stack stops before anything of it is touched if its plan holds something that is not shown here."
+        "Merging applies exactly this. Konverge plans again after the merge. If a stack's plan then holds something that is not shown here, Konverge stops the stack before changing anything."
     };
     format!("{sentence} {look}")
 }

@@ -1,12 +1,12 @@
 //! The first lines: what a reader needs if they read nothing else.
 
 use crate::{
-    model::Share,
-    report::{CommentInput, escape, labels, view_model::View},
+    model::Shard,
+    report::{CommentInput, escape, labels, view_model::PlanView},
 };
 
 /// Heading and the line of commits.
-pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
+pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let scope = if input.marker.scope.is_empty() {
         String::new()
     } else {
@@ -24,7 +24,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
                     )
                 }
                 0 if view.failed == 0 => format!(
-                    "none of {} affected changes",
+                    "{} affected, no changes",
                     labels::plural(input.affected.stacks.len(), "stack")
                 ),
                 1 => format!("1 of {} changes", labels::plural(view.all, "stack")),
@@ -47,7 +47,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &View<'_>) -> String {
         commits.push(format!("base `{}`", base.short()));
     }
     commits.push(format!("digest `{}`", view.digest.short()));
-    if input.marker.scope.parse::<Share>().is_ok() {
+    if input.marker.scope.parse::<Shard>().is_ok() {
         commits.push("the other shares have comments of their own".to_owned());
     }
     text.push_str(&commits.join(" · "));

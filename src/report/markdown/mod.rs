@@ -5,22 +5,22 @@
 //! gives way in fixed steps ([`detail`]), whole resources only.
 
 mod alerts;
+mod apply_result;
+mod bounded_writer;
 mod details;
-mod verbosity;
 mod drift;
 mod failure;
-mod apply_result;
 mod fit;
-mod bounded_writer;
+mod footer;
+mod headline;
 mod power;
 mod stack_details;
 mod table;
-mod footer;
-mod headline;
+mod verbosity;
 
+pub use apply_result::{newer, outcome};
 pub use drift::{DriftRound, drift_round};
 pub use failure::{Failed, failure, nothing_to_do};
-pub use apply_result::{newer, outcome};
-pub use fit::{Comment, Omitted, comment, summary};
-pub use stack_details::{drift_issue, stack_text, unreviewed};
+pub use fit::{FittedComment, OmittedDetails, comment, summary};
 pub use footer::page_note;
+pub use stack_details::{drift_issue, stack_text, unreviewed};

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use super::{
+    bounded_writer::BoundedWriter,
     details,
-    verbosity::{Detail, LADDER},
-    bounded_writer::Page,
+    verbosity::{LADDER, Verbosity},
 };
 use crate::{
     model::{
-        comment_marker::Marker,
+        comment_marker::CommentMarker,
         plan::{ResourcePlan, StackPlan},
-        review::Unit,
+        review::ReviewUnit,
     },
     report::{RunInfo, diff, escape, labels},
 };
@@ -21,7 +21,7 @@ const LAST: usize = 120;
 
 /// One stack's whole diff, for its check run: whole resources in at most `budget` bytes.
 pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
-    let mut page = Page::new(budget.max(1024));
+    let mut page = BoundedWriter::new(budget.max(1024));
     if let Some(error) = &plan.error {
         let lines: Vec<_> = escape::lines(&error.message).collect();
         let block = escape::fenced("text", &lines.join("\n"));
@@ -37,26 +37,26 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     page.release(LAST);
     if omitted > 0 {
         page.try_push(&format!(
-            "{} had no room here.\n",
+            "{} omitted to fit GitHub's limit.\n",
             labels::plural(omitted, "resource")
         ));
     }
     page.into_text()
 }
 
-fn resources(page: &mut Page, resources: &[ResourcePlan]) -> usize {
+fn resources(page: &mut BoundedWriter, resources: &[ResourcePlan]) -> usize {
     let mut omitted = 0;
     for resource in resources {
         let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
             .into_iter()
-            .any(|detail| page.try_push(&whole(resource, detail)));
+            .any(|detail| page.try_push(&render_resource(resource, detail)));
         omitted += usize::from(!fitted);
     }
     omitted
 }
 
 /// A resource with what was different before: by itself there is nothing else to read of it.
-fn whole(resource: &ResourcePlan, detail: &Detail) -> String {
+fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     let mut text = details::resource_block(resource, detail);
     let drift = diff::drift(resource, detail.context);
     if detail.diffs && !drift.is_empty() {
@@ -67,9 +67,15 @@ fn whole(resource: &ResourcePlan, detail: &Detail) -> String {
 }
 
 /// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget` bytes.
-pub fn drift_issue(plan: &StackPlan, run: &RunInfo, marker: &Marker, since: &str, budget: usize) -> String {
+pub fn drift_issue(
+    plan: &StackPlan,
+    run: &RunInfo,
+    marker: &CommentMarker,
+    since: &str,
+    budget: usize,
+) -> String {
     let head = format!(
-        "{}\n{} differs from what was applied last. Seen by {}; first seen {}.\n\nDigest of the difference: {}\n\n",
+        "{}\n{} differs from what was applied last. Detected by {}; first detected {}.\n\nDigest of the difference: {}\n\n",
         marker.line(),
         escape::code(plan.id.as_str()),
         place(run, "a run"),
@@ -86,13 +92,13 @@ pub fn drift_issue(plan: &StackPlan, run: &RunInfo, marker: &Marker, since: &str
 /// What a merge would do that nobody reviewed: a difference, and how to go on. At most `budget` bytes.
 pub fn unreviewed(
     stack: &StackPlan,
-    units: &[Unit],
+    units: &[ReviewUnit],
     run: &RunInfo,
-    marker: &Marker,
+    marker: &CommentMarker,
     budget: usize,
 ) -> String {
     let head = format!(
-        "{}\n{} was stopped before anything of it was touched: {} would do {} that no merged pull request showed to a reviewer.\n\n",
+        "{}\nKonverge stopped {} before changing anything: {} contains {} not shown in any merged pull request.\n\n",
         marker.line(),
         escape::code(stack.id.as_str()),
         place(run, "this run"),
@@ -125,7 +131,7 @@ fn issue<'a>(
     footer: &str,
     budget: usize,
 ) -> String {
-    let mut page = Page::new(budget.max(4096));
+    let mut page = BoundedWriter::new(budget.max(4096));
     page.try_push(head);
     let _ = page.reserve(footer.len() + LAST);
     let mut omitted = 0;
@@ -146,8 +152,8 @@ fn issue<'a>(
 /// A resource with everything that differs, whoever made it differ.
 fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::of(&resource.id, resource.runtime);
-    let mut lines = diff::resource(resource, diff::Context::Tree(3));
-    lines.extend(diff::drift(resource, diff::Context::Tree(3)));
+    let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
+    lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
     let body = if lines.is_empty() {
         String::new()
     } else {
@@ -160,7 +166,7 @@ fn difference(resource: &ResourcePlan) -> String {
         .collect();
     format!(
         "#### {} {}\n\n{body}{notes}\n",
-        labels::word(resource.action),
+        labels::action_word(resource.action),
         escape::code(&title.full())
     )
 }

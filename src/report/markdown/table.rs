@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
+    bounded_writer::{BoundedWriter, BudgetExceeded},
     verbosity::Table,
-    bounded_writer::{Full, Page},
 };
 use crate::{
-    model::{affected::Reason, plan::Summary, spec::RuntimeKind},
+    model::{affected::InputReason, plan::Summary, spec::RuntimeKind},
     report::{
         CommentInput, escape, labels,
-        view_model::{StackView, View, lifecycle},
+        view_model::{PlanView, StackView, lifecycle},
     },
 };
 
@@ -18,12 +18,12 @@ use crate::{
 const LAST_ROW: usize = 300;
 
 pub(super) fn render(
-    page: &mut Page,
+    page: &mut BoundedWriter,
     input: &CommentInput<'_>,
-    view: &View<'_>,
+    view: &PlanView<'_>,
     table: Table,
     names: bool,
-) -> Result<(), Full> {
+) -> Result<(), BudgetExceeded> {
     match table {
         Table::Stacks if !view.stacks.is_empty() => stacks(page, input, view)?,
         Table::Projects | Table::Fitting if !view.stacks.is_empty() => projects(page, view, table)?,
@@ -32,7 +32,11 @@ pub(super) fn render(
     unchanged(page, view, names)
 }
 
-fn stacks(page: &mut Page, input: &CommentInput<'_>, view: &View<'_>) -> Result<(), Full> {
+fn stacks(
+    page: &mut BoundedWriter,
+    input: &CommentInput<'_>,
+    view: &PlanView<'_>,
+) -> Result<(), BudgetExceeded> {
     let terraform = view
         .stacks
         .iter()
@@ -74,7 +78,7 @@ fn stacks(page: &mut Page, input: &CommentInput<'_>, view: &View<'_>) -> Result<
                 row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Terraform)));
             }
         }
-        row.push_str(&format!("| {} ", why(stack)));
+        row.push_str(&format!("| {} ", reason_cell(stack)));
         if details {
             let link = input
                 .links
@@ -105,7 +109,7 @@ fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
 }
 
 /// The shortest chain from a changed file, and how many more there are.
-fn why(stack: &StackView<'_>) -> String {
+fn reason_cell(stack: &StackView<'_>) -> String {
     let mut parts: Vec<String> = lifecycle(stack).map(str::to_owned).into_iter().collect();
     if let Some(affected) = stack.affected
         && let Some(reason) = affected.why.iter().min_by_key(|r| (r.chain.len(), *r))
@@ -119,7 +123,7 @@ fn why(stack: &StackView<'_>) -> String {
 }
 
 /// `base/base.k → models/app.k`: both ends, and how many stand between.
-fn chain(reason: &Reason) -> String {
+fn chain(reason: &InputReason) -> String {
     match reason.chain.as_slice() {
         [] => escape::cell(reason.path.as_str()),
         [only] => escape::cell(only.as_str()),
@@ -139,7 +143,7 @@ fn chain(reason: &Reason) -> String {
     }
 }
 
-fn projects(page: &mut Page, view: &View<'_>, table: Table) -> Result<(), Full> {
+fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Result<(), BudgetExceeded> {
     let mut projects: BTreeMap<&str, (usize, usize, Summary)> = BTreeMap::new();
     for stack in &view.stacks {
         let id = stack.plan.id.as_str();
@@ -169,7 +173,7 @@ fn projects(page: &mut Page, view: &View<'_>, table: Table) -> Result<(), Full> 
         // Once a row has no room none follows, or the table would be no longer in order.
         if table == Table::Fitting && (cut > 0 || page.room() < row.len() + LAST_ROW) {
             cut += 1;
-            rest = rest.plus(summary);
+            rest = rest.add(summary);
         } else {
             page.push(&row)?;
         }
@@ -184,7 +188,7 @@ fn projects(page: &mut Page, view: &View<'_>, table: Table) -> Result<(), Full> 
     page.push("\n")
 }
 
-fn unchanged(page: &mut Page, view: &View<'_>, names: bool) -> Result<(), Full> {
+fn unchanged(page: &mut BoundedWriter, view: &PlanView<'_>, names: bool) -> Result<(), BudgetExceeded> {
     let n = view.unchanged.len();
     if n == 0 {
         return Ok(());

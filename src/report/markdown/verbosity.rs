@@ -1,15 +1,15 @@
 //! How much is shown: the steps by which a comment gives way when it has no room, in the order in which a reader would
 //! miss it least.
 
-use crate::report::diff::Context;
+use crate::report::diff::DiffContext;
 
 /// One step of the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Detail {
-    /// Stacks that stay as they are, by name.
+pub(super) struct Verbosity {
+    /// Stacks without changes, by name.
     pub unchanged: bool,
     /// What stands around a change.
-    pub context: Context,
+    pub context: DiffContext,
     /// All stacks of a group by name; otherwise the first few.
     pub group_stacks: bool,
     /// Diffs of updates; otherwise the paths alone.
@@ -41,53 +41,53 @@ pub(super) enum Table {
 }
 
 /// From the most to the least.
-pub(super) const LADDER: [Detail; 9] = {
-    const FULL: Detail = Detail {
+pub(super) const LADDER: [Verbosity; 9] = {
+    const FULL: Verbosity = Verbosity {
         unchanged: true,
-        context: Context::Tree(3),
+        context: DiffContext::Tree(3),
         group_stacks: true,
         diffs: true,
         folds: Folds::All,
         table: Table::Stacks,
     };
-    const SHORT: Detail = Detail {
+    const SHORT: Verbosity = Verbosity {
         unchanged: false,
-        context: Context::Path,
+        context: DiffContext::Path,
         group_stacks: false,
         ..FULL
     };
     [
         FULL,
-        Detail {
+        Verbosity {
             unchanged: false,
             ..FULL
         },
-        Detail {
+        Verbosity {
             unchanged: false,
-            context: Context::Tree(1),
+            context: DiffContext::Tree(1),
             ..FULL
         },
-        Detail {
+        Verbosity {
             unchanged: false,
-            context: Context::Path,
+            context: DiffContext::Path,
             ..FULL
         },
         SHORT,
-        Detail {
+        Verbosity {
             diffs: false,
             ..SHORT
         },
-        Detail {
+        Verbosity {
             folds: Folds::Fitting,
             ..SHORT
         },
-        Detail {
+        Verbosity {
             diffs: false,
             folds: Folds::Fitting,
             table: Table::Projects,
             ..SHORT
         },
-        Detail {
+        Verbosity {
             diffs: false,
             folds: Folds::Fitting,
             table: Table::Fitting,

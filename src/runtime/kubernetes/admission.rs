@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Api, Request},
+    client::{Api, ApiRequest},
     discovery::Discovery,
     error::ApiError,
 };
@@ -43,7 +43,7 @@ impl Admission {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
                 return Ok(None);
             };
-            match api.call(&Request::get(of.collection(None))).await {
+            match api.call(&ApiRequest::get(of.collection(None))).await {
                 Ok(answer) => Ok(Some(answer.value)),
                 Err(error) if error.is_code(403) || error.is_code(404) => Ok(None),
                 Err(error) => Err(error),
@@ -54,10 +54,14 @@ impl Admission {
             ask("MutatingAdmissionPolicy"),
             ask("MutatingAdmissionPolicyBinding"),
         )?;
-        Ok(Self::of(webhooks.as_ref(), policies.as_ref(), bindings.as_ref()))
+        Ok(Self::from_lists(
+            webhooks.as_ref(),
+            policies.as_ref(),
+            bindings.as_ref(),
+        ))
     }
 
-    fn of(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Self {
+    fn from_lists(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Self {
         let (webhook_rules, selecting): (Option<Vec<_>>, Vec<_>) = match webhooks {
             Some(webhooks) => {
                 let (rules, selecting) = webhook_rules(webhooks).into_iter().unzip();
@@ -196,7 +200,7 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
 }
 
 /// Per policy that is bound its rules, and all that is known of it. A policy without a binding does nothing; where the
-/// bindings can not be read each may have one.
+/// bindings cannot be read each may have one.
 fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, Value)> {
     let policies = items(&policies["items"]).filter_map(|policy| {
         let (name, spec) = (&policy["metadata"]["name"], &policy["spec"]);
@@ -209,7 +213,7 @@ fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, V
         let mut selectors = vec![&spec["matchConstraints"]];
         selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
         let selects = Selects::of(&selectors, spec);
-        // A binding that can not be read may select by anything.
+        // A binding that cannot be read may select by anything.
         let unread = bindings.is_none();
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
             matches: rule.clone(),
@@ -246,24 +250,24 @@ mod tests {
     #[test]
     fn a_policy_that_is_bound_may_change_what_it_matches() {
         let one = policy(|_| {});
-        let bound = Admission::of(None, Some(&one), Some(&bindings("p")));
+        let bound = Admission::from_lists(None, Some(&one), Some(&bindings("p")));
         assert!(bound.may_mutate("apps", "deployments"));
         assert!(!bound.may_mutate("apps", "statefulsets") && !bound.may_mutate("", "deployments"));
         assert!(!bound.may_change_unseen("apps", "deployments"));
-        let unbound = Admission::of(None, Some(&one), Some(&bindings("other")));
+        let unbound = Admission::from_lists(None, Some(&one), Some(&bindings("other")));
         assert!(!unbound.may_mutate("apps", "deployments"));
         assert_ne!(bound.digest, unbound.digest);
-        assert_eq!(unbound.digest, Admission::of(None, None, None).digest);
+        assert_eq!(unbound.digest, Admission::from_lists(None, None, None).digest);
     }
 
     #[test]
     fn every_edit_of_a_policy_shows() {
-        let before = Admission::of(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let before = Admission::from_lists(None, Some(&policy(|_| {})), Some(&bindings("p")));
         let edited =
             policy(|spec| spec["mutations"][0]["applyConfiguration"]["expression"] = json!("Object{x: 1}"));
-        let after = Admission::of(None, Some(&edited), Some(&bindings("p")));
+        let after = Admission::from_lists(None, Some(&edited), Some(&bindings("p")));
         assert_ne!(before.digest, after.digest);
-        let again = Admission::of(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let again = Admission::from_lists(None, Some(&policy(|_| {})), Some(&bindings("p")));
         assert_eq!(before.digest, again.digest);
     }
 
@@ -275,7 +279,7 @@ mod tests {
                 .as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            Admission::of(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
+            Admission::from_lists(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
         };
         let seen = |more: Value| {
             let admission = webhook(more);
@@ -305,7 +309,7 @@ mod tests {
         assert!(webhook(asks).may_change_unseen("", "configmaps"));
         let by_policy =
             policy(|spec| spec["variables"] = json!([{"expression": "namespaceObject.metadata.labels"}]));
-        let admission = Admission::of(None, Some(&by_policy), Some(&bindings("p")));
+        let admission = Admission::from_lists(None, Some(&by_policy), Some(&bindings("p")));
         assert!(
             admission.is_by_namespace("apps", "deployments")
                 && !admission.is_by_labels("apps", "deployments")
@@ -315,7 +319,7 @@ mod tests {
     #[test]
     fn parameters_may_change_unseen() {
         let with = policy(|spec| spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"}));
-        let admission = Admission::of(None, Some(&with), Some(&bindings("p")));
+        let admission = Admission::from_lists(None, Some(&with), Some(&bindings("p")));
         assert!(admission.may_change_unseen("apps", "deployments"));
         assert!(!admission.may_change_unseen("", "services"));
     }

@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use super::{
-    OWNER,
+    OWNER, completed_jobs,
     creation::{self, Met, Owner},
     delete::{self, Dependents},
     discovery::ResourceType,
     dry_run,
     error::ApiError,
-    volume_expansion::Expansion,
-    field_ownership, completed_jobs, fetch,
-    plan::{Subject, record},
+    error_classify, fetch, field_ownership,
+    plan::{PlanItem, record},
+    precondition::{self, Precondition, WriteKind},
+    readiness,
     runtime::Kubernetes,
-    precondition::{self, Doing, Seen},
-    error_classify, readiness,
+    volume_expansion::Expansion,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{StackId, plan::Action},
-    retry::{self, Verdict},
-    runtime::{Applied, ApplySink, Planned, Scope},
+    retry::{self, RetryDecision},
+    runtime::{AppliedResource, ApplySink, PlannedResource, StackScope},
     secrets::secret_texts,
 };
 
@@ -30,10 +30,10 @@ const KIND_TRIES: u32 = 20;
 /// One resource, to its end; every way out goes through [`ApplySink::ended`].
 pub(super) async fn apply(
     runtime: &Kubernetes,
-    scope: &Scope,
-    planned: Planned,
+    scope: &StackScope,
+    planned: PlannedResource,
     sink: &dyn ApplySink,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let id = planned.item.id.clone();
     let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
@@ -42,13 +42,13 @@ pub(super) async fn apply(
             sink.absent(&id).await?;
         }
     }
-    sink.ended(&id, result).await
+    sink.record_result(&id, result).await
 }
 
 /// Returns true if this stack certainly created nothing: there is no object, or it is another stack's. The answer to the
 /// create may have been lost, so the server is asked once more; one that cannot be asked leaves it open.
-async fn nothing_was_made(runtime: &Kubernetes, scope: &Scope, planned: &Planned) -> bool {
-    let Ok(subject) = Subject::of(runtime, &planned.item).await else {
+async fn nothing_was_made(runtime: &Kubernetes, scope: &StackScope, planned: &PlannedResource) -> bool {
+    let Ok(subject) = PlanItem::resolve(runtime, &planned.item).await else {
         return false;
     };
     let Some(of) = subject.readable() else {
@@ -63,15 +63,15 @@ async fn nothing_was_made(runtime: &Kubernetes, scope: &Scope, planned: &Planned
 
 async fn carry_out(
     runtime: &Kubernetes,
-    scope: &Scope,
-    planned: &Planned,
+    scope: &StackScope,
+    planned: &PlannedResource,
     sink: &dyn ApplySink,
-) -> Result<Applied, Failure> {
-    let mut subject = Subject::of(runtime, &planned.item).await?;
+) -> Result<AppliedResource, UserError> {
+    let mut subject = PlanItem::resolve(runtime, &planned.item).await?;
     let cluster = std::sync::Arc::clone(&subject.cluster);
     if subject.of.is_none() {
         cluster.forget_discovery().await;
-        subject = Subject::awaited(runtime, &planned.item, |attempt| {
+        subject = PlanItem::awaited(runtime, &planned.item, |attempt| {
             sink.progress(&planned.item.id, "waiting for the cluster to know its kind");
             attempt >= KIND_TRIES || sink.cancelled()
         })
@@ -80,7 +80,7 @@ async fn carry_out(
     let Some(of) = subject.of.clone() else {
         return Err(subject.not_served(planned.private["body"]["apiVersion"].as_str().unwrap_or_default()));
     };
-    let mut seen = Seen::kept(&planned.private);
+    let mut seen = Precondition::load(&planned.private);
     if planned.item.desired.is_some() {
         readiness::prepare(runtime, &subject, &of, &planned.private["body"]).await;
     }
@@ -94,7 +94,7 @@ async fn carry_out(
                 let go = Dependents::Go;
                 delete::delete(runtime, &subject, &of, seen, go, sink, &planned.item.id).await?;
             }
-            return Ok(Applied {
+            return Ok(AppliedResource {
                 id: planned.item.id.clone(),
                 recorded: None,
                 live: None,
@@ -107,9 +107,9 @@ async fn carry_out(
                 sink.replacing(&planned.item.id).await?;
                 sink.fence().await?;
                 let mut dependents = Dependents::Go;
-                if let Some(expansion) = Expansion::kept(&planned.private) {
+                if let Some(expansion) = Expansion::load(&planned.private) {
                     let grown = expansion.carry_out(&cluster, false).await;
-                    grown.map_err(|error| subject.refusal(&error).within("expanding its volume claims"))?;
+                    grown.map_err(|error| subject.refusal(&error).context("expanding its volume claims"))?;
                     dependents = Dependents::Stay;
                 }
                 delete::delete(runtime, &subject, &of, seen, dependents, sink, &planned.item.id).await?;
@@ -125,7 +125,7 @@ async fn carry_out(
     let guard = cluster.guard(&of, subject.name.namespace()).await?;
     let desired = planned.item.desired.as_ref();
     let desired = desired.ok_or_else(|| {
-        Failure::new(
+        UserError::new(
             ErrorKind::Internal,
             "nothing is wanted, yet something was written",
         )
@@ -142,8 +142,8 @@ async fn carry_out(
         Some(&guard),
     );
     let live = if runtime.options.wait && !readiness::is_settled(runtime, &of, &live).await {
-        let unready = readiness::marked(recorded.clone(), true);
-        sink.written(&planned.item.id, unready).await?;
+        let unready = readiness::mark_unready(recorded.clone(), true);
+        sink.record_written(&planned.item.id, unready).await?;
         readiness::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {
         live
@@ -152,7 +152,7 @@ async fn carry_out(
         cluster.forget_discovery().await;
     }
     completed_jobs::note(&mut recorded, &live);
-    Ok(Applied {
+    Ok(AppliedResource {
         id: planned.item.id.clone(),
         recorded: Some(recorded),
         sensitive: secret_texts(&live),
@@ -163,11 +163,11 @@ async fn carry_out(
 /// Nothing is written, but what an earlier run wrote is waited for.
 async fn still_to_become_ready(
     runtime: &Kubernetes,
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
-    planned: &Planned,
+    planned: &PlannedResource,
     sink: &dyn ApplySink,
-) -> Result<Applied, Failure> {
+) -> Result<AppliedResource, UserError> {
     let waits = planned.unready && runtime.options.wait;
     let mut live = planned.expected.clone();
     if waits {
@@ -176,9 +176,9 @@ async fn still_to_become_ready(
         live = Some(readiness::until_ready(runtime, subject, of, found, sink, &planned.item.id).await?);
     }
     let recorded = planned.recorded.clone();
-    Ok(Applied {
+    Ok(AppliedResource {
         id: planned.item.id.clone(),
-        recorded: recorded.map(|recorded| readiness::marked(recorded, planned.unready && !waits)),
+        recorded: recorded.map(|recorded| readiness::mark_unready(recorded, planned.unready && !waits)),
         sensitive: live.as_ref().map(secret_texts).unwrap_or_default(),
         live,
     })
@@ -187,26 +187,26 @@ async fn still_to_become_ready(
 /// Sends the object. One that was seen is written only while it is still that object, and still whose it was; one that
 /// was not there is created, and nothing that exists is written over.
 async fn write(
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
-    planned: &Planned,
-    mut seen: Option<Seen>,
+    planned: &PlannedResource,
+    mut seen: Option<Precondition>,
     stack: &StackId,
-) -> Result<Value, Failure> {
+) -> Result<Value, UserError> {
     let mut body = planned.private["body"].clone();
     let annotations = &planned.private["body"]["metadata"]["annotations"];
-    let doing = Doing::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
+    let doing = WriteKind::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
     if let Some(found) = seen.take() {
         seen =
             Some(field_ownership::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
     }
     let force = planned.private["force"] == true;
-    let policy = retry::Policy::default();
+    let policy = retry::RetryPolicy::default();
     // A kind or a namespace that was made a moment ago may not be known everywhere yet.
     let fresh = |error: &ApiError| match error.verdict() {
-        Verdict::GiveUp if error.is_code(404) && seen.is_none() => Verdict::Retry,
-        Verdict::GiveUp if dry_run::may_pass(error, of, &planned.item.needs) => Verdict::Retry,
-        _ => Verdict::GiveUp,
+        RetryDecision::GiveUp if error.is_code(404) && seen.is_none() => RetryDecision::Retry,
+        RetryDecision::GiveUp if dry_run::may_pass(error, of, &planned.item.needs) => RetryDecision::Retry,
+        _ => RetryDecision::GiveUp,
     };
     let mut bound = seen.clone();
     for attempt in 1.. {
@@ -228,11 +228,11 @@ async fn write(
         }
         bound = match bound {
             Some(seen) if error.is_code(409) && attempt < precondition::TRIES => {
-                let now = seen.again(subject, of, doing).await?;
+                let now = seen.refetch(subject, of, doing).await?;
                 Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
-                match creation::look(subject, of, stack).await? {
+                match creation::classify_existing(subject, of, stack).await? {
                     // A quota that others use at the same time is answered so, too.
                     Met::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
@@ -245,20 +245,22 @@ async fn write(
                     }
                 }
             }
-            _ if error_classify::is_another_object(&error) => return Err(precondition::another_object(subject, &error)),
+            _ if error_classify::is_another_object(&error) => {
+                return Err(precondition::another_object(subject, &error));
+            }
             _ => return Err(subject.refusal(&error)),
         };
     }
     unreachable!("the loop ends by returning")
 }
 
-fn moved_meanwhile(subject: &Subject, error: &ApiError) -> Failure {
+fn moved_meanwhile(subject: &PlanItem, error: &ApiError) -> UserError {
     let fields: Vec<_> = error
         .conflicts()
         .iter()
         .map(|cause| dry_run::conflict_path(&cause.field))
         .collect();
-    Failure::new(
+    UserError::new(
         ErrorKind::Kubernetes,
         format!(
             "{}: another manager took {} since the plan was made: {error}",

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     connect,
-    error::{ApiError, Status},
+    error::{ApiError, ApiStatus},
 };
 use crate::{interrupt::Interrupt, model::ClusterName, retry};
 
@@ -28,7 +28,7 @@ const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 
 /// One request.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct ApiRequest {
     pub method: Method,
     /// The path, already escaped.
     pub path: String,
@@ -42,7 +42,7 @@ pub(super) struct Request {
 
 /// A success.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     pub value: Value,
     /// `Warning` headers: deprecations, duplicate keys.
     pub warnings: Vec<String>,
@@ -55,12 +55,12 @@ pub(super) struct Api {
     pub name: ClusterName,
     budget: Arc<Semaphore>,
     sent: Arc<AtomicU64>,
-    policy: retry::Policy,
+    policy: retry::RetryPolicy,
     /// The run's request to stop.
     pub interrupt: Interrupt,
 }
 
-impl Request {
+impl ApiRequest {
     pub fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -119,42 +119,42 @@ impl Api {
             name,
             budget: Arc::new(Semaphore::new(in_flight.max(1))),
             sent: Arc::default(),
-            policy: retry::Policy::default(),
+            policy: retry::RetryPolicy::default(),
             interrupt,
         }
     }
 
     /// How many requests were sent, tries counted one by one.
-    pub fn sent(&self) -> u64 {
+    pub fn sent_requests(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
     /// Sends a request until it is answered for good.
-    pub async fn call(&self, request: &Request) -> Result<Answer, ApiError> {
+    pub async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
         let verdict = |error: &ApiError| match request.bound && error.is_code(409) {
-            true => retry::Verdict::GiveUp,
+            true => retry::RetryDecision::GiveUp,
             false => error.verdict(),
         };
-        let answer = self.policy.run(verdict, || self.once(request));
+        let answer = self.policy.run(verdict, || self.send_once(request));
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;
         let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
-        Ok(Answer { value, warnings })
+        Ok(ApiAnswer { value, warnings })
     }
 
     /// As [`Api::call`], but the answer is left as it came.
-    pub async fn fetch(&self, request: &Request) -> Result<Bytes, ApiError> {
-        let answer = self.policy.run(ApiError::verdict, || self.once(request));
+    pub async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
+        let answer = self.policy.run(ApiError::verdict, || self.send_once(request));
         let (text, _) = self.interrupt.unless_silent(answer).await??;
         Ok(text)
     }
 
-    async fn once(&self, request: &Request) -> Result<(Bytes, Vec<String>), ApiError> {
+    async fn send_once(&self, request: &ApiRequest) -> Result<(Bytes, Vec<String>), ApiError> {
         let _permit = self.budget.acquire().await.expect("the budget is never closed");
         let exchange = async {
             let (parts, body) = self.send(request).await?.into_parts();
             let bytes = body.collect().await.map_err(network)?.to_bytes();
             if !parts.status.is_success() {
-                let status = Status::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
+                let status = ApiStatus::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
                 return Err(ApiError::Status(Box::new(status)));
             }
             Ok((bytes, warnings(&parts.headers)))
@@ -165,7 +165,7 @@ impl Api {
     }
 
     /// Opens a stream (a watch); only the head of the answer has a deadline.
-    pub async fn open(&self, request: &Request) -> Result<kube::client::Body, ApiError> {
+    pub async fn open(&self, request: &ApiRequest) -> Result<kube::client::Body, ApiError> {
         let response = tokio::time::timeout(DEADLINE, self.send(request));
         let response = self.interrupt.unless_silent(response).await?;
         let (parts, body) = response
@@ -175,17 +175,17 @@ impl Api {
             return Ok(body);
         }
         let bytes = body.collect().await.map_err(network)?.to_bytes();
-        let status = Status::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
+        let status = ApiStatus::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
         Err(ApiError::Status(Box::new(status)))
     }
 
-    async fn send(&self, request: &Request) -> Result<http::Response<kube::client::Body>, ApiError> {
+    async fn send(&self, request: &ApiRequest) -> Result<http::Response<kube::client::Body>, ApiError> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         self.client
             .send(request.to_http()?)
             .await
             .map_err(|error| match error {
-                kube::Error::Auth(error) => ApiError::Credentials(connect::explained(&error)),
+                kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error)),
                 other => network(other),
             })
     }

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
-    connect::{self, ClusterAccess},
     admission::Admission,
-    client::{Api, Request, escape},
+    built_in_groups,
+    client::{Api, ApiRequest, escape},
     cluster_identity::ClusterIdentity,
+    connect::{self, ClusterAccess},
     discovery::{Discovery, ResourceType},
     error::ApiError,
-    built_in_groups,
     noop_guard::Guard,
     readiness::Watches,
 };
-use crate::{checkout::Checkout, error::Failure, interrupt::Interrupt, secrets::Secrets};
+use crate::{checkout::Checkout, error::UserError, interrupt::Interrupt, secrets::Secrets};
 
 /// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
 const IN_FLIGHT: usize = 16;
@@ -28,7 +28,7 @@ pub(super) struct Cluster {
     server: String,
     discovery: RwLock<Option<Arc<Discovery>>>,
     identity: OnceCell<Option<ClusterIdentity>>,
-    environment: OnceCell<Environment>,
+    environment: OnceCell<ClusterEnvironment>,
     schemas: OnceCell<Option<Value>>,
     /// Labels of namespaces; `None` without the right to read one.
     namespaces: RwLock<HashMap<String, Option<Value>>>,
@@ -37,7 +37,7 @@ pub(super) struct Cluster {
 
 /// What bears on the server's answers besides the object itself.
 #[derive(Debug, Clone)]
-pub(super) struct Environment {
+pub(super) struct ClusterEnvironment {
     /// The server's version, such as `v1.34.2`.
     pub version: String,
     /// Who may change objects on their way in.
@@ -50,7 +50,7 @@ impl Cluster {
         checkout: &Checkout,
         secrets: &Secrets,
         interrupt: Interrupt,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, UserError> {
         let (client, server) = connect::client(access, checkout, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
@@ -72,17 +72,17 @@ impl Cluster {
     }
 
     /// An error as a person reads it.
-    pub fn failure(&self, error: &ApiError, doing: &str) -> Failure {
+    pub fn failure(&self, error: &ApiError, doing: &str) -> UserError {
         let failure = error.failure(&self.api.name, doing);
         if error.is_unreachable() {
-            failure.within(&self.server)
+            failure.context(&self.server)
         } else {
             failure
         }
     }
 
     /// Which cluster it is, whatever its name; asked once. `None` without the right to ask.
-    pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, Failure> {
+    pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
         let identity = self
             .identity
             .get_or_try_init(|| ClusterIdentity::ask(self))
@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     /// The kinds the cluster knows; asked once, until [`Cluster::forget_discovery`].
-    pub async fn discovery(&self) -> Result<Arc<Discovery>, Failure> {
+    pub async fn discovery(&self) -> Result<Arc<Discovery>, UserError> {
         if let Some(known) = self.discovery.read().await.as_ref() {
             return Ok(Arc::clone(known));
         }
@@ -100,7 +100,7 @@ impl Cluster {
             return Ok(Arc::clone(known));
         }
         let asked = Discovery::ask(&self.api).await;
-        let asked = Arc::new(asked.map_err(|error| self.failure(&error, "asking which kinds it knows"))?);
+        let asked = Arc::new(asked.map_err(|error| self.failure(&error, "discovering API resources"))?);
         *slot = Some(Arc::clone(&asked));
         Ok(asked)
     }
@@ -111,19 +111,19 @@ impl Cluster {
     }
 
     /// Version and mutating admission, asked once.
-    pub async fn environment(&self) -> Result<&Environment, Failure> {
+    pub async fn environment(&self) -> Result<&ClusterEnvironment, UserError> {
         self.environment.get_or_try_init(|| self.ask_environment()).await
     }
 
-    async fn ask_environment(&self) -> Result<Environment, Failure> {
+    async fn ask_environment(&self) -> Result<ClusterEnvironment, UserError> {
         let discovery = self.discovery().await?;
-        let version = Request::get("/version");
+        let version = ApiRequest::get("/version");
         let (version, admission) =
             tokio::join!(self.api.call(&version), Admission::ask(&self.api, &discovery));
         let version = version.map_err(|error| self.failure(&error, "asking for its version"))?;
         let admission = admission
             .map_err(|error| self.failure(&error, "listing who may change objects on their way in"))?;
-        Ok(Environment {
+        Ok(ClusterEnvironment {
             version: version.value["gitVersion"]
                 .as_str()
                 .unwrap_or_default()
@@ -134,7 +134,7 @@ impl Cluster {
 
     /// What an echo of an object of this type holds under: the server's version, its mutating admission, the labels by
     /// which that selects, and for kinds that are not built in the digest of their schema.
-    pub async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, Failure> {
+    pub async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, UserError> {
         let environment = self.environment().await?;
         let (group, plural) = (&of.group, &of.plural);
         if environment.admission.may_change_unseen(group, plural) {
@@ -159,22 +159,22 @@ impl Cluster {
             parts.push(labels);
         }
         let by_labels = environment.admission.is_by_labels(group, plural);
-        Ok(Guard::over(&Value::Array(parts), by_labels))
+        Ok(Guard::new(&Value::Array(parts), by_labels))
     }
 
     /// Whether what is made of objects of a type depends on their namespace.
-    pub async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, Failure> {
+    pub async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, UserError> {
         let environment = self.environment().await?;
         Ok(environment.admission.is_by_namespace(&of.group, &of.plural))
     }
 
     /// The labels of a namespace, asked once; `None` without the right to read it.
-    async fn namespace_labels(&self, namespace: &str) -> Result<Option<Value>, Failure> {
+    async fn namespace_labels(&self, namespace: &str) -> Result<Option<Value>, UserError> {
         if let Some(known) = self.namespaces.read().await.get(namespace) {
             return Ok(known.clone());
         }
         let path = format!("/api/v1/namespaces/{}", escape(namespace));
-        let labels = match self.api.call(&Request::get(path)).await {
+        let labels = match self.api.call(&ApiRequest::get(path)).await {
             Ok(mut answer) => Some(answer.value["metadata"]["labels"].take()),
             Err(error) if error.is_code(404) => Some(Value::Null),
             Err(error) if error.is_code(403) => None,
@@ -185,9 +185,9 @@ impl Cluster {
     }
 
     /// `None` without the right to read schemas.
-    async fn schema_hash(&self, api_version: &str) -> Result<Option<String>, Failure> {
+    async fn schema_hash(&self, api_version: &str) -> Result<Option<String>, UserError> {
         let index = self.schemas.get_or_try_init(|| async {
-            match self.api.call(&Request::get("/openapi/v3")).await {
+            match self.api.call(&ApiRequest::get("/openapi/v3")).await {
                 Ok(answer) => Ok(Some(answer.value)),
                 Err(error) if error.is_code(403) => Ok(None),
                 Err(error) => Err(self.failure(&error, "asking for its schemas")),
@@ -201,8 +201,8 @@ impl Cluster {
     }
 }
 
-impl Environment {
-    /// Whether a mutating webhook or policy may change objects of this kind; what can not be looked up counts as none.
+impl ClusterEnvironment {
+    /// Whether a mutating webhook or policy may change objects of this kind; what cannot be looked up counts as none.
     pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.admission.may_mutate(group, plural)
     }

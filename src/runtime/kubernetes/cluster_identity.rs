@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{client::Request, cluster::Cluster, runtime::Kubernetes};
+use super::{client::ApiRequest, cluster::Cluster, runtime::Kubernetes};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::ClusterName,
-    runtime::{Item, Scope},
+    runtime::{Item, StackScope},
 };
 
 /// Under this key a stack's runtime data names its clusters.
@@ -30,8 +30,8 @@ pub(super) struct ClusterIdentity {
 
 impl ClusterIdentity {
     /// Asks a cluster; `None` without the right to ask.
-    pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, Failure> {
-        let request = Request::get("/api/v1/namespaces/kube-system");
+    pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, UserError> {
+        let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match cluster.api.call(&request).await {
             Ok(answer) => answer,
             Err(error) if error.is_code(403) || error.is_code(404) => return Ok(None),
@@ -50,7 +50,7 @@ impl ClusterIdentity {
 ///
 /// # Errors
 /// One was; or the cluster cannot be asked.
-pub(super) async fn check(runtime: &Kubernetes, scope: &Scope, items: &[Item]) -> Result<(), Failure> {
+pub(super) async fn check(runtime: &Kubernetes, scope: &StackScope, items: &[Item]) -> Result<(), UserError> {
     let applied = items.iter().filter(|item| item.prior.is_some());
     let names: BTreeSet<Option<&ClusterName>> = applied.map(|item| item.cluster.as_ref()).collect();
     for name in names {
@@ -71,20 +71,20 @@ pub(super) async fn check(runtime: &Kubernetes, scope: &Scope, items: &[Item]) -
     Ok(())
 }
 
-fn recorded(data: &BTreeMap<String, Value>) -> Vec<ClusterIdentity> {
+fn recorded_identities(data: &BTreeMap<String, Value>) -> Vec<ClusterIdentity> {
     let recorded = data.get(CLUSTERS).map(Vec::deserialize);
     recorded.and_then(Result::ok).unwrap_or_default()
 }
 
-fn remembered(scope: &Scope, name: &ClusterName) -> Option<ClusterIdentity> {
-    let mut recorded = recorded(&scope.data).into_iter();
+fn remembered(scope: &StackScope, name: &ClusterName) -> Option<ClusterIdentity> {
+    let mut recorded = recorded_identities(&scope.data).into_iter();
     recorded.find(|identity| identity.cluster == *name)
 }
 
 /// Forgets which cluster a name led to, or all names. Which names these were.
 pub fn forget_clusters(data: &mut BTreeMap<String, Value>, name: Option<&ClusterName>) -> Vec<ClusterName> {
     let is_meant = |identity: &ClusterIdentity| name.is_none_or(|name| identity.cluster == *name);
-    let (forgotten, kept): (Vec<_>, Vec<_>) = recorded(data).into_iter().partition(is_meant);
+    let (forgotten, kept): (Vec<_>, Vec<_>) = recorded_identities(data).into_iter().partition(is_meant);
     if !forgotten.is_empty() {
         data.insert(CLUSTERS.to_owned(), json!(kept));
     }
@@ -92,11 +92,11 @@ pub fn forget_clusters(data: &mut BTreeMap<String, Value>, name: Option<&Cluster
 }
 
 fn another_cluster(
-    scope: &Scope,
+    scope: &StackScope,
     name: &ClusterName,
     before: &ClusterIdentity,
     now: &ClusterIdentity,
-) -> Failure {
+) -> UserError {
     let stack = &scope.stack;
     let what = format!(
         "`{name}` is another cluster than the one that `{stack}` was applied to: its kube-system has the uid {} (at {}), \
@@ -106,7 +106,7 @@ fn another_cluster(
         before.uid.escape_debug(),
         before.server.escape_debug()
     );
-    Failure::new(ErrorKind::Policy, what)
+    UserError::new(ErrorKind::Policy, what)
         .hint(format!(
             "check where the kubeconfig and the context of `{name}` lead: nothing was compared or written"
         ))
@@ -119,10 +119,10 @@ fn another_cluster(
 /// What a stack's runtime data is to say of these clusters; `None` if it says it already.
 pub(super) async fn to_remember(
     runtime: &Kubernetes,
-    scope: &Scope,
+    scope: &StackScope,
     clusters: &BTreeSet<ClusterName>,
-) -> Result<Option<(String, Value)>, Failure> {
-    let before = recorded(&scope.data);
+) -> Result<Option<(String, Value)>, UserError> {
+    let before = recorded_identities(&scope.data);
     let mut known = before.clone();
     for name in clusters {
         if let Some(identity) = runtime.cluster(Some(name))?.identity().await?

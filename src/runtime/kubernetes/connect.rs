@@ -17,7 +17,7 @@ use secrecy::ExposeSecret as _;
 use super::kubeconfig::{self, ReadError};
 use crate::{
     checkout::Checkout,
-    error::{ErrorKind, Failure, chain},
+    error::{ErrorKind, UserError, chain},
     model::ClusterName,
     secrets::{Secrets, is_secret_name, without_secrets},
 };
@@ -28,14 +28,14 @@ pub struct ClusterAccess {
     /// The name.
     pub name: ClusterName,
     /// How it is reached.
-    pub credentials: Credentials,
+    pub credentials: ClusterCredentials,
     /// Requests under way at once; default 16.
     pub requests: Option<usize>,
 }
 
 /// Where address and credentials come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Credentials {
+pub enum ClusterCredentials {
     /// A kubeconfig: client certificates, tokens, exec plugins, OIDC.
     Kubeconfig {
         /// The file; `None` for `$KUBECONFIG`, else `~/.kube/config`.
@@ -55,7 +55,7 @@ pub(super) async fn client(
     access: &ClusterAccess,
     checkout: &Checkout,
     secrets: &Secrets,
-) -> Result<(kube::Client, String), Failure> {
+) -> Result<(kube::Client, String), UserError> {
     let mut config = config(access, checkout).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
@@ -72,11 +72,11 @@ pub(super) async fn client(
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = learning_client(config, secrets).map_err(|error| {
         let why = match &error {
-            kube::Error::Auth(error) => explained(error),
+            kube::Error::Auth(error) => explain(error),
             other => chain(other),
         };
         let what = format!("cluster `{}`: no client can be made: {why}", access.name);
-        Failure::new(ErrorKind::Kubernetes, secrets.mask(&what))
+        UserError::new(ErrorKind::Kubernetes, secrets.mask(&what))
             .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
     })?;
     Ok((client, server))
@@ -154,10 +154,10 @@ fn learn(user: &AuthInfo, secrets: &Secrets) {
     }
 }
 
-/// Why credentials could not be had. The library's own words hold what a plugin was given in its environment and what it
+/// Why credentials could not be obtained. The library's own words hold what a plugin was given in its environment and what it
 /// answered, either of which may be a secret: only its end is told, and what it wrote to its standard error, without what
 /// looks like a secret there.
-pub(super) fn explained(error: &AuthError) -> String {
+pub(super) fn explain(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
             let words = without_secrets(&String::from_utf8_lossy(&out.stderr));
@@ -177,9 +177,9 @@ pub(super) fn explained(error: &AuthError) -> String {
 }
 
 /// A kubeconfig that lies where a branch could put one. The path is not told where a variable holds it.
-fn untrusted(failure: Failure, variable: Option<&str>) -> Failure {
+fn untrusted(failure: UserError, variable: Option<&str>) -> UserError {
     match variable {
-        Some(variable) if failure.message.starts_with("the kubeconfig is") => Failure::new(
+        Some(variable) if failure.message.starts_with("the kubeconfig is") => UserError::new(
             failure.kind,
             format!("the file that the variable {variable} names lies in the repository, or below /proc"),
         )
@@ -190,20 +190,20 @@ fn untrusted(failure: Failure, variable: Option<&str>) -> Failure {
     }
 }
 
-/// Why a kubeconfig can not be used. The library's own words quote the path, and a part of the file where it is none.
+/// Why a kubeconfig cannot be used. The library's own words quote the path, and a part of the file where it is none.
 fn unusable(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::ReadConfig(error, _) => format!("it can not be read: {error}"),
+        KubeconfigError::ReadConfig(error, _) => format!("it cannot be read: {error}"),
         KubeconfigError::Parse(_) => "it is not a kubeconfig".to_owned(),
         other => chain(other),
     }
 }
 
-async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Config, Failure> {
+async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Config, UserError> {
     let name = &access.name;
     match &access.credentials {
-        Credentials::InCluster => kube::Config::incluster().map_err(|error| {
-            Failure::new(
+        ClusterCredentials::InCluster => kube::Config::incluster().map_err(|error| {
+            UserError::new(
                 ErrorKind::Config,
                 format!(
                     "cluster `{name}` is `in_cluster`, but this is no pod with a service account: {}",
@@ -212,7 +212,7 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
             )
             .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
         }),
-        Credentials::Kubeconfig {
+        ClusterCredentials::Kubeconfig {
             path,
             context,
             variable,
@@ -226,7 +226,7 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
                 Err(ReadError::Kubeconfig(error)) => Err(error),
                 Err(ReadError::Untrusted(error)) => {
                     let failure = untrusted(error.into(), variable.as_deref());
-                    return Err(failure.within(format!("cluster `{name}`")));
+                    return Err(failure.context(format!("cluster `{name}`")));
                 }
             };
             config.map_err(|error| {
@@ -235,8 +235,8 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
                     (None, Some(path)) => format!("`{}`", path.display()),
                     (None, None) => "the kubeconfig".to_owned(),
                 };
-                let what = format!("cluster `{name}`: {place} can not be used: {}", unusable(&error));
-                let failure = Failure::new(ErrorKind::Config, what);
+                let what = format!("cluster `{name}`: {place} cannot be used: {}", unusable(&error));
+                let failure = UserError::new(ErrorKind::Config, what);
                 match variable {
                     Some(variable) => failure.hint(format!(
                         "{variable} holds the path of a kubeconfig: not its text, and no other secret"

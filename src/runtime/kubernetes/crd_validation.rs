@@ -88,7 +88,7 @@ impl Definition {
         let mut object = Value::Object(object);
         set_defaults(schema, &mut object);
         let mut found = Faults::default();
-        found.look(schema, &object, live, "", Level::Root);
+        found.validate(schema, &object, live, "", Level::Root);
         match found.0.is_empty() {
             true => Check::Fits,
             false => Check::Wrong(found.0),
@@ -182,7 +182,7 @@ impl Faults {
         }
     }
 
-    fn look(&mut self, schema: &Value, found: &Value, live: Option<&Value>, path: &str, level: Level) {
+    fn validate(&mut self, schema: &Value, found: &Value, live: Option<&Value>, path: &str, level: Level) {
         let nullable = schema["nullable"] == true;
         // Where nothing is allowed to be null, a null counts as nothing.
         if masked_value::is_unknown(found) || found.is_null() && (nullable || level == Level::Below) {
@@ -205,7 +205,7 @@ impl Faults {
                 for (index, item) in items.iter().enumerate() {
                     let same = live.iter().find(|live| diff::same(live, item));
                     let live = same.or_else(|| live.get(index));
-                    self.look(
+                    self.validate(
                         &schema["items"],
                         item,
                         live,
@@ -306,8 +306,8 @@ impl Faults {
             let live = live.and_then(|live| live.get(key));
             let path = masked_value::join_path(path, key);
             match schema["properties"].get(key) {
-                Some(known) => self.look(known, below, live, &path, Level::Below),
-                None if others.is_object() => self.look(others, below, live, &path, Level::Below),
+                Some(known) => self.validate(known, below, live, &path, Level::Below),
+                None if others.is_object() => self.validate(others, below, live, &path, Level::Below),
                 None if others == true || keeps_unknown => {}
                 None if is_object && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") => {}
                 None if level == Level::Root || schema["properties"].is_object() => {
@@ -326,12 +326,12 @@ fn is_always_there(key: &str) -> bool {
 
 fn has_type(value: &Value, wanted: &str) -> bool {
     match wanted {
-        "object" => masked_value.is_object(),
-        "array" => masked_value.is_array(),
-        "string" => masked_value.is_string(),
-        "boolean" => masked_value.is_boolean(),
-        "integer" => masked_value.as_f64().is_some_and(|n| n.fract() == 0.0),
-        "number" => masked_value.is_number(),
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "number" => value.is_number(),
         _ => true,
     }
 }

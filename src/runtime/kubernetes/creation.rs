@@ -5,9 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::{OWNER, discovery::ResourceType, object_ref, fetch, plan::Subject, precondition, precondition::Seen};
+use super::{
+    OWNER, discovery::ResourceType, fetch, object_ref, plan::PlanItem, precondition,
+    precondition::Precondition,
+};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::StackId,
 };
 
@@ -24,23 +27,30 @@ pub(super) enum Met {
     /// It was deleted since: create again.
     Nothing,
     /// Write to it: an earlier try of this write made it, or it has no owner. Conflicts with its managers are refused.
-    Ours(Seen),
+    Ours(Precondition),
     /// A CustomResourceDefinition of a stack of the same project: write to it, and leave its owner.
-    Shared(Seen, String),
+    Shared(Precondition, String),
 }
 
 /// Looks at the object that a create met.
 ///
 /// # Errors
 /// It belongs to another stack, or is being deleted.
-pub(super) async fn look(subject: &Subject, of: &ResourceType, stack: &StackId) -> Result<Met, Failure> {
+pub(super) async fn classify_existing(
+    subject: &PlanItem,
+    of: &ResourceType,
+    stack: &StackId,
+) -> Result<Met, UserError> {
     let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
         return Ok(Met::Nothing);
     };
     if !object["metadata"]["deletionTimestamp"].is_null() {
-        return Err(precondition::another_object(subject, "one of its name is being deleted"));
+        return Err(precondition::another_object(
+            subject,
+            "one of its name is being deleted",
+        ));
     }
-    let seen = Seen::of(&object);
+    let seen = Precondition::from_object(&object);
     match owner(&object, stack) {
         Owner::Nobody | Owner::Us => Ok(Met::Ours(seen)),
         Owner::Beside(owner) => Ok(Met::Shared(seen, owner.to_owned())),
@@ -73,9 +83,9 @@ pub(super) fn owner<'a>(object: &'a Value, stack: &StackId) -> Owner<'a> {
     }
 }
 
-fn belongs_to(subject: &Subject, owner: &str) -> Failure {
+fn belongs_to(subject: &PlanItem, owner: &str) -> UserError {
     let owner = owner.escape_debug();
-    Failure::new(
+    UserError::new(
         ErrorKind::Policy,
         format!(
             "{} was not created: stack `{owner}` created it since the plan was made, and owns it",

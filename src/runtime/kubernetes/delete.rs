@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    client::Request,
+    client::ApiRequest,
     discovery::ResourceType,
     fetch,
-    plan::Subject,
+    plan::PlanItem,
+    precondition::{self, Precondition, WriteKind},
     runtime::Kubernetes,
-    precondition::{self, Doing, Seen},
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::ResourceId,
     runtime::ApplySink,
 };
@@ -32,13 +32,13 @@ pub(super) enum Dependents {
 /// Deletes the object if it is still the one that was seen, and still whose it was. One that is gone already is no error.
 pub(super) async fn delete(
     runtime: &Kubernetes,
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
-    mut seen: Seen,
+    mut seen: Precondition,
     dependents: Dependents,
     sink: &dyn ApplySink,
     id: &ResourceId,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let policy = match dependents {
         Dependents::Go => "Background",
         Dependents::Stay => "Orphan",
@@ -47,13 +47,13 @@ pub(super) async fn delete(
         let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, "preconditions": bound});
         let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = Request::get(path).body("application/json", &options);
+        let mut request = ApiRequest::get(path).body("application/json", &options);
         (request.method, request.bound) = (Method::DELETE, true);
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,
             Err(error) if error.is_code(404) => return Ok(()),
             Err(error) if error.is_code(409) && attempt < precondition::TRIES => {
-                match seen.again(subject, of, Doing::Deleting).await? {
+                match seen.refetch(subject, of, WriteKind::Deleting).await? {
                     Some(now) => seen = now,
                     None => return Ok(()),
                 }
@@ -67,12 +67,12 @@ pub(super) async fn delete(
 /// Waits until no object of that name and UID is there.
 pub(super) async fn wait_until_gone(
     runtime: &Kubernetes,
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
     uid: Option<&str>,
     sink: &dyn ApplySink,
     id: &ResourceId,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let deadline = Instant::now() + runtime.options.ready_timeout;
     let mut pause = Duration::from_millis(50);
     loop {
@@ -89,7 +89,9 @@ pub(super) async fn wait_until_gone(
                 "{} was still there when the run was asked to stop{holds}",
                 subject.title()
             );
-            return Err(Failure::new(ErrorKind::Interrupted, message).hint("the next run goes on from here"));
+            return Err(
+                UserError::new(ErrorKind::Interrupted, message).hint("the next run goes on from here")
+            );
         }
         if Instant::now() + pause > deadline {
             let message = format!(
@@ -97,7 +99,7 @@ pub(super) async fn wait_until_gone(
                 subject.title(),
                 runtime.options.ready_timeout.as_secs()
             );
-            return Err(Failure::new(ErrorKind::Kubernetes, message)
+            return Err(UserError::new(ErrorKind::Kubernetes, message)
                 .hint("whoever set the finalizers must take them off; the next run goes on from here"));
         }
         if pause > Duration::from_millis(500) {

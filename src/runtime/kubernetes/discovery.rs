@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    client::{Api, Request, escape},
+    client::{Api, ApiRequest, escape},
     error::ApiError,
 };
 
@@ -65,7 +65,7 @@ impl Discovery {
     /// Asks the server.
     pub async fn ask(api: &Api) -> Result<Self, ApiError> {
         let ask = |path: &'static str| async move {
-            let mut request = Request::get(path);
+            let mut request = ApiRequest::get(path);
             request.accept = ACCEPT;
             api.call(&request).await
         };

@@ -4,24 +4,29 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{
-    FIELD_MANAGER,
-    client::{Answer, Request},
+    FIELD_MANAGER, built_in_groups,
+    client::{ApiAnswer, ApiRequest},
     cluster::Cluster,
     discovery::ResourceType,
-    error::{ApiError, Cause},
-    built_in_groups,
-    object_ref::Name,
-    runtime::Conflicts,
+    error::{ApiError, StatusCause},
     error_classify,
+    object_ref::ObjectRef,
+    runtime::Conflicts,
 };
 use crate::{
-    retry::{self, Verdict},
+    retry::{self, RetryDecision},
     runtime::Needs,
 };
 
 /// Server-side apply of an object. `dry` asks without writing; `force` takes fields over from other managers.
-pub(super) fn request(of: &ResourceType, name: &Name, body: &Value, force: bool, dry: bool) -> Request {
-    let mut request = Request::get(of.object(name.namespace(), &name.name))
+pub(super) fn request(
+    of: &ResourceType,
+    name: &ObjectRef,
+    body: &Value,
+    force: bool,
+    dry: bool,
+) -> ApiRequest {
+    let mut request = ApiRequest::get(of.object(name.namespace(), &name.name))
         .query("fieldManager", FIELD_MANAGER)
         .query("fieldValidation", "Strict")
         .body("application/apply-patch+yaml", body);
@@ -40,14 +45,14 @@ pub(super) fn request(of: &ResourceType, name: &Name, body: &Value, force: bool,
 pub(super) async fn send(
     cluster: &Cluster,
     of: &ResourceType,
-    request: &Request,
+    request: &ApiRequest,
     needs: &Needs,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let verdict = |error: &ApiError| match may_pass(error, of, needs) {
-        true => Verdict::Retry,
-        false => Verdict::GiveUp,
+        true => RetryDecision::Retry,
+        false => RetryDecision::GiveUp,
     };
-    let policy = retry::Policy::default();
+    let policy = retry::RetryPolicy::default();
     policy.run(verdict, || cluster.api.call(request)).await
 }
 
@@ -56,18 +61,18 @@ pub(super) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
     let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
     is_fresh
         && match error_classify::cause(error) {
-            error_classify::Cause::NoKind | error_classify::Cause::NoNamespace => true,
-            error_classify::Cause::Other => error.is_code(403) || error.is_code(404),
+            error_classify::RefusalCause::NoKind | error_classify::RefusalCause::NoNamespace => true,
+            error_classify::RefusalCause::Other => error.is_code(403) || error.is_code(404),
             // By the schema of yesterday, perhaps.
-            error_classify::Cause::Invalid => !built_in_groups::is_built_in(&of.group),
+            error_classify::RefusalCause::Invalid => !built_in_groups::is_built_in(&of.group),
             _ => false,
         }
 }
 
 /// What the server says, and how it was asked in the end.
 #[derive(Debug)]
-pub(super) struct Answered {
-    pub answer: Answer,
+pub(super) struct DryRunAnswer {
+    pub answer: ApiAnswer,
     /// Whether fields of others are taken over.
     pub force: bool,
     /// What is sent: without the fields left to others.
@@ -78,7 +83,7 @@ pub(super) struct Answered {
 
 /// Why a dry-run has no answer.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum DryRunRefusal {
     /// Fields that others own, and the policy says stop: (path, owner).
     Conflicts(Vec<(String, String)>),
     /// Anything else.
@@ -99,11 +104,11 @@ pub(super) struct Ownership<'a> {
 pub(super) async fn ask(
     cluster: &Cluster,
     of: &ResourceType,
-    name: &Name,
+    name: &ObjectRef,
     mut body: Value,
     ownership: &Ownership<'_>,
     needs: &Needs,
-) -> Result<Answered, Refused> {
+) -> Result<DryRunAnswer, DryRunRefusal> {
     let first = send(
         cluster,
         of,
@@ -113,7 +118,7 @@ pub(super) async fn ask(
     .await;
     let error = match first {
         Ok(answer) => {
-            return Ok(Answered {
+            return Ok(DryRunAnswer {
                 answer,
                 force: ownership.adopting,
                 body,
@@ -122,9 +127,9 @@ pub(super) async fn ask(
         }
         Err(error) => error,
     };
-    let conflicts: Vec<Cause> = error.conflicts().into_iter().cloned().collect();
+    let conflicts: Vec<StatusCause> = error.conflicts().into_iter().cloned().collect();
     if conflicts.is_empty() {
-        return Err(Refused::Api(error));
+        return Err(DryRunRefusal::Api(error));
     }
     let mut stopped = Vec::new();
     let mut notes = Vec::new();
@@ -154,15 +159,15 @@ pub(super) async fn ask(
     }
     if !stopped.is_empty() {
         stopped.sort();
-        return Err(Refused::Conflicts(stopped));
+        return Err(DryRunRefusal::Conflicts(stopped));
     }
     notes.sort();
     let answer = cluster
         .api
         .call(&request(of, name, &body, true, true))
         .await
-        .map_err(Refused::Api)?;
-    Ok(Answered {
+        .map_err(DryRunRefusal::Api)?;
+    Ok(DryRunAnswer {
         answer,
         force: true,
         body,
@@ -233,7 +238,7 @@ fn rejoin_map_keys(path: &str) -> String {
 
 /// Takes what stands at a path out of an object; what is not there is no error.
 pub(super) fn remove(object: &mut Value, path: &str) {
-    if let Some((map, key)) = super::diff::member(object, path) {
+    if let Some((map, key)) = super::object_diff::member(object, path) {
         map.shift_remove(&key);
     }
 }

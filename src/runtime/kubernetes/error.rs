@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     interrupt::Stopped,
     model::ClusterName,
-    retry::Verdict,
+    retry::RetryDecision,
 };
 
 /// A request that did not succeed.
@@ -16,7 +16,7 @@ use crate::{
 pub(super) enum ApiError {
     /// The server answered with a `Status`.
     #[error("{}", .0.message)]
-    Status(Box<Status>),
+    Status(Box<ApiStatus>),
     /// No answer, or a broken one.
     #[error("{0}")]
     Network(String),
@@ -26,8 +26,8 @@ pub(super) enum ApiError {
     /// An answer that is not what the protocol says.
     #[error("an answer that is not understood: {0}")]
     Protocol(String),
-    /// The credentials could not be had (exec plugin, OIDC, token file).
-    #[error("the credentials could not be had: {0}")]
+    /// The credentials could not be obtained (exec plugin, OIDC, token file).
+    #[error("the credentials could not be obtained: {0}")]
     Credentials(String),
     /// It was given up.
     #[error("{0}")]
@@ -36,7 +36,7 @@ pub(super) enum ApiError {
 
 /// `metav1.Status`, as far as it is used.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Status {
+pub(super) struct ApiStatus {
     /// The HTTP code.
     pub code: u16,
     /// One word, such as `NotFound`; empty if the answer had none.
@@ -44,14 +44,14 @@ pub(super) struct Status {
     /// The sentence.
     pub message: String,
     /// The causes: reason, message, field.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// When to come back.
     pub retry_after: Option<Duration>,
 }
 
 /// One cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Cause {
+pub(super) struct StatusCause {
     /// Such as `FieldValueInvalid`, `FieldManagerConflict`.
     pub reason: String,
     /// The sentence.
@@ -60,7 +60,7 @@ pub(super) struct Cause {
     pub field: String,
 }
 
-impl Status {
+impl ApiStatus {
     /// Reads the body of an answer that was no success.
     pub fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Status {
             reason: text(&value, "reason"),
             message,
             causes: causes
-                .map(|cause| Cause {
+                .map(|cause| StatusCause {
                     reason: text(cause, "reason"),
                     message: text(cause, "message"),
                     field: text(cause, "field"),
@@ -97,7 +97,7 @@ impl Status {
 
 impl ApiError {
     /// The status, if the server answered with one.
-    pub fn status(&self) -> Option<&Status> {
+    pub fn status(&self) -> Option<&ApiStatus> {
         match self {
             Self::Status(status) => Some(status),
             _ => None,
@@ -110,7 +110,7 @@ impl ApiError {
     }
 
     /// The fields that another manager owns, if that is why.
-    pub fn conflicts(&self) -> Vec<&Cause> {
+    pub fn conflicts(&self) -> Vec<&StatusCause> {
         let causes = self
             .status()
             .filter(|s| s.code == 409)
@@ -124,15 +124,17 @@ impl ApiError {
 
     /// What the next try would bring. Every request of ours may be repeated: reads, dry-runs, server-side apply, and
     /// deletes bound to a UID.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> RetryDecision {
         match self {
-            Self::Network(_) | Self::Deadline(_) => Verdict::Retry,
-            Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => Verdict::GiveUp,
+            Self::Network(_) | Self::Deadline(_) => RetryDecision::Retry,
+            Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => RetryDecision::GiveUp,
             Self::Status(status) => match status.code {
-                409 if status.causes.is_empty() && !is_precondition(&status.message) => Verdict::Retry,
-                500 if is_malformed(&status.message) => Verdict::GiveUp,
-                429 | 500 | 502 | 503 | 504 => status.retry_after.map_or(Verdict::Retry, Verdict::RetryAfter),
-                _ => Verdict::GiveUp,
+                409 if status.causes.is_empty() && !is_precondition(&status.message) => RetryDecision::Retry,
+                500 if is_malformed(&status.message) => RetryDecision::GiveUp,
+                429 | 500 | 502 | 503 | 504 => status
+                    .retry_after
+                    .map_or(RetryDecision::Retry, RetryDecision::RetryAfter),
+                _ => RetryDecision::GiveUp,
             },
         }
     }
@@ -143,12 +145,12 @@ impl ApiError {
     }
 
     /// As a person reads it.
-    pub fn failure(&self, cluster: &ClusterName, doing: &str) -> Failure {
+    pub fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
         let kind = match self {
             Self::Stopped(_) => ErrorKind::Interrupted,
             _ => ErrorKind::Kubernetes,
         };
-        let failure = Failure::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
+        let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
         match self {
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
@@ -188,34 +190,37 @@ mod tests {
     #[test]
     fn a_conflict_is_final_when_it_has_owners_and_passes_when_it_is_a_race() {
         let owned = br#"{"reason":"Conflict","message":"Apply failed","details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\" using apps/v1","field":".spec.replicas"}]}}"#;
-        let owned = ApiError::Status(Box::new(Status::read(409, owned, None)));
-        assert_eq!((owned.verdict(), owned.conflicts().len()), (Verdict::GiveUp, 1));
+        let owned = ApiError::Status(Box::new(ApiStatus::read(409, owned, None)));
+        assert_eq!(
+            (owned.verdict(), owned.conflicts().len()),
+            (RetryDecision::GiveUp, 1)
+        );
         let race = br#"{"reason":"Conflict","message":"the object has been modified"}"#;
         assert_eq!(
-            ApiError::Status(Box::new(Status::read(409, race, None))).verdict(),
-            Verdict::Retry
+            ApiError::Status(Box::new(ApiStatus::read(409, race, None))).verdict(),
+            RetryDecision::Retry
         );
         let uid = br#"{"message":"Precondition failed: UID in precondition: a, UID in object meta: b"}"#;
         assert_eq!(
-            ApiError::Status(Box::new(Status::read(409, uid, None))).verdict(),
-            Verdict::GiveUp
+            ApiError::Status(Box::new(ApiStatus::read(409, uid, None))).verdict(),
+            RetryDecision::GiveUp
         );
     }
 
     #[test]
     fn an_object_that_does_not_fit_is_not_sent_again() {
         let malformed = br#"{"message":"failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string, got 1","code":500}"#;
-        let told = |body: &[u8]| ApiError::Status(Box::new(Status::read(500, body, None))).verdict();
-        assert_eq!(told(malformed), Verdict::GiveUp);
+        let told = |body: &[u8]| ApiError::Status(Box::new(ApiStatus::read(500, body, None))).verdict();
+        assert_eq!(told(malformed), RetryDecision::GiveUp);
         assert_eq!(
             told(br#"{"message":"etcdserver: request timed out"}"#),
-            Verdict::Retry
+            RetryDecision::Retry
         );
     }
 
     #[test]
     fn an_answer_that_is_no_status_is_still_told() {
-        let status = Status::read(502, b"<html>bad\x1b[0m gateway", None);
+        let status = ApiStatus::read(502, b"<html>bad\x1b[0m gateway", None);
         assert_eq!(status.message, "HTTP 502: <html>bad\\u{1b}[0m gateway");
     }
 }

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::{
     dry_run::conflict_path,
-    error::{ApiError, Status, is_malformed},
+    error::{ApiError, ApiStatus, is_malformed},
 };
-use crate::error::{ErrorKind, Failure};
+use crate::error::{ErrorKind, UserError};
 
 /// The cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// Fields that can not be changed in place, as paths; the object must be made anew.
+pub(super) enum RefusalCause {
+    /// Fields that cannot be changed in place, as paths; the object must be recreated.
     Immutable(Vec<String>),
     /// The object is not valid.
     Invalid,
@@ -19,7 +19,7 @@ pub(super) enum Cause {
     Quota,
     /// An admission webhook or policy said no.
     Denied,
-    /// A webhook can not be asked without writing.
+    /// A webhook cannot be asked without writing.
     NoDryRun,
     /// Its namespace is not there.
     NoNamespace,
@@ -33,7 +33,7 @@ pub(super) enum Cause {
     Other,
 }
 
-/// What the API server says of a field that can not be changed, across kinds (causes' messages of validation).
+/// What the API server says of a field that cannot be changed, across kinds (causes' messages of validation).
 const IMMUTABLE: [&str; 7] = [
     "field is immutable",
     "may not change once set",
@@ -41,39 +41,41 @@ const IMMUTABLE: [&str; 7] = [
     "is immutable after creation",
     "updates to statefulset spec for fields other than",
     "cannot change roleRef",
-    "can not be changed",
+    "cannot be changed",
 ];
 
 /// Looks for the cause.
-pub(super) fn cause(error: &ApiError) -> Cause {
+pub(super) fn cause(error: &ApiError) -> RefusalCause {
     let Some(status) = error.status() else {
-        return Cause::Other;
+        return RefusalCause::Other;
     };
     let message = &status.message;
     match status.code {
-        _ if message.contains("to an invalid group/version") => Cause::DeadVersion,
-        _ if message.contains("denied the request") || message.contains("denied request") => Cause::Denied,
+        _ if message.contains("to an invalid group/version") => RefusalCause::DeadVersion,
+        _ if message.contains("denied the request") || message.contains("denied request") => {
+            RefusalCause::Denied
+        }
         422 => {
             let immutable = immutable_paths(status);
             if immutable.is_empty() {
-                Cause::Invalid
+                RefusalCause::Invalid
             } else {
-                Cause::Immutable(immutable)
+                RefusalCause::Immutable(immutable)
             }
         }
-        400 if message.contains("does not support dry run") => Cause::NoDryRun,
-        403 if message.contains("exceeded quota") || message.contains("maximum ") => Cause::Quota,
-        403 if message.contains("because it is being terminated") => Cause::EndingNamespace,
-        404 if message.starts_with("namespaces \"") => Cause::NoNamespace,
-        404 if message.contains("could not find the requested resource") => Cause::NoKind,
-        400 => Cause::Invalid,
-        500 if is_malformed(message) => Cause::Invalid,
-        _ => Cause::Other,
+        400 if message.contains("does not support dry run") => RefusalCause::NoDryRun,
+        403 if message.contains("exceeded quota") || message.contains("maximum ") => RefusalCause::Quota,
+        403 if message.contains("because it is being terminated") => RefusalCause::EndingNamespace,
+        404 if message.starts_with("namespaces \"") => RefusalCause::NoNamespace,
+        404 if message.contains("could not find the requested resource") => RefusalCause::NoKind,
+        400 => RefusalCause::Invalid,
+        500 if is_malformed(message) => RefusalCause::Invalid,
+        _ => RefusalCause::Other,
     }
 }
 
 /// The immutable fields among the causes; nothing if any cause is of another sort, for then making it anew fails too.
-fn immutable_paths(status: &Status) -> Vec<String> {
+fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     let is_immutable = |text: &str| IMMUTABLE.iter().any(|words| text.contains(words));
     if status.causes.is_empty() {
         return if is_immutable(&status.message) {
@@ -130,31 +132,34 @@ pub(super) fn is_another_object(error: &ApiError) -> bool {
 }
 
 /// The refusal as a person reads it.
-pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> Failure {
+pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> UserError {
     let cause = cause(error);
     let mut failure = error.failure(cluster, doing);
-    if matches!(cause, Cause::Quota | Cause::Denied | Cause::EndingNamespace) {
+    if matches!(
+        cause,
+        RefusalCause::Quota | RefusalCause::Denied | RefusalCause::EndingNamespace
+    ) {
         // The 403 is no matter of rights.
         failure.hints.clear();
     }
     match cause {
-        Cause::Quota => {
+        RefusalCause::Quota => {
             failure.kind = ErrorKind::Policy;
             failure.hint("ask for a larger quota, or ask for less: `kubectl describe resourcequota` shows what is used")
         }
-        Cause::Denied => {
+        RefusalCause::Denied => {
             failure.kind = ErrorKind::Policy;
             failure.hint("a rule of the cluster forbids it; its message names the rule")
         }
-        Cause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
-        Cause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
-        Cause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what holds it up"),
-        Cause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
-        Cause::DeadVersion => failure
+        RefusalCause::Invalid => failure.hint("the field named is wrong for this kind: `kubectl explain KIND.FIELD` says what it takes"),
+        RefusalCause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
+        RefusalCause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what holds it up"),
+        RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
+        RefusalCause::DeadVersion => failure
             .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
             .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
-        Cause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
-        Cause::Immutable(_) | Cause::Other => failure,
+        RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
+        RefusalCause::Immutable(_) | RefusalCause::Other => failure,
     }
 }
 
@@ -189,7 +194,7 @@ mod tests {
     use serde_json::json;
 
     fn error(code: u16, body: Value) -> ApiError {
-        ApiError::Status(Box::new(Status::read(code, body.to_string().as_bytes(), None)))
+        ApiError::Status(Box::new(ApiStatus::read(code, body.to_string().as_bytes(), None)))
     }
 
     #[test]
@@ -223,47 +228,47 @@ mod tests {
         let bad = json!({"field": "spec.replicas", "message": "must be greater than or equal to 0"});
         assert_eq!(
             cause(&error(422, causes(json!([immutable])))),
-            Cause::Immutable(vec!["/spec/selector".to_owned()])
+            RefusalCause::Immutable(vec!["/spec/selector".to_owned()])
         );
         assert_eq!(
             cause(&error(422, causes(json!([immutable, bad])))),
-            Cause::Invalid
+            RefusalCause::Invalid
         );
         assert_eq!(
             cause(&error(
                 403,
                 json!({"message": "pods \"x\" is forbidden: exceeded quota: q"})
             )),
-            Cause::Quota
+            RefusalCause::Quota
         );
         assert_eq!(
             cause(&error(
                 400,
                 json!({"message": "admission webhook \"a\" does not support dry run"})
             )),
-            Cause::NoDryRun
+            RefusalCause::NoDryRun
         );
         assert_eq!(
             cause(&error(
                 403,
                 json!({"message": "admission webhook \"a\" denied the request: no"})
             )),
-            Cause::Denied
+            RefusalCause::Denied
         );
         let ending = json!({"message": "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated"});
-        assert_eq!(cause(&error(403, ending)), Cause::EndingNamespace);
+        assert_eq!(cause(&error(403, ending)), RefusalCause::EndingNamespace);
         let malformed = json!({"message": "failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string"});
-        assert_eq!(cause(&error(500, malformed)), Cause::Invalid);
+        assert_eq!(cause(&error(500, malformed)), RefusalCause::Invalid);
         assert_eq!(
             cause(&error(404, json!({"message": "namespaces \"a\" not found"}))),
-            Cause::NoNamespace
+            RefusalCause::NoNamespace
         );
         assert_eq!(
             cause(&error(
                 403,
                 json!({"message": "is forbidden: User \"u\" cannot patch"})
             )),
-            Cause::Other
+            RefusalCause::Other
         );
     }
 }

@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    client::{Api, Request},
+    client::{Api, ApiRequest},
     cluster::Cluster,
     discovery::ResourceType,
     error::ApiError,
-    object_ref::Name,
-    json_ref::Node,
-    list_page::{self, Listed},
+    json_ref::JsonRef,
+    list_page::{self, ListItem},
+    object_ref::ObjectRef,
 };
-use crate::error::Failure;
+use crate::error::UserError;
 
 /// A page of a LIST.
 const PAGE: usize = 500;
@@ -31,19 +31,19 @@ const NAMESPACES: usize = 4;
 /// An object as the server wrote it: built when somebody looks at it, so that never all of a large stack's objects are
 /// in memory as values.
 #[derive(Debug)]
-pub(super) struct Raw {
+pub(super) struct RawObject {
     text: Bytes,
     of: Arc<ResourceType>,
 }
 
-impl Raw {
-    /// The object as it stands in the text, kind and version perhaps missing; `None` if it can not be read.
-    pub fn look(&self) -> Option<Node<'_>> {
+impl RawObject {
+    /// The object as it stands in the text, kind and version perhaps missing; `None` if it cannot be read.
+    pub fn parse(&self) -> Option<JsonRef<'_>> {
         serde_json::from_slice(&self.text).ok()
     }
 
     /// The object. Items of a list carry neither kind nor version: they are filled in.
-    pub fn read(&self, cluster: &Cluster) -> Result<Value, Failure> {
+    pub fn read(&self, cluster: &Cluster) -> Result<Value, UserError> {
         let item: Map<String, Value> = serde_json::from_slice(&self.text).map_err(|error| {
             let error = ApiError::Protocol(error.to_string());
             cluster.failure(&error, &format!("reading {}", self.of.plural))
@@ -62,8 +62,8 @@ type Wanted<'a> = HashMap<(&'a str, &'a str), usize>;
 /// The objects that exist among those asked for, each in its place.
 pub(super) async fn read(
     cluster: &Cluster,
-    asked: &[(&Name, &Arc<ResourceType>)],
-) -> Result<Vec<Option<Raw>>, Failure> {
+    asked: &[(&ObjectRef, &Arc<ResourceType>)],
+) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_type: BTreeMap<[&str; 3], (&Arc<ResourceType>, Wanted<'_>)> = BTreeMap::new();
     for (place, (name, of)) in asked.iter().enumerate() {
         let wanted = by_type
@@ -76,7 +76,7 @@ pub(super) async fn read(
         .into_values()
         .map(|(of, wanted)| read_type(cluster, of, wanted));
     let reads: Vec<_> = reads.collect();
-    let mut found: Vec<Option<Raw>> = asked.iter().map(|_| None).collect();
+    let mut found: Vec<Option<RawObject>> = asked.iter().map(|_| None).collect();
     for (place, raw) in future::try_join_all(reads).await?.into_iter().flatten() {
         found[place] = Some(raw);
     }
@@ -87,7 +87,7 @@ async fn read_type(
     cluster: &Cluster,
     of: &Arc<ResourceType>,
     wanted: Wanted<'_>,
-) -> Result<Vec<(usize, Raw)>, Failure> {
+) -> Result<Vec<(usize, RawObject)>, UserError> {
     if wanted.len() <= FEW {
         return get_each(cluster, of, wanted).await;
     }
@@ -106,7 +106,7 @@ async fn read_type(
     let mine = listed.into_iter().filter_map(|item| {
         let place = wanted.get(&(item.namespace.as_str(), item.name.as_str()))?;
         let of = Arc::clone(of);
-        Some((*place, Raw { text: item.text, of }))
+        Some((*place, RawObject { text: item.text, of }))
     });
     Ok(mine.collect())
 }
@@ -115,13 +115,17 @@ async fn get_each(
     cluster: &Cluster,
     of: &Arc<ResourceType>,
     wanted: Wanted<'_>,
-) -> Result<Vec<(usize, Raw)>, Failure> {
+) -> Result<Vec<(usize, RawObject)>, UserError> {
     let gets = wanted.into_iter().map(|((namespace, name), place)| async move {
         let namespace = (!namespace.is_empty()).then_some(namespace);
-        match cluster.api.fetch(&Request::get(of.object(namespace, name))).await {
+        match cluster
+            .api
+            .fetch(&ApiRequest::get(of.object(namespace, name)))
+            .await
+        {
             Ok(text) => Ok(Some((
                 place,
-                Raw {
+                RawObject {
                     text,
                     of: Arc::clone(of),
                 },
@@ -135,10 +139,14 @@ async fn get_each(
 }
 
 /// One object, `None` if it is not there.
-pub(super) async fn get(cluster: &Cluster, of: &ResourceType, name: &Name) -> Result<Option<Value>, Failure> {
+pub(super) async fn get(
+    cluster: &Cluster,
+    of: &ResourceType,
+    name: &ObjectRef,
+) -> Result<Option<Value>, UserError> {
     match cluster
         .api
-        .call(&Request::get(of.object(name.namespace(), &name.name)))
+        .call(&ApiRequest::get(of.object(name.namespace(), &name.name)))
         .await
     {
         Ok(answer) => Ok(Some(answer.value)),
@@ -151,7 +159,7 @@ async fn list_each(
     cluster: &Cluster,
     of: &ResourceType,
     namespaces: &BTreeSet<&str>,
-) -> Result<Vec<Listed>, ApiError> {
+) -> Result<Vec<ListItem>, ApiError> {
     let lists: Vec<_> = namespaces
         .iter()
         .map(|namespace| list(cluster, of, namespace))
@@ -161,7 +169,7 @@ async fn list_each(
 
 /// All objects of a kind in a namespace, or in the whole cluster. Each list is taken in by a task of its own: unpacking
 /// and cutting take time while others still wait.
-async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<Listed>, ApiError> {
+async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<ListItem>, ApiError> {
     let namespace = (!namespace.is_empty()).then_some(namespace);
     let pages = pages(cluster.api.clone(), of.collection(namespace));
     let task = AbortOnDropHandle::new(tokio::spawn(pages));
@@ -174,11 +182,11 @@ async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<V
     }
 }
 
-async fn pages(api: Api, path: String) -> Result<Vec<Listed>, ApiError> {
+async fn pages(api: Api, path: String) -> Result<Vec<ListItem>, ApiError> {
     let mut listed = Vec::new();
     let mut next = String::new();
     loop {
-        let mut request = Request::get(path.as_str()).query("limit", PAGE.to_string());
+        let mut request = ApiRequest::get(path.as_str()).query("limit", PAGE.to_string());
         if !next.is_empty() {
             request = request.query("continue", next);
         }
@@ -189,7 +197,7 @@ async fn pages(api: Api, path: String) -> Result<Vec<Listed>, ApiError> {
                 next = String::new();
                 continue;
             }
-            other => list_page::cut(&other?)?,
+            other => list_page::split_page(&other?)?,
         };
         listed.extend(page.items);
         next = page.next;

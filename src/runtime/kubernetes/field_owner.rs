@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FIELD_MANAGER, managed_fields};
 use crate::model::{
     diff,
-    plan::{Change, Origin},
+    plan::{ChangeOrigin, FieldChange},
 };
 
 /// The manager, other than us, that owns what stands at a path of the object; the latest one if there are several.
@@ -26,11 +26,11 @@ fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
 }
 
 /// Who wrote what others changed since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
-pub(super) fn blame_notes(live: &Value, changes: &[Change]) -> Vec<String> {
+pub(super) fn blame_notes(live: &Value, changes: &[FieldChange]) -> Vec<String> {
     let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for change in changes
         .iter()
-        .filter(|change| matches!(change.origin, Origin::Manager(_)))
+        .filter(|change| matches!(change.origin, ChangeOrigin::Manager(_)))
     {
         if let Some(write) = last_write(live, &change.path) {
             writes.entry(write).or_default().push(&change.path);
@@ -76,7 +76,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
             .map(Vec::as_slice)
             .unwrap_or_default();
         let item = items.iter().find(|item| has_label(item, &component));
-        match item.and_then(|item| Some((item, managed_fields::Items::of(at).fields_of(item)?))) {
+        match item.and_then(|item| Some((item, managed_fields::Items::from_fields(at).fields_of(item)?))) {
             Some((item, below)) => {
                 at = below;
                 value = Some(item);

@@ -12,15 +12,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     FIELD_MANAGER,
-    client::Request,
+    client::ApiRequest,
     discovery::ResourceType,
-    managed_fields::{self, Entry},
     fetch,
-    plan::Subject,
-    precondition::{self, Doing, Seen},
+    managed_fields::{self, FieldsEntry},
+    plan::PlanItem,
+    precondition::{self, Precondition, WriteKind},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{diff, masked_value::join_path},
 };
 
@@ -58,7 +58,7 @@ impl Transfer {
             paths
         };
         let mut released = Vec::new();
-        for path in outermost(paths(&managed_fields::without(had, wanted.fields), live)) {
+        for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
             // What goes away with our ownership is a change of the object, and shown as one.
             if diff::at(becomes, &path).is_some() {
                 let owner = applier(becomes, &path);
@@ -66,12 +66,12 @@ impl Transfer {
             }
         }
         let mut transfer = Self {
-            taken: outermost(paths(&managed_fields::without(wanted.fields, had), becomes)),
+            taken: outermost(paths(&managed_fields::subtract(wanted.fields, had), becomes)),
             released,
             other_version: before.is_some_and(|before| before.api_version != wanted.api_version),
             ..Self::default()
         };
-        for entry in managed_fields::entries(becomes).filter(Entry::is_update) {
+        for entry in managed_fields::entries(becomes).filter(FieldsEntry::is_update) {
             let shared = managed_fields::intersection(wanted.fields, entry.fields);
             let named = outermost(paths(&shared, becomes));
             if !named.is_empty() {
@@ -137,7 +137,7 @@ impl Transfer {
         for (manager, paths) in &self.from {
             notes.push(format!(
                 "takes over {} from `{}`: same value, only the field manager changes",
-                named(paths),
+                describe_paths(paths),
                 manager.escape_debug()
             ));
         }
@@ -151,7 +151,7 @@ impl Transfer {
         if !alone.is_empty() {
             notes.push(format!(
                 "takes ownership of {}: same value, only the field manager changes",
-                named(&alone)
+                describe_paths(&alone)
             ));
         }
         for (path, owner) in &self.released {
@@ -167,7 +167,7 @@ impl Transfer {
     }
 }
 
-fn named(paths: &[String]) -> String {
+fn describe_paths(paths: &[String]) -> String {
     let first: Vec<_> = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect();
     match paths.len().saturating_sub(NAMED) {
         0 => first.join(", "),
@@ -176,7 +176,7 @@ fn named(paths: &[String]) -> String {
 }
 
 /// Our entry.
-fn applied(object: &Value) -> Option<Entry<'_>> {
+fn applied(object: &Value) -> Option<FieldsEntry<'_>> {
     managed_fields::entries(object).find(|entry| {
         entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
     })
@@ -184,9 +184,9 @@ fn applied(object: &Value) -> Option<Entry<'_>> {
 
 /// Another manager that applies a field.
 fn applier(object: &Value, path: &str) -> Option<String> {
-    let mut others =
-        managed_fields::entries(object).filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
-    let found = others.find(|entry| managed_fields::under(entry.fields, object, path).is_some());
+    let mut others = managed_fields::entries(object)
+        .filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
+    let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
     found.map(|entry| entry.manager.to_owned())
 }
 
@@ -266,7 +266,7 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
         let mut fields = Map::new();
         for entry in managed_fields::entries(becomes).filter(|entry| entry.subresource != "status") {
-            let Some(theirs) = managed_fields::under(entry.fields, becomes, &path) else {
+            let Some(theirs) = managed_fields::fields_below(entry.fields, becomes, &path) else {
                 continue;
             };
             if !entry.is_update() {
@@ -329,11 +329,11 @@ fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
 /// Makes those who updated the object give up the fields of a claim, and makes these fields ours in the same write: a
 /// kill before the apply that follows leaves none of them without an owner.
 pub(super) async fn take_over(
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
-    (seen, doing): (Seen, Doing<'_>),
+    (seen, doing): (Precondition, WriteKind<'_>),
     claim: &Value,
-) -> Result<Seen, Failure> {
+) -> Result<Precondition, UserError> {
     let Some(claim) = claim.as_object().filter(|claim| !claim.is_empty()) else {
         return Ok(seen);
     };
@@ -341,7 +341,7 @@ pub(super) async fn take_over(
     for attempt in 1.. {
         let live = fetch::get(&subject.cluster, of, &subject.name).await?;
         let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
-        let now = seen.still(&live, subject, doing)?;
+        let now = seen.check_current(&live, subject, doing)?;
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
         };
@@ -350,10 +350,10 @@ pub(super) async fn take_over(
             {"op": "add", "path": "/metadata/managedFields", "value": entries},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": now.version},
         ]);
-        let mut request = Request::get(path.clone()).body("application/json-patch+json", &patch);
+        let mut request = ApiRequest::get(path.clone()).body("application/json-patch+json", &patch);
         (request.method, request.bound) = (Method::PATCH, true);
         match subject.cluster.api.call(&request).await {
-            Ok(answer) => return Ok(Seen::of(&answer.value)),
+            Ok(answer) => return Ok(Precondition::from_object(&answer.value)),
             Err(error) if error.is_code(409) && attempt < precondition::TRIES => {}
             Err(error) => return Err(subject.refusal(&error)),
         }
@@ -375,7 +375,7 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
             continue;
         };
         moved = managed_fields::union(&moved, &managed_fields::intersection(theirs, claim));
-        let left = managed_fields::without(theirs, claim);
+        let left = managed_fields::subtract(theirs, claim);
         if !left.is_empty() {
             let mut entry = entry.clone();
             entry["fieldsV1"] = Value::Object(left);

@@ -12,36 +12,36 @@ use crate::model::diff;
 
 /// A value of a JSON text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node<'a> {
+pub(super) enum JsonRef<'a> {
     Null,
     Bool(bool),
     Number(Number),
     Text(Cow<'a, str>),
-    List(Vec<Node<'a>>),
+    List(Vec<JsonRef<'a>>),
     Map(Members<'a>),
 }
 
 /// The members of an object, sorted by their keys.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Node<'a>)>);
+pub(super) struct Members<'a>(Vec<(Cow<'a, str>, JsonRef<'a>)>);
 
 impl<'a> Members<'a> {
-    pub fn get(&self, key: &str) -> Option<&Node<'a>> {
+    pub fn get(&self, key: &str) -> Option<&JsonRef<'a>> {
         let place = self.0.binary_search_by(|(found, _)| (**found).cmp(key));
         place.ok().map(|place| &self.0[place].1)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Node<'a>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &JsonRef<'a>)> {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 
     /// The text of a member; empty if there is none.
     pub fn text(&self, key: &str) -> &str {
-        self.get(key).map_or("", Node::text)
+        self.get(key).map_or("", JsonRef::text)
     }
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonRef<'a> {
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.as_map()?.get(key)
     }
@@ -84,7 +84,7 @@ impl<'a> Node<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Node<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonRef<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -93,61 +93,61 @@ impl<'de: 'a, 'a> Deserialize<'de> for Node<'a> {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node<'de>;
+    type Value = JsonRef<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
-        Ok(Node::Null)
+    fn visit_unit<E>(self) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node<'de>, E> {
-        Ok(Node::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node<'de>, E> {
-        Ok(Node::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Number(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Node<'de>, E> {
-        Ok(Node::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Number(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Node<'de>, E> {
-        Ok(Number::from_f64(value).map_or(Node::Null, Node::Number))
+    fn visit_f64<E>(self, value: f64) -> Result<JsonRef<'de>, E> {
+        Ok(Number::from_f64(value).map_or(JsonRef::Null, JsonRef::Number))
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Node<'de>, E> {
-        Ok(Node::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Node<'de>, E> {
-        Ok(Node::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<JsonRef<'de>, E> {
+        Ok(JsonRef::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonRef<'de>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {
             items.push(item);
         }
-        Ok(Node::List(items))
+        Ok(JsonRef::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonRef<'de>, A::Error> {
         let mut members = Vec::new();
-        while let Some(Node::Text(key)) = map.next_key()? {
+        while let Some(JsonRef::Text(key)) = map.next_key()? {
             members.push((key, map.next_value()?));
         }
-        let in_order = members.is_sorted_by(|(a, _): &(Cow<'_, str>, Node<'_>), (b, _)| a < b);
+        let in_order = members.is_sorted_by(|(a, _): &(Cow<'_, str>, JsonRef<'_>), (b, _)| a < b);
         if !in_order {
             // Of a key that is there twice the last counts, as everywhere.
             members.reverse();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             members.dedup_by(|(later, _), (kept, _)| later == kept);
         }
-        Ok(Node::Map(Members(members)))
+        Ok(JsonRef::Map(Members(members)))
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn node(text: &str) -> Node<'_> {
+    fn node(text: &str) -> JsonRef<'_> {
         serde_json::from_str(text).unwrap()
     }
 

@@ -9,15 +9,15 @@ use super::error::ApiError;
 
 /// A page as it was cut.
 #[derive(Debug, Default)]
-pub(super) struct Page {
-    pub items: Vec<Listed>,
+pub(super) struct ListPage {
+    pub items: Vec<ListItem>,
     /// What asks for the next page; empty on the last.
     pub next: String,
 }
 
 /// An item of a list.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ListItem {
     /// Empty for objects of the whole cluster.
     pub namespace: String,
     pub name: String,
@@ -49,8 +49,8 @@ struct Names<'a> {
 ///
 /// # Errors
 /// It is no list.
-pub(super) fn cut(text: &Bytes) -> Result<Page, ApiError> {
-    let mut page = Page::default();
+pub(super) fn split_page(text: &Bytes) -> Result<ListPage, ApiError> {
+    let mut page = ListPage::default();
     let mut cursor = Cursor { text, at: 0 };
     cursor.members(|cursor, key| {
         match key {
@@ -58,7 +58,7 @@ pub(super) fn cut(text: &Bytes) -> Result<Page, ApiError> {
             "items" if cursor.is_at(b'[') => cursor.items(|cursor| {
                 let start = cursor.at;
                 let Head { metadata } = cursor.value()?;
-                page.items.push(Listed {
+                page.items.push(ListItem {
                     namespace: metadata.namespace.into_owned(),
                     name: metadata.name.into_owned(),
                     text: text.slice(start..cursor.at),
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn cut_text(text: &str) -> Result<Page, ApiError> {
-        cut(&Bytes::copy_from_slice(text.as_bytes()))
+    fn cut_text(text: &str) -> Result<ListPage, ApiError> {
+        split_page(&Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]

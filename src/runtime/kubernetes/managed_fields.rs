@@ -8,7 +8,7 @@ use crate::model::diff;
 
 /// One entry of `metadata.managedFields`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct FieldsEntry<'a> {
     pub manager: &'a str,
     /// `Apply` or `Update`.
     pub operation: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Entry<'a> {
     pub fields: &'a Map<String, Value>,
 }
 
-impl Entry<'_> {
+impl FieldsEntry<'_> {
     /// Whether its manager updated the object itself: it does not say again what it wants, as one that applies does.
     pub fn is_update(&self) -> bool {
         self.operation == "Update" && self.subresource.is_empty()
@@ -26,14 +26,14 @@ impl Entry<'_> {
 }
 
 /// All entries of an object that can be read.
-pub(super) fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
+pub(super) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
     let all = object
         .get("metadata")
         .and_then(|m| m.get("managedFields"))
         .and_then(Value::as_array);
     all.into_iter().flatten().filter_map(|entry| {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
-        Some(Entry {
+        Some(FieldsEntry {
             manager: text("manager"),
             operation: text("operation"),
             subresource: text("subresource"),
@@ -45,7 +45,7 @@ pub(super) fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
 }
 
 /// Our own entry, if there is exactly one and it speaks of that version.
-pub(super) fn ours<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
+pub(super) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
     let mut mine = entries(object).filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
     let entry = mine.next()?;
     let only = mine.next().is_none();
@@ -53,7 +53,7 @@ pub(super) fn ours<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<S
 }
 
 /// A set of fields without those of another.
-pub(super) fn without(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let kept = fields.iter().filter_map(|(key, below)| {
         let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object))
         else {
@@ -62,7 +62,7 @@ pub(super) fn without(fields: &Map<String, Value>, others: &Map<String, Value>) 
         if mine.is_empty() {
             return (!theirs.is_empty()).then(|| (key.clone(), below.clone()));
         }
-        let left = without(mine, theirs);
+        let left = subtract(mine, theirs);
         (!left.is_empty()).then(|| (key.clone(), Value::Object(left)))
     });
     kept.collect()
@@ -96,7 +96,11 @@ pub(super) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) ->
 
 /// The part of a set of fields at a path of the object and below; `None` if it has nothing there. A field that is owned
 /// as a whole with what surrounds it is not there by itself.
-pub(super) fn under(fields: &Map<String, Value>, object: &Value, path: &str) -> Option<Map<String, Value>> {
+pub(super) fn fields_below(
+    fields: &Map<String, Value>,
+    object: &Value,
+    path: &str,
+) -> Option<Map<String, Value>> {
     let Some((first, rest)) = path
         .strip_prefix('/')
         .map(|path| path.split_once('/').unwrap_or((path, "")))
@@ -122,7 +126,7 @@ pub(super) fn under(fields: &Map<String, Value>, object: &Value, path: &str) -> 
             (key, below, object.get(&component)?)
         }
     };
-    let below = under(below.as_object()?, value, &rest)?;
+    let below = fields_below(below.as_object()?, value, &rest)?;
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
@@ -141,7 +145,7 @@ pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
             Value::Object(owned.collect())
         }
         Value::Array(items) => {
-            let owned = Items::of(fields);
+            let owned = Items::from_fields(fields);
             let below = |item| Some(project(item, owned.fields_of(item)?));
             items.iter().filter_map(below).collect()
         }
@@ -185,7 +189,7 @@ impl ItemName {
 }
 
 impl<'a> Items<'a> {
-    pub fn of(fields: &'a Map<String, Value>) -> Self {
+    pub fn from_fields(fields: &'a Map<String, Value>) -> Self {
         let items = fields.iter();
         let read = |(name, below): (&String, &'a Value)| Some((ItemName::read(name)?, below.as_object()?));
         Self(items.filter_map(read).collect())
@@ -229,7 +233,7 @@ mod tests {
             "f:labels": {"f:x": {}}, "f:gone": {"f:x": {}}}),
         );
         assert_eq!(
-            Value::Object(without(&theirs, &ours)),
+            Value::Object(subtract(&theirs, &ours)),
             json!({"f:data": {"f:b": {}}, "f:ports": {port: {"f:name": {}}}, "f:labels": {}})
         );
     }
@@ -238,9 +242,9 @@ mod tests {
     fn our_entry_must_be_the_only_one_and_of_the_same_version() {
         let entry = |operation: &str| json!({"manager": "konverge", "operation": operation, "apiVersion": "v1", "fieldsV1": {"f:data": {}}});
         let object = |entries: Value| json!({"metadata": {"managedFields": entries}});
-        assert!(ours(&object(json!([entry("Apply")])), "v1").is_some());
-        assert!(ours(&object(json!([entry("Apply")])), "v2").is_none());
-        assert!(ours(&object(json!([entry("Update")])), "v1").is_none());
-        assert!(ours(&object(json!([entry("Apply"), entry("Apply")])), "v1").is_none());
+        assert!(own_fields(&object(json!([entry("Apply")])), "v1").is_some());
+        assert!(own_fields(&object(json!([entry("Apply")])), "v2").is_none());
+        assert!(own_fields(&object(json!([entry("Update")])), "v1").is_none());
+        assert!(own_fields(&object(json!([entry("Apply"), entry("Apply")])), "v1").is_none());
     }
 }

@@ -4,43 +4,43 @@
 //! Nothing here predicts a change: local knowledge ([`proof`]) may only say that there is none. Everything else is the
 //! server's own answer, compared with what is there ([`change`]).
 
-mod connect;
 mod admission;
 mod apply;
-mod diff;
+mod built_in_groups;
 mod client;
 mod cluster;
 mod cluster_identity;
-mod creation;
+mod completed_jobs;
+mod connect;
 mod crd_validation;
+mod creation;
 mod delete;
 mod discovery;
 mod dry_run;
 mod error;
-mod volume_expansion;
-mod field_ownership;
-mod managed_fields;
-mod built_in_groups;
-mod noop_guard;
-pub mod health;
-mod object_ref;
-mod completed_jobs;
-mod kubeconfig;
+mod error_classify;
 mod fetch;
 mod field_owner;
+mod field_ownership;
+pub mod health;
 mod json_ref;
+mod kubeconfig;
 mod list_page;
-mod plan;
+mod managed_fields;
 mod noop_detection;
+mod noop_guard;
+mod object_diff;
+mod object_ref;
+mod plan;
+mod precondition;
+mod readiness;
+mod related_fetch;
 mod rollout_impact;
 mod runtime;
-mod precondition;
-mod related_fetch;
-mod error_classify;
-mod readiness;
+mod volume_expansion;
 
-pub use connect::{ClusterAccess, Credentials};
 pub use cluster_identity::forget_clusters;
+pub use connect::{ClusterAccess, ClusterCredentials};
 pub use runtime::{Conflicts, Kubernetes, Options};
 
 /// Our name as a field manager.

@@ -1,5 +1,5 @@
 //! Proves that applying an object would change nothing, without asking the server. It may only err on one side: what
-//! it can not prove is sent to the server.
+//! it cannot prove is sent to the server.
 //!
 //! Two proofs, either is enough (`reference/kubernetes.md` 4): the *structural* one holds what is wanted against our
 //! entry in `managedFields` and the live values; the *echo* remembers what the last apply sent and what of it came back,
@@ -13,8 +13,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::{
-    FIELD_MANAGER, managed_fields,
-    json_ref::{Members, Node},
+    FIELD_MANAGER,
+    json_ref::{JsonRef, Members},
+    managed_fields,
 };
 use crate::{
     model::Digest,
@@ -23,7 +24,7 @@ use crate::{
 
 /// What is recorded of an apply to recognise it later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Echo {
+pub(super) struct AppliedEcho {
     /// Over what was sent.
     pub desired: Digest,
     /// Over the fields of ours in what came back.
@@ -32,12 +33,12 @@ pub(super) struct Echo {
     pub guard: String,
 }
 
-impl Echo {
+impl AppliedEcho {
     /// The echo of an apply: `sent` and the object as the server has it, both masked. `None` if the object
     /// does not say which fields are ours.
-    pub fn of(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
+    pub fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
         let api_version = sent.get("apiVersion")?.as_str()?;
-        let owned = managed_fields::ours(live, api_version)?;
+        let owned = managed_fields::own_fields(live, api_version)?;
         let live = json!([owned, managed_fields::project(live, owned)]);
         Some(Self {
             desired: Digest::of_map(sent),
@@ -46,12 +47,17 @@ impl Echo {
         })
     }
 
-    /// As [`Echo::of`], of an object with its secrets in clear.
-    pub fn masked(secrets: &Secrets, body: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
+    /// As [`AppliedEcho::of`], of an object with its secrets in clear.
+    pub fn from_masked_apply(
+        secrets: &Secrets,
+        body: &Map<String, Value>,
+        live: &Value,
+        guard: &str,
+    ) -> Option<Self> {
         let sent = mask_object(secrets, body);
         match mask_object(secrets, live.as_object()?) {
-            Cow::Borrowed(_) => Self::of(&sent, live, guard),
-            Cow::Owned(masked) => Self::of(&sent, &Value::Object(masked), guard),
+            Cow::Borrowed(_) => Self::from_apply(&sent, live, guard),
+            Cow::Owned(masked) => Self::from_apply(&sent, &Value::Object(masked), guard),
         }
     }
 
@@ -71,20 +77,20 @@ impl Echo {
 }
 
 /// Whether our entry and the live values alone show that applying `desired` changes nothing.
-pub(super) fn structural(desired: &Map<String, Value>, live: &Node<'_>) -> bool {
+pub(super) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bool {
     let (Some(api_version), Some(live)) = (desired.get("apiVersion").and_then(Value::as_str), live.as_map())
     else {
         return false;
     };
-    ours(live, api_version).is_some_and(|owned| object_holds(desired, owned, live, Place::Root))
+    owned_members(live, api_version).is_some_and(|owned| object_holds(desired, owned, live, EchoPath::Root))
 }
 
 /// As [`fields::ours`].
-fn ours<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
+fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
     let entries = live.get("metadata")?.get("managedFields")?.as_list();
     let mut mine = entries
         .iter()
-        .filter_map(Node::as_map)
+        .filter_map(JsonRef::as_map)
         .filter(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("subresource").is_empty());
     let entry = mine.next()?;
     let is_it = entry.text("operation") == "Apply" && entry.text("apiVersion") == api_version;
@@ -94,15 +100,15 @@ fn ours<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<
 }
 
 /// Whether a manager that updated the object owns a field that is ours too: an apply would have to take it over.
-pub(super) fn is_shared(live: &Node<'_>) -> bool {
+pub(super) fn is_shared(live: &JsonRef<'_>) -> bool {
     let entries = live
         .get("metadata")
         .and_then(|metadata| metadata.get("managedFields"));
-    let entries = entries.map(Node::as_list).unwrap_or_default();
+    let entries = entries.map(JsonRef::as_list).unwrap_or_default();
     let entries = || {
         entries
             .iter()
-            .filter_map(Node::as_map)
+            .filter_map(JsonRef::as_map)
             .filter(|entry| entry.text("subresource").is_empty())
     };
     let ours =
@@ -114,7 +120,7 @@ pub(super) fn is_shared(live: &Node<'_>) -> bool {
     updates.any(|entry| {
         entry
             .get("fieldsV1")
-            .and_then(Node::as_map)
+            .and_then(JsonRef::as_map)
             .is_some_and(|theirs| meet(ours, theirs))
     })
 }
@@ -122,7 +128,7 @@ pub(super) fn is_shared(live: &Node<'_>) -> bool {
 /// Whether two sets of fields have one in common.
 fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
     ours.iter().any(|(key, below)| {
-        let (Some(mine), Some(other)) = (below.as_map(), theirs.get(key).and_then(Node::as_map)) else {
+        let (Some(mine), Some(other)) = (below.as_map(), theirs.get(key).and_then(JsonRef::as_map)) else {
             return false;
         };
         match (mine.iter().next(), other.iter().next()) {
@@ -134,22 +140,27 @@ fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum EchoPath {
     Root,
     Metadata,
     Below,
 }
 
 /// Keys that name the object: they stand in every apply and in no set of fields.
-fn is_identity(place: Place, key: &str) -> bool {
+fn is_identity(place: EchoPath, key: &str) -> bool {
     match place {
-        Place::Root => matches!(key, "apiVersion" | "kind"),
-        Place::Metadata => matches!(key, "name" | "namespace"),
-        Place::Below => false,
+        EchoPath::Root => matches!(key, "apiVersion" | "kind"),
+        EchoPath::Metadata => matches!(key, "name" | "namespace"),
+        EchoPath::Below => false,
     }
 }
 
-fn object_holds(desired: &Map<String, Value>, owned: &Members<'_>, live: &Members<'_>, place: Place) -> bool {
+fn object_holds(
+    desired: &Map<String, Value>,
+    owned: &Members<'_>,
+    live: &Members<'_>,
+    place: EchoPath,
+) -> bool {
     // What is ours is wanted, and lives as wanted …
     let mut held = 0;
     for (key, owned) in owned.iter() {
@@ -157,8 +168,8 @@ fn object_holds(desired: &Map<String, Value>, owned: &Members<'_>, live: &Member
             continue;
         };
         let below = match (place, key) {
-            (Place::Root, "metadata") => Place::Metadata,
-            _ => Place::Below,
+            (EchoPath::Root, "metadata") => EchoPath::Metadata,
+            _ => EchoPath::Below,
         };
         let holds = match (desired.get(key), owned.as_map(), live.get(key)) {
             (Some(desired), Some(owned), Some(live)) => holds(desired, owned, live, below),
@@ -172,28 +183,28 @@ fn object_holds(desired: &Map<String, Value>, owned: &Members<'_>, live: &Member
     // … and nothing else is wanted. Metadata that says no more than the name is owned by nobody.
     let names_only = |value: &Value| {
         let map = value.as_object();
-        map.is_some_and(|map| map.keys().all(|key| is_identity(Place::Metadata, key)))
+        map.is_some_and(|map| map.keys().all(|key| is_identity(EchoPath::Metadata, key)))
     };
     let unowned = desired.iter().filter(|(key, value)| {
-        let is_bare = place == Place::Root && *key == "metadata" && names_only(value);
+        let is_bare = place == EchoPath::Root && *key == "metadata" && names_only(value);
         is_bare || is_identity(place, key)
     });
     held + unowned.count() == desired.len()
 }
 
-fn holds(desired: &Value, owned: &Members<'_>, live: &Node<'_>, place: Place) -> bool {
+fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: EchoPath) -> bool {
     if owned.iter().all(|(key, _)| key == ".") {
         return live.is(desired);
     }
     match (desired, live) {
-        (Value::Object(desired), Node::Map(live)) => object_holds(desired, owned, live, place),
-        (Value::Array(desired), Node::List(live)) => list_holds(desired, owned, live),
+        (Value::Object(desired), JsonRef::Map(live)) => object_holds(desired, owned, live, place),
+        (Value::Array(desired), JsonRef::List(live)) => list_holds(desired, owned, live),
         _ => false,
     }
 }
 
 /// Every wanted item is one of ours and lives, in the wanted order; nothing of ours is unwanted.
-fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[Node<'_>]) -> bool {
+fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> bool {
     let entries: Vec<_> = owned.iter().filter(|(key, _)| *key != ".").collect();
     if entries.len() != desired.len() {
         return false;
@@ -202,7 +213,7 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[Node<'_>]) -> bool
         .into_iter()
         .filter_map(|(name, below)| Some((managed_fields::ItemName::read(name)?, below.as_map()?)))
         .collect();
-    let fields_of = |candidate: &Node<'_>| {
+    let fields_of = |candidate: &JsonRef<'_>| {
         let names = |name: &managed_fields::ItemName| match name {
             managed_fields::ItemName::Keys(keys) => keys
                 .iter()
@@ -219,8 +230,8 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[Node<'_>]) -> bool
         // An item may leave out a key that has a default: it is found in what lives.
         let found = live[from..].iter().position(|candidate| {
             fields_of(candidate).is_some_and(|below| match (item, candidate) {
-                (Value::Object(item), Node::Map(candidate)) => {
-                    object_holds(item, below, candidate, Place::Below)
+                (Value::Object(item), JsonRef::Map(candidate)) => {
+                    object_holds(item, below, candidate, EchoPath::Below)
                 }
                 _ => candidate.is(item),
             })
@@ -251,7 +262,7 @@ mod tests {
             "spec": {"ports": [{"port": 80, "name": "web"}], "selector": {"app": "x"}}})
     }
 
-    fn proven(desired: Value, live: Value) -> bool {
+    fn is_noop(desired: Value, live: Value) -> bool {
         let text = live.to_string();
         structural(
             desired.as_object().unwrap(),
@@ -261,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_as_wanted_is_proven() {
-        assert!(proven(desired(), live()));
+        assert!(is_noop(desired(), live()));
     }
 
     #[test]
@@ -290,7 +301,7 @@ mod tests {
         for (name, edit) in edits {
             let (mut desired, mut live) = (desired(), live());
             edit(&mut desired, &mut live);
-            assert!(!proven(desired, live), "{name}");
+            assert!(!is_noop(desired, live), "{name}");
         }
     }
 
@@ -315,13 +326,13 @@ mod tests {
     fn an_echo_is_the_same_until_a_field_of_ours_changes() {
         let sent = desired();
         let sent = sent.as_object().unwrap();
-        let echo = Echo::of(sent, &live(), "g").unwrap();
-        assert_eq!(Echo::read(&echo.to_json()), Some(echo.clone()));
+        let echo = AppliedEcho::from_apply(sent, &live(), "g").unwrap();
+        assert_eq!(AppliedEcho::read(&echo.to_json()), Some(echo.clone()));
         let mut foreign = live();
         foreign["spec"]["clusterIP"] = json!("10.0.0.2");
-        assert_eq!(Echo::of(sent, &foreign, "g").unwrap(), echo);
+        assert_eq!(AppliedEcho::from_apply(sent, &foreign, "g").unwrap(), echo);
         let mut drifted = live();
         drifted["spec"]["selector"]["extra"] = json!("1");
-        assert_ne!(Echo::of(sent, &drifted, "g").unwrap(), echo);
+        assert_ne!(AppliedEcho::from_apply(sent, &drifted, "g").unwrap(), echo);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::json_ref::Node;
+use super::json_ref::JsonRef;
 use crate::model::Digest;
 
 /// The guard of the objects of one type in one namespace.
@@ -18,7 +18,7 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Over all that bears on the objects; `by_labels` says that their own labels do.
-    pub fn over(parts: &Value, by_labels: bool) -> Self {
+    pub fn new(parts: &Value, by_labels: bool) -> Self {
         Self {
             parts: short(parts),
             by_labels,
@@ -48,9 +48,9 @@ impl Guard {
     }
 
     /// As [`Guard::of`], of an object as it stands in a text.
-    pub fn of_node(&self, live: &Node<'_>) -> Cow<'_, str> {
+    pub fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
-        let labels = labels.and_then(Node::as_map);
+        let labels = labels.and_then(JsonRef::as_map);
         self.with(
             labels
                 .into_iter()
@@ -82,13 +82,13 @@ mod tests {
     fn labels_count_where_admission_selects_by_them() {
         let object = |labels: Value| json!({"metadata": {"labels": labels}});
         let (one, two) = (object(json!({"a": "1", "b": "2"})), object(json!({"a": "1"})));
-        let plain = Guard::over(&json!(["v"]), false);
+        let plain = Guard::new(&json!(["v"]), false);
         assert_eq!(plain.of(&one), plain.of(&two));
-        let selecting = Guard::over(&json!(["v"]), true);
+        let selecting = Guard::new(&json!(["v"]), true);
         assert_ne!(selecting.of(&one), selecting.of(&two));
         for object in [&one, &two, &json!({"metadata": {}})] {
             let text = object.to_string();
-            let node: Node<'_> = serde_json::from_str(&text).unwrap();
+            let node: JsonRef<'_> = serde_json::from_str(&text).unwrap();
             assert_eq!(selecting.of(object), selecting.of_node(&node));
         }
         assert!(Guard::void().is_void() && !plain.is_void());

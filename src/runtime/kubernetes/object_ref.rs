@@ -6,18 +6,17 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{
-    OWNER, crd_validation,
+    OWNER, built_in_groups, crd_validation,
     discovery::{Discovery, ResourceType},
-    built_in_groups,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{InvalidId, ResourceId, spec::Resource},
 };
 
 /// What names an object in a cluster, its version aside.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Name {
+pub(super) struct ObjectRef {
     /// The group; empty for core.
     pub group: String,
     pub kind: String,
@@ -26,9 +25,9 @@ pub(super) struct Name {
     pub name: String,
 }
 
-impl Name {
+impl ObjectRef {
     /// The name of an object of a type; a missing namespace is `default`.
-    pub fn of(object: &Map<String, Value>, of: &ResourceType) -> Self {
+    pub fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
         let namespace = match of.namespaced {
             true => match metadata(object, "namespace") {
                 "" => "default",
@@ -98,13 +97,14 @@ impl<'a> Scopes<'a> {
     ///
     /// # Errors
     /// A CustomResourceDefinition gives another scope to a kind than the one under which the cluster serves it.
-    pub fn of(discovery: Option<&'a Discovery>, resources: &[Resource]) -> Result<Self, Failure> {
+    pub fn of(discovery: Option<&'a Discovery>, resources: &[Resource]) -> Result<Self, UserError> {
         let mut own = HashMap::new();
         for resource in resources {
             let definition = &resource.attributes;
-            let (Some((group, kind)), Some(namespaced)) =
-                (crd_validation::names(definition), crd_validation::is_namespaced(definition))
-            else {
+            let (Some((group, kind)), Some(namespaced)) = (
+                crd_validation::names(definition),
+                crd_validation::is_namespaced(definition),
+            ) else {
                 continue;
             };
             let served = discovery.and_then(|discovery| discovery.of_kind(group, kind));
@@ -127,9 +127,9 @@ impl<'a> Scopes<'a> {
     }
 }
 
-fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: bool) -> Failure {
+fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: bool) -> UserError {
     let scope = |namespaced| if namespaced { "Namespaced" } else { "Cluster" };
-    Failure::new(
+    UserError::new(
         ErrorKind::Spec,
         format!(
             "`{definition}`: its `spec.scope` is `{}`, but the cluster serves `{}` as `{}`, and Kubernetes does not let the \
@@ -150,9 +150,9 @@ fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: boo
 ///
 /// # Errors
 /// It has no kind or name, asks for a generated name, or its id names another object.
-pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Resource, Failure> {
+pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Resource, UserError> {
     let id = resource.id.clone();
-    let refuse = |message: String| Failure::new(ErrorKind::Spec, format!("`{id}`: {message}"));
+    let refuse = |message: String| UserError::new(ErrorKind::Spec, format!("`{id}`: {message}"));
     let api_version = text(&resource.attributes, "apiVersion").to_owned();
     let kind = text(&resource.attributes, "kind").to_owned();
     if api_version.is_empty() || kind.is_empty() {
@@ -168,7 +168,7 @@ pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
         return Err(match generated {
             "" => refuse("it has no `metadata.name`".to_owned()),
             _ => refuse(
-                "`metadata.generateName` can not be applied: every run would make another object".to_owned(),
+                "`metadata.generateName` cannot be applied: every run would make another object".to_owned(),
             )
             .hint("give it a `metadata.name`"),
         });
@@ -268,7 +268,7 @@ mod tests {
     use crate::model::spec::RuntimeKind;
     use serde_json::json;
 
-    fn prepared(id: &str, attributes: Value) -> Result<Resource, Failure> {
+    fn prepare_object(id: &str, attributes: Value) -> Result<Resource, UserError> {
         let resource = Resource {
             id: id.parse().unwrap(),
             runtime: RuntimeKind::Kubernetes,
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_missing_namespace_is_default_and_the_id_says_so() {
-        let config = prepared(
+        let config = prepare_object(
             "v1:ConfigMap:c",
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
         )
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(config.id.as_str(), "v1:ConfigMap:default:c");
         assert_eq!(config.attributes["metadata"]["namespace"], "default");
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x", "namespace": "odd"}});
-        let role = prepared("rbac.authorization.k8s.io/v1:ClusterRole:system:x", role).unwrap();
+        let role = prepare_object("rbac.authorization.k8s.io/v1:ClusterRole:system:x", role).unwrap();
         assert_eq!(
             role.id.as_str(),
             "rbac.authorization.k8s.io/v1:ClusterRole:system:x"
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_kind_without_a_namespace_may_have_one_in_its_id_as_kusion_wrote_it() {
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "prometheus", "namespace": "default"}});
-        let binding = prepared(
+        let binding = prepare_object(
             "rbac.authorization.k8s.io/v1:ClusterRoleBinding:default:prometheus",
             binding,
         );
@@ -313,7 +313,7 @@ mod tests {
         assert!(binding.attributes["metadata"].get("namespace").is_none());
         // Names may hold colons.
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x"}});
-        let role = prepared("rbac.authorization.k8s.io/v1:ClusterRole:default:system:x", role).unwrap();
+        let role = prepare_object("rbac.authorization.k8s.io/v1:ClusterRole:default:system:x", role).unwrap();
         assert_eq!(
             role.id.as_str(),
             "rbac.authorization.k8s.io/v1:ClusterRole:system:x"
@@ -324,24 +324,24 @@ mod tests {
     fn what_can_never_be_applied_is_refused() {
         let generated = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}});
         assert!(
-            prepared("v1:Pod:ns:x", generated)
+            prepare_object("v1:Pod:ns:x", generated)
                 .unwrap_err()
                 .message
                 .contains("generateName")
         );
         let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "b"}});
-        let error = prepared("v1:Pod:a:x", other).unwrap_err();
+        let error = prepare_object("v1:Pod:a:x", other).unwrap_err();
         assert_eq!(
             error.message,
             "`v1:Pod:a:x`: its id says namespace `a`, its object `b`"
         );
-        assert!(prepared("x", json!({"kind": "Pod"})).is_err());
+        assert!(prepare_object("x", json!({"kind": "Pod"})).is_err());
     }
 
     #[test]
     fn string_data_becomes_data() {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "b2xk", "c": "eA=="}, "stringData": {"a": "new"}});
-        let secret = prepared("v1:Secret:s", secret).unwrap();
+        let secret = prepare_object("v1:Secret:s", secret).unwrap();
         assert_eq!(
             Value::Object(secret.attributes)["data"],
             json!({"a": "bmV3", "c": "eA=="})

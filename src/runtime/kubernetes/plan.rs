@@ -17,23 +17,23 @@ use futures::{
 };
 use serde_json::{Map, Value};
 
-use self::planner::Refusal;
+use self::planner::ServerRefusal;
 use super::{
     cluster::Cluster,
-    crd_validation,
+    completed_jobs, crd_validation,
     discovery::ResourceType,
     error::ApiError,
+    error_classify,
+    fetch::{self, RawObject},
     health::{self, Health, Weight},
-    object_ref::{self, Name},
-    completed_jobs,
-    fetch::{self, Raw},
+    object_ref::{self, ObjectRef},
+    related_fetch,
     runtime::Kubernetes,
-    related_fetch, error_classify,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ClusterName, ResourceId, plan::Action, spec::Resource},
-    runtime::{Item, Needs, Observed, Planned, Scope},
+    runtime::{Item, Needs, ObservedObject, PlannedResource, StackScope},
 };
 
 /// How often a kind is looked up that this run has defined a moment ago.
@@ -46,21 +46,21 @@ struct Task {
     /// Among the items of the call.
     place: usize,
     item: Item,
-    subject: Subject,
+    subject: PlanItem,
     /// What is there.
-    raw: Option<Raw>,
+    raw: Option<RawObject>,
 }
 
 /// What could be said of an item without asking the server.
 enum Proof {
     /// Nothing would come of it.
-    Unchanged(usize, Box<Planned>),
+    Unchanged(usize, Box<PlannedResource>),
     /// The server has to say.
     Open(Box<Task>),
 }
 
 /// An item with what is known of its kind.
-pub(super) struct Subject {
+pub(super) struct PlanItem {
     pub cluster: Arc<Cluster>,
     /// `None` if the cluster does not know the kind, or serves it in other versions only.
     pub of: Option<Arc<ResourceType>>,
@@ -68,13 +68,13 @@ pub(super) struct Subject {
     pub other: Option<Arc<ResourceType>>,
     /// Its API as a version of it that does not answer, if for that reason the kind is not known.
     pub silent: Option<String>,
-    pub name: Name,
+    pub name: ObjectRef,
 }
 
-impl Subject {
+impl PlanItem {
     /// Looks an item's kind up. What is wanted must be served in the version it names; what was recorded is looked for
     /// in whichever version is served.
-    pub async fn of(runtime: &Kubernetes, item: &Item) -> Result<Self, Failure> {
+    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, UserError> {
         let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
         let discovery = cluster.discovery().await?;
         let desired = item.desired.as_ref().map(|d| &d.attributes);
@@ -93,8 +93,8 @@ impl Subject {
             (None, any) => (any, None),
         };
         let name = match of.as_ref().or(other.as_ref()) {
-            Some(of) => Name::of(object, of),
-            None => Name {
+            Some(of) => ObjectRef::from_object(object, of),
+            None => ObjectRef {
                 group: group(object).to_owned(),
                 kind: kind.to_owned(),
                 namespace: object_ref::metadata(object, "namespace").to_owned(),
@@ -114,16 +114,16 @@ impl Subject {
         })
     }
 
-    /// As [`Subject::of`]. A kind or a version that this run defined appears in discovery a moment after it is
+    /// As [`PlanItem::of`]. A kind or a version that this run defined appears in discovery a moment after it is
     /// established, so it is looked up again until `stop` says so.
     pub async fn awaited(
         runtime: &Kubernetes,
         item: &Item,
         mut stop: impl FnMut(u32) -> bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, UserError> {
         let mut wait = Duration::from_millis(50);
         for attempt in 0.. {
-            let subject = Self::of(runtime, item).await?;
+            let subject = Self::resolve(runtime, item).await?;
             if subject.of.is_some() || stop(attempt) {
                 return Ok(subject);
             }
@@ -140,7 +140,7 @@ impl Subject {
     }
 
     /// That the cluster does not serve the version that is wanted.
-    pub fn not_served(&self, api_version: &str) -> Failure {
+    pub fn not_served(&self, api_version: &str) -> UserError {
         let kind = &self.name.kind;
         let message = match &self.other {
             Some(other) => format!(
@@ -153,11 +153,11 @@ impl Subject {
                 self.title()
             ),
         };
-        Failure::new(ErrorKind::Spec, message)
+        UserError::new(ErrorKind::Spec, message)
     }
 
     /// A refusal of the server as a person reads it.
-    pub fn refusal(&self, error: &ApiError) -> Failure {
+    pub fn refusal(&self, error: &ApiError) -> UserError {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
 
@@ -177,12 +177,12 @@ fn group(object: &Map<String, Value>) -> &str {
 }
 
 /// What stands there, one answer per item.
-pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
     let mut subjects = Vec::with_capacity(items.len());
     for item in items {
-        subjects.push(Subject::of(runtime, item).await?);
+        subjects.push(PlanItem::resolve(runtime, item).await?);
     }
-    let found = look(&subjects.iter().map(Some).collect::<Vec<_>>()).await?;
+    let found = fetch_live(&subjects.iter().map(Some).collect::<Vec<_>>()).await?;
     let observed = items
         .iter()
         .zip(&subjects)
@@ -198,7 +198,7 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
                 ),
                 None => (Health::Failed, "it is not there".to_owned()),
             };
-            Ok(Observed {
+            Ok(ObservedObject {
                 id: item.id.clone(),
                 live,
                 health,
@@ -209,14 +209,14 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
 }
 
 /// The verdict on an object; what stands around it is looked at only if it does not get on.
-async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Health, String) {
+async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String) {
     let Some(of) = &subject.of else {
         return (Health::Unknown, String::new());
     };
     let rules = &runtime.options.rules;
-    let mut verdict = health::assess(live, &related_fetch::known(of), rules).await;
+    let mut verdict = health::assess(live, &related_fetch::known_related(of), rules).await;
     if !matches!(verdict.health, Health::Ready | Health::Suspended) {
-        let around = related_fetch::look(&subject.cluster, of, live).await;
+        let around = related_fetch::fetch_related(&subject.cluster, of, live).await;
         verdict = health::assess(live, &around, rules).await;
     }
     // What an apply would not wait for is no reason to worry.
@@ -228,7 +228,7 @@ async fn health(runtime: &Kubernetes, subject: &Subject, live: &Value) -> (Healt
 }
 
 /// What is there of each subject, in order; nothing for one that could not be made out.
-async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure> {
+async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {
         if let Some(subject) = subject.filter(|subject| subject.readable().is_some()) {
@@ -238,9 +238,9 @@ async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure
                 .push(place);
         }
     }
-    let mut found: Vec<Option<Raw>> = subjects.iter().map(|_| None).collect();
+    let mut found: Vec<Option<RawObject>> = subjects.iter().map(|_| None).collect();
     for places in by_cluster.into_values() {
-        let here: Vec<&Subject> = places.iter().filter_map(|&place| subjects[place]).collect();
+        let here: Vec<&PlanItem> = places.iter().filter_map(|&place| subjects[place]).collect();
         let asked: Vec<_> = here
             .iter()
             .filter_map(|s| Some((&s.name, s.readable()?)))
@@ -256,16 +256,16 @@ async fn look(subjects: &[Option<&Subject>]) -> Result<Vec<Option<Raw>>, Failure
 /// Plans items; one answer per item, in order.
 pub(super) async fn plan(
     runtime: &Kubernetes,
-    scope: &Scope,
+    scope: &StackScope,
     items: Vec<Item>,
-) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
     let mut subjects = Vec::with_capacity(items.len());
     for item in &items {
         let subject = match &item.needs {
             Needs::Done(done) if !done.is_empty() => {
-                Subject::awaited(runtime, item, |attempt| attempt >= TRIES).await
+                PlanItem::awaited(runtime, item, |attempt| attempt >= TRIES).await
             }
-            _ => Subject::of(runtime, item).await,
+            _ => PlanItem::resolve(runtime, item).await,
         };
         subjects.push(match subject {
             Ok(subject) => Ok(subject),
@@ -278,14 +278,14 @@ pub(super) async fn plan(
     }
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
     // What the proofs hold under is asked for while the objects are listed.
-    let (found, ()) = tokio::join!(look(&looked_up), ask_environments(&items, &looked_up));
+    let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
     let found = found?;
     let absent = absent_namespaces(&looked_up, &found);
-    let mut planner = planner::Planner {
+    let mut planner = planner::ObjectPlanner {
         runtime,
         scope,
         definitions: Vec::new(),
-        namespaces: wanted(&items, "Namespace")
+        namespaces: wanted_objects(&items, "Namespace")
             .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
             .collect(),
         absent: Mutex::new(absent),
@@ -332,11 +332,11 @@ pub(super) async fn plan(
         }
     }
     answers.settle(&planner, others).await?;
-    Ok(answers.finished(scope))
+    Ok(answers.finish(scope))
 }
 
 /// What the wanted objects are called that others may need.
-fn names(scope: &Scope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
+fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let named = |resource: &Resource| {
@@ -351,13 +351,17 @@ fn names(scope: &Scope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
 
 /// The answers to a call, in the order of its items.
 struct Answers {
-    planned: Vec<Option<Result<Planned, Failure>>>,
+    planned: Vec<Option<Result<PlannedResource, UserError>>>,
     /// What the server refuses unless something before it changes that, by place.
-    refusals: Vec<(usize, Refusal)>,
+    refusals: Vec<(usize, ServerRefusal)>,
 }
 
 impl Answers {
-    async fn settle(&mut self, planner: &planner::Planner<'_>, tasks: Vec<Task>) -> Result<(), Failure> {
+    async fn settle(
+        &mut self,
+        planner: &planner::ObjectPlanner<'_>,
+        tasks: Vec<Task>,
+    ) -> Result<(), UserError> {
         let mut open = Vec::new();
         for proof in planner.prove_all(tasks).await? {
             match proof {
@@ -382,7 +386,7 @@ impl Answers {
     }
 
     /// A refusal stands unless the plan creates or changes what it is about.
-    fn finished(mut self, scope: &Scope) -> Vec<Result<Planned, Failure>> {
+    fn finish(mut self, scope: &StackScope) -> Vec<Result<PlannedResource, UserError>> {
         if !self.refusals.is_empty() {
             let planned = self.planned.iter().flatten().flatten();
             let changing = planned
@@ -398,7 +402,7 @@ impl Answers {
                 }
             }
         }
-        let missing = || Err(Failure::new(ErrorKind::Internal, "a resource was not planned"));
+        let missing = || Err(UserError::new(ErrorKind::Internal, "a resource was not planned"));
         let planned = self.planned.into_iter();
         planned.map(|answer| answer.unwrap_or_else(missing)).collect()
     }
@@ -406,7 +410,7 @@ impl Answers {
 
 /// Asks each cluster on which something was applied before for what bears on its answers. Whoever needs the answer finds
 /// it, or asks again and hears why there is none.
-async fn ask_environments(items: &[Item], subjects: &[Option<&Subject>]) {
+async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     let mut clusters: Vec<&Arc<Cluster>> = Vec::new();
     for (item, subject) in items.iter().zip(subjects) {
         if let (Some(_), Some(subject)) = (&item.prior, subject)
@@ -424,8 +428,8 @@ async fn ask_environments(items: &[Item], subjects: &[Option<&Subject>]) {
 
 /// The Namespaces of the plan that are not there.
 fn absent_namespaces(
-    subjects: &[Option<&Subject>],
-    found: &[Option<Raw>],
+    subjects: &[Option<&PlanItem>],
+    found: &[Option<RawObject>],
 ) -> BTreeSet<(ClusterName, String)> {
     let missing = subjects.iter().zip(found).filter(|(_, raw)| raw.is_none());
     missing
@@ -436,7 +440,7 @@ fn absent_namespaces(
 }
 
 /// The wanted objects of a kind.
-fn wanted<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a Map<String, Value>> {
+fn wanted_objects<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a Map<String, Value>> {
     let wanted = items
         .iter()
         .filter_map(|item| Some(&item.desired.as_ref()?.attributes));

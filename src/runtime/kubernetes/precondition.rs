@@ -4,15 +4,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, object_ref, fetch, plan::Subject};
-use crate::error::{ErrorKind, Failure};
+use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, fetch, object_ref, plan::PlanItem};
+use crate::error::{ErrorKind, UserError};
 
 /// How often a write is tried anew that another one came before.
 pub(super) const TRIES: u32 = 10;
 
 /// What a write is bound to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct Precondition {
     pub uid: String,
     pub version: String,
     marks: [Option<String>; 3],
@@ -23,15 +23,15 @@ const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
 
 /// What a write is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing<'a> {
+pub(super) enum WriteKind<'a> {
     /// Making it this stack's: an earlier try, whose answer was lost, may have done so.
     WritingFor(&'a str),
     Deleting,
 }
 
-impl Seen {
+impl Precondition {
     /// As the server has it.
-    pub fn of(object: &Value) -> Self {
+    pub fn from_object(object: &Value) -> Self {
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
         Self {
             uid: text("uid"),
@@ -40,38 +40,43 @@ impl Seen {
         }
     }
 
-    /// As it was put into a plan's preparation by [`Seen::keep`].
-    pub fn kept(private: &Value) -> Option<Self> {
+    /// As it was put into a plan's preparation by [`Precondition::keep`].
+    pub fn load(private: &Value) -> Option<Self> {
         Self::deserialize(&private["seen"]).ok()
     }
 
     /// Puts it into a plan's preparation.
     pub fn keep(object: &Value, private: &mut Value) {
-        private["seen"] = json!(Self::of(object));
+        private["seen"] = json!(Self::from_object(object));
     }
 
     /// The object as it is now, if the same may still be done to it; `None` if it is gone.
-    pub async fn again(
+    pub async fn refetch(
         self,
-        subject: &Subject,
+        subject: &PlanItem,
         of: &ResourceType,
-        doing: Doing<'_>,
-    ) -> Result<Option<Self>, Failure> {
+        doing: WriteKind<'_>,
+    ) -> Result<Option<Self>, UserError> {
         let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
             return Ok(None);
         };
-        self.still(&object, subject, doing).map(Some)
+        self.check_current(&object, subject, doing).map(Some)
     }
 
-    /// As [`Seen::again`], of an object at hand.
-    pub fn still(&self, object: &Value, subject: &Subject, doing: Doing<'_>) -> Result<Self, Failure> {
-        let now = Self::of(object);
+    /// As [`Precondition::again`], of an object at hand.
+    pub fn check_current(
+        &self,
+        object: &Value,
+        subject: &PlanItem,
+        doing: WriteKind<'_>,
+    ) -> Result<Self, UserError> {
+        let now = Self::from_object(object);
         if now.uid != self.uid {
-            return Err(another_object(subject, "it was made anew"));
+            return Err(another_object(subject, "it was recreated"));
         }
         let (bears, owner) = match doing {
-            Doing::WritingFor(owner) => (&MARKS[..1], Some(owner)),
-            Doing::Deleting => (&MARKS[..], None),
+            WriteKind::WritingFor(owner) => (&MARKS[..1], Some(owner)),
+            WriteKind::Deleting => (&MARKS[..], None),
         };
         let mut marks = bears.iter().zip(self.marks.iter().zip(&now.marks));
         let changed = marks
@@ -87,15 +92,15 @@ impl Seen {
                 None => "gone".to_owned(),
             }
         );
-        Err(Failure::new(ErrorKind::Policy, what).hint("run it again: a new plan sees what is there now"))
+        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: a new plan sees what is there now"))
     }
 }
 
 /// There is another one of that name, or none.
-pub(super) fn another_object(subject: &Subject, why: impl std::fmt::Display) -> Failure {
+pub(super) fn another_object(subject: &PlanItem, why: impl std::fmt::Display) -> UserError {
     let what = format!(
         "{} is not the object any more that the plan saw: {why}",
         subject.title()
     );
-    Failure::new(ErrorKind::Kubernetes, what).hint("run it again: a new plan sees what is there now")
+    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: a new plan sees what is there now")
 }

@@ -11,17 +11,18 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    client::{Api, Request},
+    client::{Api, ApiRequest},
+    completed_jobs,
     discovery::ResourceType,
     error::ApiError,
+    fetch,
     health::{self, Health, Related, Weight},
-    completed_jobs, fetch,
-    plan::Subject,
-    runtime::Kubernetes,
+    plan::PlanItem,
     related_fetch,
+    runtime::Kubernetes,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ResourceId, state::Recorded},
     runtime::ApplySink,
 };
@@ -38,12 +39,12 @@ const LOOK_AROUND: Duration = Duration::from_secs(3);
 /// The watches of one cluster, ended with it.
 pub(super) struct Watches {
     api: Api,
-    running: Mutex<HashMap<String, Arc<Feed>>>,
+    running: Mutex<HashMap<String, Arc<WatchStream>>>,
 }
 
 /// What one watch has seen.
-struct Feed {
-    latest: Mutex<HashMap<String, Sighting>>,
+struct WatchStream {
+    latest: Mutex<HashMap<String, WatchedObject>>,
     seen: watch::Sender<u64>,
     /// Whether it was tried to open it, with whatever result.
     tried: watch::Sender<bool>,
@@ -52,7 +53,7 @@ struct Feed {
 
 /// An object as a watch told of it last.
 #[derive(Clone)]
-struct Sighting {
+struct WatchedObject {
     object: Value,
     /// It was deleted, and this is how it was by then.
     gone: bool,
@@ -73,26 +74,26 @@ impl Watches {
         }
     }
 
-    /// Lets the watch of a collection stand before something is written there; one that can not be opened goes on
+    /// Lets the watch of a collection stand before something is written there; one that cannot be opened goes on
     /// trying.
     pub async fn stand(&self, path: String) {
-        let mut tried = self.of(path, None).tried.subscribe();
+        let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
     }
 
-    fn stands(&self, path: &str) -> bool {
+    fn is_open(&self, path: &str) -> bool {
         let running = self.running.lock().expect("no panic while the lock is held");
         running.get(path).is_some_and(|feed| *feed.tried.borrow())
     }
 
     /// The watch of a collection, started if it is not running yet: at a resource version, or from now on.
-    fn of(&self, path: String, from: Option<&str>) -> Arc<Feed> {
+    fn open(&self, path: String, from: Option<&str>) -> Arc<WatchStream> {
         let mut running = self.running.lock().expect("no panic while the lock is held");
         let feed = running.entry(path.clone()).or_insert_with(|| {
             let (api, from) = (self.api.clone(), from.map(str::to_owned));
-            Arc::new_cyclic(|feed: &std::sync::Weak<Feed>| {
+            Arc::new_cyclic(|feed: &std::sync::Weak<WatchStream>| {
                 let feed = feed.clone();
-                Feed {
+                WatchStream {
                     latest: Mutex::default(),
                     seen: watch::Sender::new(0),
                     tried: watch::Sender::new(false),
@@ -106,13 +107,13 @@ impl Watches {
 
 /// Follows a collection until the feed is dropped. A watch that ends is opened again where it stopped; one that is too
 /// old starts from now, and who waits reads its object.
-async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<Feed>) {
+async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<WatchStream>) {
     let mut from = match from {
         Some(version) => version,
         None => now(api, path).await,
     };
     loop {
-        let mut request = Request::get(path)
+        let mut request = ApiRequest::get(path)
             .query("watch", "true")
             .query("allowWatchBookmarks", "true");
         if !from.is_empty() {
@@ -153,9 +154,9 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
 }
 
 /// The version of a collection, at the price of one of its objects. Without it a watch would tell of all that are there;
-/// so does one of a collection that can not be listed.
+/// so does one of a collection that cannot be listed.
 async fn now(api: &Api, path: &str) -> String {
-    match api.call(&Request::get(path).query("limit", "1")).await {
+    match api.call(&ApiRequest::get(path).query("limit", "1")).await {
         Ok(listed) => listed.value["metadata"]["resourceVersion"]
             .as_str()
             .unwrap_or_default()
@@ -167,7 +168,7 @@ async fn now(api: &Api, path: &str) -> String {
     }
 }
 
-fn take(line: &[u8], from: &mut String, feed: &Feed) {
+fn take(line: &[u8], from: &mut String, feed: &WatchStream) {
     let Ok(mut event) = serde_json::from_slice::<Value>(line) else {
         return;
     };
@@ -187,7 +188,7 @@ fn take(line: &[u8], from: &mut String, feed: &Feed) {
     feed.latest
         .lock()
         .expect("no panic while the lock is held")
-        .insert(name, Sighting { object, gone });
+        .insert(name, WatchedObject { object, gone });
     feed.seen.send_modify(|count| *count += 1);
 }
 
@@ -216,7 +217,7 @@ pub(super) fn is_unready(recorded: &Recorded) -> bool {
 }
 
 /// The record of an object that is still to become ready, or of one that need not be waited for any more.
-pub(super) fn marked(mut recorded: Recorded, unready: bool) -> Recorded {
+pub(super) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
     if let Some(private) = recorded.private.as_object_mut() {
         match unready {
             true => drop(private.insert(UNREADY.to_owned(), Value::Bool(true))),
@@ -228,14 +229,14 @@ pub(super) fn marked(mut recorded: Recorded, unready: bool) -> Recorded {
 
 /// Whether nothing has to be waited for.
 pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
-    let verdict = health::assess(object, &related_fetch::known(of), &runtime.options.rules).await;
+    let verdict = health::assess(object, &related_fetch::known_related(of), &runtime.options.rules).await;
     verdict.health == Health::Ready || verdict.weight == Weight::Advisory
 }
 
 /// Lets the watch stand of what is about to be written, if by its manifest it may have to be waited for.
-pub(super) async fn prepare(runtime: &Kubernetes, subject: &Subject, of: &ResourceType, body: &Value) {
+pub(super) async fn prepare(runtime: &Kubernetes, subject: &PlanItem, of: &ResourceType, body: &Value) {
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
-    if runtime.options.wait && !watches.stands(&path) && !is_settled(runtime, of, body).await {
+    if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, of, body).await {
         watches.stand(path).await;
     }
 }
@@ -246,30 +247,30 @@ pub(super) async fn prepare(runtime: &Kubernetes, subject: &Subject, of: &Resour
 /// It failed for good, vanished, or took too long.
 pub(super) async fn until_ready(
     runtime: &Kubernetes,
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
     written: Value,
     sink: &dyn ApplySink,
     id: &ResourceId,
-) -> Result<Value, Failure> {
+) -> Result<Value, UserError> {
     let deadline = Instant::now() + runtime.options.ready_timeout;
     let version = written["metadata"]["resourceVersion"].as_str();
     let feed = subject
         .cluster
         .watches
-        .of(of.collection(subject.name.namespace()), version);
+        .open(of.collection(subject.name.namespace()), version);
     let mut events = feed.seen.subscribe();
     let uid = written["metadata"]["uid"].clone();
     let mut object = written;
     let mut told = String::new();
     let mut look = false;
     let mut looked = Instant::now();
-    let mut related = related_fetch::known(of);
+    let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
     let mut blocked_since = None;
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
-            related = related_fetch::look(&subject.cluster, of, &object).await;
+            related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
         }
         let verdict = health::assess(&object, &related, &runtime.options.rules).await;
@@ -288,7 +289,7 @@ pub(super) async fn until_ready(
                 };
                 if counts {
                     let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
-                    let failure = Failure::new(
+                    let failure = UserError::new(
                         ErrorKind::Kubernetes,
                         format!("{} failed: {why}", subject.title()),
                     );
@@ -310,12 +311,12 @@ pub(super) async fn until_ready(
             let why = last_words(runtime, subject, of, &object, &related, told).await;
             let seconds = runtime.options.ready_timeout.as_secs();
             let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
-            return Err(Failure::new(ErrorKind::Kubernetes, what).hint(
+            return Err(UserError::new(ErrorKind::Kubernetes, what).hint(
                 "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
             ));
         }
         if sink.cancelled() {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Interrupted,
                 format!(
                     "{} was applied, but its readiness was not waited for: {told}",
@@ -329,7 +330,7 @@ pub(super) async fn until_ready(
             .expect("no panic while the lock is held")
             .get(&subject.name.name)
             .cloned();
-        if let Some(Sighting { object: latest, gone }) = latest {
+        if let Some(WatchedObject { object: latest, gone }) = latest {
             look |= gone;
             if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
                 object = with_type(latest, of);
@@ -350,7 +351,7 @@ pub(super) async fn until_ready(
                     continue;
                 }
                 None if completed_jobs::has_completed(&object) => return Ok(object),
-                None => return Err(deleted(subject, &object)),
+                None => return Err(deleted_error(subject, &object)),
             }
         }
         let around = LOOK_AROUND.saturating_sub(looked_around.elapsed());
@@ -369,13 +370,13 @@ pub(super) async fn until_ready(
 /// Why an object is given up on: what is known by now, and what a person would look for next.
 async fn last_words(
     runtime: &Kubernetes,
-    subject: &Subject,
+    subject: &PlanItem,
     of: &ResourceType,
     object: &Value,
     earlier: &Related,
     known: String,
 ) -> String {
-    let mut around = related_fetch::look(&subject.cluster, of, object).await;
+    let mut around = related_fetch::fetch_related(&subject.cluster, of, object).await;
     around.remember(earlier);
     let verdict = health::assess(object, &around, &runtime.options.rules).await;
     let words = match verdict.health {
@@ -385,9 +386,9 @@ async fn last_words(
     words + &related_fetch::evidence(&subject.cluster, object, &around).await
 }
 
-fn deleted(subject: &Subject, object: &Value) -> Failure {
+fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
     let what = format!("{} was deleted while it was waited for", subject.title());
-    let failure = Failure::new(ErrorKind::Kubernetes, what);
+    let failure = UserError::new(ErrorKind::Kubernetes, what);
     match object["spec"]["ttlSecondsAfterFinished"].is_null() {
         true => failure,
         false => failure.hint("with a longer `ttlSecondsAfterFinished` it is seen how it ended"),

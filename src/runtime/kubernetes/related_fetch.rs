@@ -7,10 +7,10 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::{
-    client::{Request, escape},
+    client::{ApiRequest, escape},
     cluster::Cluster,
     discovery::ResourceType,
-    health::{Culprit, Log, Related, culprit},
+    health::{FailingPod, Log, Related, culprit},
 };
 
 /// Pods, replica sets or events that are asked for at once.
@@ -23,7 +23,7 @@ const LOG_DEADLINE: Duration = Duration::from_secs(10);
 const LOG: usize = 16 * 1024;
 
 /// What is known without asking: whether the kind has a status.
-pub(super) fn known(of: &ResourceType) -> Related {
+pub(super) fn known_related(of: &ResourceType) -> Related {
     let mut related = Related::default();
     if of.reports_status {
         related.reporting.insert((of.group.clone(), of.kind.clone()));
@@ -32,8 +32,8 @@ pub(super) fn known(of: &ResourceType) -> Related {
 }
 
 /// Looks around an object. What may not be read is left out: it only makes an answer less exact.
-pub(super) async fn look(cluster: &Cluster, of: &ResourceType, object: &Value) -> Related {
-    let mut related = known(of);
+pub(super) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: &Value) -> Related {
+    let mut related = known_related(of);
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let core = format!("/api/v1/namespaces/{}", escape(namespace));
     let apps = format!("/apis/apps/v1/namespaces/{}", escape(namespace));
@@ -41,7 +41,7 @@ pub(super) async fn look(cluster: &Cluster, of: &ResourceType, object: &Value) -
     match (of.group.as_str(), of.kind.as_str()) {
         ("apps" | "batch", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job") => {
             let Some(selector) = selector else { return related };
-            let selected = |path: String| Request::get(path).query("labelSelector", selector.clone());
+            let selected = |path: String| ApiRequest::get(path).query("labelSelector", selector.clone());
             let (pods, sets, events) = tokio::join!(
                 list(cluster, selected(format!("{core}/pods")), "v1", "Pod"),
                 async {
@@ -59,7 +59,7 @@ pub(super) async fn look(cluster: &Cluster, of: &ResourceType, object: &Value) -
                 },
                 list(
                     cluster,
-                    Request::get(format!("{core}/events")).query("fieldSelector", "reason=FailedCreate"),
+                    ApiRequest::get(format!("{core}/events")).query("fieldSelector", "reason=FailedCreate"),
                     "v1",
                     "Event"
                 ),
@@ -67,10 +67,10 @@ pub(super) async fn look(cluster: &Cluster, of: &ResourceType, object: &Value) -
             (related.pods, related.replica_sets, related.events) = (pods, sets, events);
         }
         ("", "PersistentVolumeClaim") => {
-            let classes = Request::get("/apis/storage.k8s.io/v1/storageclasses");
+            let classes = ApiRequest::get("/apis/storage.k8s.io/v1/storageclasses");
             let (classes, pods) = tokio::join!(
                 list(cluster, classes, "storage.k8s.io/v1", "StorageClass"),
-                list(cluster, Request::get(format!("{core}/pods")), "v1", "Pod"),
+                list(cluster, ApiRequest::get(format!("{core}/pods")), "v1", "Pod"),
             );
             (related.storage_classes, related.pods) = (classes, pods);
         }
@@ -90,7 +90,7 @@ fn selector(selector: &Value) -> Option<String> {
 }
 
 /// The items of a LIST, with the type that they lack.
-async fn list(cluster: &Cluster, request: Request, api_version: &str, kind: &str) -> Vec<Value> {
+async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &str) -> Vec<Value> {
     let answer = match cluster.api.call(&request.query("limit", MOST)).await {
         Ok(mut answer) => answer.value["items"].take(),
         Err(error) => {
@@ -128,7 +128,7 @@ pub(super) async fn evidence(cluster: &Cluster, object: &Value, related: &Relate
     text
 }
 
-async fn warnings(cluster: &Cluster, culprit: &Culprit) -> Vec<String> {
+async fn warnings(cluster: &Cluster, culprit: &FailingPod) -> Vec<String> {
     let path = format!("/api/v1/namespaces/{}/events", escape(&culprit.namespace));
     let about = format!(
         "involvedObject.kind=Pod,involvedObject.name={},type=Warning",
@@ -136,7 +136,7 @@ async fn warnings(cluster: &Cluster, culprit: &Culprit) -> Vec<String> {
     );
     let mut events = list(
         cluster,
-        Request::get(path).query("fieldSelector", about),
+        ApiRequest::get(path).query("fieldSelector", about),
         "v1",
         "Event",
     )
@@ -164,7 +164,7 @@ async fn warnings(cluster: &Cluster, culprit: &Culprit) -> Vec<String> {
 }
 
 /// The end of a log: of the run before, if the program crashed and is started again.
-async fn log(cluster: &Cluster, culprit: &Culprit) -> String {
+async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
     let tries: &[&str] = match culprit.log {
         Log::None => &[],
         Log::Previous => &["true", "false"],
@@ -176,7 +176,7 @@ async fn log(cluster: &Cluster, culprit: &Culprit) -> String {
         escape(&culprit.pod)
     );
     for previous in tries {
-        let request = Request::get(path.as_str())
+        let request = ApiRequest::get(path.as_str())
             .query("container", culprit.container.as_str())
             .query("tailLines", LINES)
             .query("previous", *previous);

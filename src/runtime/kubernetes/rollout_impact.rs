@@ -91,7 +91,7 @@ mod tests {
         object
     }
 
-    fn said(kind: &str, replicas: (u64, u64), image: &str, extra: Value) -> Option<String> {
+    fn describe(kind: &str, replicas: (u64, u64), image: &str, extra: Value) -> Option<String> {
         impact(
             &object(kind, "a", replicas.0, extra.clone()),
             &object(kind, image, replicas.1, extra),
@@ -100,14 +100,17 @@ mod tests {
 
     #[test]
     fn restarts_are_counted_by_strategy() {
-        assert_eq!(said("Deployment", (3, 3), "a", json!({})), None);
+        assert_eq!(describe("Deployment", (3, 3), "a", json!({})), None);
         assert_eq!(
-            said("Deployment", (3, 3), "b", json!({})).unwrap(),
+            describe("Deployment", (3, 3), "b", json!({})).unwrap(),
             "restarts 3 pods by rolling update"
         );
-        assert_eq!(said("Deployment", (3, 1), "a", json!({})).unwrap(), "ends 2 pods");
         assert_eq!(
-            said(
+            describe("Deployment", (3, 1), "a", json!({})).unwrap(),
+            "ends 2 pods"
+        );
+        assert_eq!(
+            describe(
                 "Deployment",
                 (1, 4),
                 "b",
@@ -119,9 +122,9 @@ mod tests {
         let partition =
             json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}});
         assert_eq!(
-            said("StatefulSet", (5, 5), "b", partition).unwrap(),
+            describe("StatefulSet", (5, 5), "b", partition).unwrap(),
             "restarts 3 pods one by one (partition 2: the others stay)"
         );
-        assert_eq!(said("Deployment", (0, 0), "b", json!({})), None);
+        assert_eq!(describe("Deployment", (0, 0), "b", json!({})), None);
     }
 }

@@ -12,17 +12,17 @@ use tokio_util::sync::CancellationToken;
 use serde_json::Value;
 
 use super::{
-    connect::ClusterAccess, apply, cluster::Cluster, cluster_identity, health::Rules, object_ref, plan,
+    apply, cluster::Cluster, cluster_identity, connect::ClusterAccess, health::HealthRules, object_ref, plan,
 };
 use crate::{
     checkout::Checkout,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{
         ClusterName, ResourceId,
         spec::{Resource, RuntimeKind},
     },
-    runtime::{ApplySink, Granularity, Item, Observed, Planned, Runtime, Scope},
+    runtime::{ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope},
     secrets::Secrets,
 };
 
@@ -52,7 +52,7 @@ pub struct Options {
     /// Whether to wait for readiness at all.
     pub wait: bool,
     /// The user's own rules of readiness.
-    pub rules: Rules,
+    pub rules: HealthRules,
     /// Whence neither a kubeconfig nor what it names is taken.
     pub checkout: Checkout,
     /// Set when the run is asked to stop: a silent server is not waited for then.
@@ -66,7 +66,7 @@ impl Default for Options {
             ready_timeout: Duration::from_secs(600),
             fail_early_after: Duration::from_secs(30),
             wait: true,
-            rules: Rules::default(),
+            rules: HealthRules::default(),
             checkout: Checkout::default(),
             cancel: CancellationToken::new(),
         }
@@ -75,14 +75,14 @@ impl Default for Options {
 
 /// One or more clusters.
 pub struct Kubernetes {
-    /// A cluster whose credentials can not be used fails when it is asked for, and takes no other down.
-    clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, Failure>>,
+    /// A cluster whose credentials cannot be used fails when it is asked for, and takes no other down.
+    clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
     pub(super) options: Options,
     pub(super) secrets: Secrets,
 }
 
 impl Kubernetes {
-    /// Reads the credentials of each cluster; nothing is sent yet. A cluster that can not be used fails when it is asked
+    /// Reads the credentials of each cluster; nothing is sent yet. A cluster that cannot be used fails when it is asked
     /// for.
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
@@ -103,15 +103,15 @@ impl Kubernetes {
         self.clusters
             .values()
             .flatten()
-            .map(|cluster| cluster.api.sent())
+            .map(|cluster| cluster.api.sent_requests())
             .sum()
     }
 
     /// Asks a cluster for its version, and says which server answered.
     ///
     /// # Errors
-    /// Its credentials can not be used, or it can not be reached.
-    pub async fn version(&self, name: &ClusterName) -> Result<String, Failure> {
+    /// Its credentials cannot be used, or it cannot be reached.
+    pub async fn version(&self, name: &ClusterName) -> Result<String, UserError> {
         let cluster = self.cluster(Some(name))?;
         Ok(format!(
             "{}, {}",
@@ -121,11 +121,11 @@ impl Kubernetes {
     }
 
     /// The cluster of a name; without a name the only one there is.
-    pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, Failure> {
+    pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, UserError> {
         let found = match name {
             Some(name) => self.clusters.get(name).ok_or_else(|| {
                 let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
-                Failure::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
+                UserError::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
                     "define it in `konverge.yaml` under `clusters`; there are: {}",
                     if known.is_empty() {
                         "none".to_owned()
@@ -136,16 +136,16 @@ impl Kubernetes {
             }),
             None => match self.clusters.values().next() {
                 Some(only) if self.clusters.len() == 1 => Ok(only),
-                Some(_) => Err(Failure::new(
+                Some(_) => Err(UserError::new(
                     ErrorKind::Config,
                     "there are several clusters, and the stack names none",
                 )
                 .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
-                None => Err(Failure::new(ErrorKind::Config, "no cluster is configured")
+                None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
                     .hint("name one in `konverge.yaml` under `clusters`")),
             },
         };
-        found?.as_ref().map_err(Failure::clone)
+        found?.as_ref().map_err(UserError::clone)
     }
 }
 
@@ -163,7 +163,7 @@ impl Runtime for Kubernetes {
         &self,
         cluster: Option<&ClusterName>,
         resources: Vec<Resource>,
-    ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
         let discovery = self.cluster(cluster)?.discovery().await?;
         let scopes = object_ref::Scopes::of(Some(&*discovery), &resources)?;
         resources
@@ -172,25 +172,34 @@ impl Runtime for Kubernetes {
             .collect()
     }
 
-    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+    async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
         cluster_identity::check(self, scope, items).await?;
         plan::observe(self, items).await
     }
 
     async fn to_remember(
         &self,
-        scope: &Scope,
+        scope: &StackScope,
         clusters: &BTreeSet<ClusterName>,
-    ) -> Result<Option<(String, Value)>, Failure> {
+    ) -> Result<Option<(String, Value)>, UserError> {
         cluster_identity::to_remember(self, scope, clusters).await
     }
 
-    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
         cluster_identity::check(self, scope, &items).await?;
         plan::plan(self, scope, items).await
     }
 
-    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
         for planned in planned {
             apply::apply(self, scope, planned, sink).await?;
         }

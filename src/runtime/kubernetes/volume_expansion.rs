@@ -1,4 +1,4 @@
-//! A StatefulSet whose volumes grow. Its templates of claims can not be changed in place, and new ones reach no claim that
+//! A StatefulSet whose volumes grow. Its templates of claims cannot be changed in place, and new ones reach no claim that
 //! is there: so the claims are patched, and the set is recreated around its pods, which keep running.
 
 use http::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     FIELD_MANAGER,
-    client::{Request, escape},
+    client::{ApiRequest, escape},
     cluster::Cluster,
     error::ApiError,
 };
@@ -56,7 +56,7 @@ impl Expansion {
     }
 
     /// As it was put into a plan's preparation by [`Expansion::keep`].
-    pub fn kept(private: &Value) -> Option<Self> {
+    pub fn load(private: &Value) -> Option<Self> {
         Self::deserialize(&private["expansion"]).ok()
     }
 
@@ -75,7 +75,7 @@ impl Expansion {
             "/api/v1/namespaces/{}/persistentvolumeclaims",
             escape(&self.namespace)
         );
-        let claims = cluster.api.call(&Request::get(path.as_str())).await?.value;
+        let claims = cluster.api.call(&ApiRequest::get(path.as_str())).await?.value;
         let mut grown = Vec::new();
         for claim in claims["items"].as_array().into_iter().flatten() {
             let name = claim["metadata"]["name"].as_str().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Expansion {
                 "metadata": {"uid": claim["metadata"]["uid"]},
                 "spec": {"resources": {"requests": {"storage": wanted}}}
             });
-            let mut request = Request::get(format!("{path}/{}", escape(name)))
+            let mut request = ApiRequest::get(format!("{path}/{}", escape(name)))
                 .query("fieldManager", FIELD_MANAGER)
                 .body("application/merge-patch+json", &patch);
             request.method = Method::PATCH;
@@ -171,8 +171,8 @@ mod tests {
         }
         let mut private = json!({});
         expansion.keep(&mut private);
-        assert_eq!(Expansion::kept(&private), Some(expansion));
-        assert_eq!(Expansion::kept(&json!({})), None);
+        assert_eq!(Expansion::load(&private), Some(expansion));
+        assert_eq!(Expansion::load(&json!({})), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl fmt::Display for Address {
 impl Address {
     /// The address that a resource's id asks for: its type from `extensions.resourceType` or the id's third part, its name
     /// from the id's last. A part that is no identifier gets a hash of the id, so that no two ids meet.
-    pub(super) fn of(resource: &Resource) -> Result<Self, TerraformError> {
+    pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let id = &resource.id;
         let parts: Vec<_> = id.as_str().split(':').collect();
         let kind = match resource.extensions.get("resourceType").and_then(|v| v.as_str()) {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn ids_become_addresses() {
-        let of = |id: &str| Address::of(&resource(id)).unwrap().to_string();
+        let of = |id: &str| Address::from_resource(&resource(id)).unwrap().to_string();
         assert_eq!(of("hashicorp:local:local_file:greeting"), "local_file.greeting");
         let odd = of("hashicorp:local:local_file:a.b/c\"${d}");
         assert!(
@@ -136,22 +136,22 @@ mod tests {
             of("hashicorp:local:local_file:konverge_unknown"),
             "local_file.konverge_unknown"
         );
-        assert!(Address::of(&resource("short:id")).is_err());
+        assert!(Address::from_resource(&resource("short:id")).is_err());
         let mut typed = resource("short:id");
         typed.extensions.insert("resourceType".into(), json!("a_type"));
-        assert_eq!(Address::of(&typed).unwrap().to_string(), "a_type.id");
+        assert_eq!(Address::from_resource(&typed).unwrap().to_string(), "a_type.id");
         typed
             .extensions
             .insert("resourceType".into(), json!("a\" {} resource \""));
-        assert!(Address::of(&typed).is_err());
+        assert!(Address::from_resource(&typed).is_err());
     }
 
     #[test]
     fn two_resources_never_share_an_address() {
         let mut addresses = Addresses::default();
         let (one, two) = (resource("a:x:t_y:n"), resource("b:x:t_y:n"));
-        let first = addresses.take(Address::of(&one).unwrap(), &one.id);
-        let second = addresses.take(Address::of(&two).unwrap(), &two.id);
+        let first = addresses.take(Address::from_resource(&one).unwrap(), &one.id);
+        let second = addresses.take(Address::from_resource(&two).unwrap(), &two.id);
         assert_ne!(first, second);
         assert_eq!(addresses.take(first.clone(), &one.id), first);
     }

@@ -1,7 +1,7 @@
 //! Applies a saved plan, and keeps the book while Terraform works.
 
-mod state_cache;
 mod results;
+mod state_cache;
 mod state_sync;
 
 pub(super) use state_cache::Books;
@@ -14,18 +14,18 @@ use std::{
 
 use super::{
     Terraform,
-    binary::Make,
-    state_document::{Book, InFlight},
+    binary::BinaryKind,
     error::TerraformError,
-    resource_state::Holding,
-    log_messages::Message,
-    plan_convert::{self, Prepared, Ready},
-    progress::Progress,
+    log_messages::LogMessage,
+    plan_convert::{self, PreparedPlan, Ready},
+    progress::ApplyProgress,
+    resource_state::ResourceState,
+    state_document::{InFlight, TerraformState},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{ResourceId, plan::Action},
-    runtime::{Applied, ApplySink, Planned, Scope},
+    runtime::{AppliedResource, ApplySink, PlannedResource, StackScope},
 };
 
 /// How often the log's silence is broken to look at the state and at the wish to stop.
@@ -34,10 +34,10 @@ const TICK: Duration = Duration::from_millis(200);
 /// Applies what was planned.
 pub(super) async fn apply(
     runtime: &Terraform,
-    scope: &Scope,
-    planned: Vec<Planned>,
+    scope: &StackScope,
+    planned: Vec<PlannedResource>,
     sink: &dyn ApplySink,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     runtime.books.enter(runtime, scope).await?;
     let result = apply_all(runtime, scope, planned, sink).await;
     runtime.books.leave(&scope.stack).await;
@@ -46,10 +46,10 @@ pub(super) async fn apply(
 
 async fn apply_all(
     runtime: &Terraform,
-    scope: &Scope,
-    planned: Vec<Planned>,
+    scope: &StackScope,
+    planned: Vec<PlannedResource>,
     sink: &dyn ApplySink,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     let mut groups: BTreeMap<String, Vec<ResourceId>> = BTreeMap::new();
     for planned in planned {
         let token = plan_convert::token_of(&planned);
@@ -63,7 +63,8 @@ async fn apply_all(
         let prepared = runtime.take(&token).filter(|p| p.is_applicable(&ids));
         let Some(prepared) = prepared else {
             for id in ids {
-                sink.ended(&id, Err(TerraformError::PlanGone.into())).await?;
+                sink.record_result(&id, Err(TerraformError::PlanGone.into()))
+                    .await?;
             }
             continue;
         };
@@ -75,32 +76,32 @@ async fn apply_all(
 
 async fn forget(
     runtime: &Terraform,
-    scope: &Scope,
+    scope: &StackScope,
     sink: &dyn ApplySink,
     id: &ResourceId,
-) -> Result<(), Failure> {
+) -> Result<(), UserError> {
     runtime.books.change(&scope.stack, |book| book.forget(id)).await;
     runtime.books.store(runtime, &scope.stack, sink).await?;
-    let applied = Applied {
+    let applied = AppliedResource {
         id: id.clone(),
         recorded: None,
         live: None,
         sensitive: Vec::new(),
     };
-    sink.ended(id, Ok(applied)).await
+    sink.record_result(id, Ok(applied)).await
 }
 
 /// One saved plan being applied.
 struct Application<'a> {
     runtime: &'a Terraform,
-    scope: &'a Scope,
+    scope: &'a StackScope,
     sink: &'a dyn ApplySink,
-    prepared: Prepared,
-    progress: Progress,
+    prepared: PreparedPlan,
+    progress: ApplyProgress,
     /// Whom the sink waits for.
     asked: HashSet<ResourceId>,
     ended: HashSet<usize>,
-    kept: state_sync::Kept,
+    kept: state_sync::LastWritten,
     /// What an earlier run left in flight of what this one makes.
     earlier: BTreeMap<ResourceId, InFlight>,
     /// Whether its state is written after each resource (Terraform), or now and then (OpenTofu).
@@ -108,28 +109,28 @@ struct Application<'a> {
     /// When Terraform was asked to stop.
     interrupted: Option<Instant>,
     /// Why nothing can be remembered any more.
-    lost: Option<Failure>,
+    lost: Option<UserError>,
     /// Why the store lacks what Terraform did last.
-    unstored: Option<Failure>,
+    unstored: Option<UserError>,
 }
 
 impl<'a> Application<'a> {
     fn new(
         runtime: &'a Terraform,
-        scope: &'a Scope,
+        scope: &'a StackScope,
         sink: &'a dyn ApplySink,
-        prepared: Prepared,
+        prepared: PreparedPlan,
         ids: &[ResourceId],
     ) -> Self {
         Self {
-            progress: Progress::new(&prepared.ready),
+            progress: ApplyProgress::new(&prepared.ready),
             asked: ids.iter().cloned().collect(),
             runtime,
             scope,
             sink,
             prepared,
             ended: HashSet::new(),
-            kept: state_sync::Kept::new(),
+            kept: state_sync::LastWritten::new(),
             earlier: BTreeMap::new(),
             writes_each_time: false,
             interrupted: None,
@@ -138,7 +139,7 @@ impl<'a> Application<'a> {
         }
     }
 
-    async fn run(mut self) -> Result<(), Failure> {
+    async fn run(mut self) -> Result<(), UserError> {
         self.sink.fence().await?;
         self.begin().await?;
         if self.prepared.ready.iter().any(|r| r.touched) {
@@ -165,10 +166,10 @@ impl<'a> Application<'a> {
 
     /// What needs no Terraform: states that move, objects that are gone, resources that stay. What Terraform is going to
     /// make is in flight from here on: if this run is killed before Terraform has said anything, it may exist.
-    async fn begin(&mut self) -> Result<(), Failure> {
+    async fn begin(&mut self) -> Result<(), UserError> {
         let prepared = &self.prepared;
         let earlier = &mut self.earlier;
-        let change = |book: &mut Book| {
+        let change = |book: &mut TerraformState| {
             for (provider, hashes) in &prepared.hashes {
                 book.remember_hashes(provider, hashes);
             }
@@ -177,7 +178,7 @@ impl<'a> Application<'a> {
                 if let (Some(old), Some(holding)) = (&subject.moved_from, &subject.holding) {
                     book.resources.remove(old);
                     let address = subject.address.clone();
-                    let holding = Holding {
+                    let holding = ResourceState {
                         address,
                         ..holding.clone()
                     };
@@ -220,7 +221,7 @@ impl<'a> Application<'a> {
     /// Runs `terraform apply` to its end; gives its exit code and the start of its standard error.
     async fn carry_out(&mut self) -> Result<(Option<i32>, String), TerraformError> {
         let toolbox = self.runtime.toolbox().await?;
-        self.writes_each_time = toolbox.binary.make == Make::Terraform;
+        self.writes_each_time = toolbox.binary.make == BinaryKind::Terraform;
         let _turn = toolbox.processes.acquire().await;
         let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color", "-backup=-"]
             .map(OsString::from)
@@ -234,14 +235,14 @@ impl<'a> Application<'a> {
             tokio::select! {
                 line = terraform.line() => {
                     let Some(line) = line else { break };
-                    if let Some(message) = Message::read(&line)
+                    if let Some(message) = LogMessage::read(&line)
                         && let Some((index, words)) = self.progress.hear(message)
                     {
                         self.sink.progress(self.prepared.ready[index].subject.id(), &words);
                     }
                 }
                 _ = tick.tick() => {
-                    self.look().await;
+                    self.sync().await;
                     match self.interrupted {
                         None if self.sink.cancelled() || self.lost.is_some() => {
                             terraform.interrupt();
@@ -255,13 +256,13 @@ impl<'a> Application<'a> {
         }
         let output = terraform.end().await?;
         if output.code.is_some() {
-            self.progress.over();
+            self.progress.finish_deposed();
         }
         Ok((output.code, output.stderr))
     }
 }
 
-impl Prepared {
+impl PreparedPlan {
     /// Whether these are the resources it was made for, and all values are known.
     fn is_applicable(&self, ids: &[ResourceId]) -> bool {
         self.ready

@@ -14,7 +14,7 @@ use crate::{
 
 /// Which of the two it is. They share state, plan and log formats as far as they are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Make {
+pub enum BinaryKind {
     /// HashiCorp's.
     Terraform,
     /// The fork.
@@ -27,7 +27,7 @@ pub struct Binary {
     /// Where it is.
     pub path: PathBuf,
     /// Which it is.
-    pub make: Make,
+    pub make: BinaryKind,
     /// Its version.
     pub version: String,
 }
@@ -36,7 +36,7 @@ impl Binary {
     /// Looks for the executable and asks it for its version.
     ///
     /// # Errors
-    /// There is none, it can not be run, or it is too old: `import` blocks and `terraform_data` need Terraform 1.5 or
+    /// There is none, it cannot be run, or it is too old: `import` blocks and `terraform_data` need Terraform 1.5 or
     /// OpenTofu 1.6.
     pub async fn find(
         given: Option<&Path>,
@@ -93,7 +93,7 @@ impl Binary {
     /// locked packages of the other one away.
     pub(super) fn source_of(&self, source: &str) -> String {
         match (self.make, source.strip_prefix("registry.terraform.io/")) {
-            (Make::OpenTofu, Some(name)) => format!("registry.opentofu.org/{name}"),
+            (BinaryKind::OpenTofu, Some(name)) => format!("registry.opentofu.org/{name}"),
             _ => source.to_owned(),
         }
     }
@@ -105,8 +105,8 @@ impl Binary {
             .map(|part| part.parse::<u32>().unwrap_or(0));
         let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         let least = match self.make {
-            Make::Terraform => 5,
-            Make::OpenTofu => 6,
+            BinaryKind::Terraform => 5,
+            BinaryKind::OpenTofu => 6,
         };
         if major == 1 && minor >= least {
             return Ok(());
@@ -122,11 +122,11 @@ impl Binary {
 const NEEDED: &str = "Terraform 1.5 or newer (below 2), or OpenTofu 1.6 or newer (below 2),";
 
 /// Reads `Terraform v1.11.4` or `OpenTofu v1.10.0`.
-fn read_version(line: &str) -> Option<(Make, &str)> {
+fn read_version(line: &str) -> Option<(BinaryKind, &str)> {
     let (name, version) = line.split_once(" v")?;
     let make = match name {
-        "Terraform" => Make::Terraform,
-        "OpenTofu" => Make::OpenTofu,
+        "Terraform" => BinaryKind::Terraform,
+        "OpenTofu" => BinaryKind::OpenTofu,
         _ => return None,
     };
     Some((make, version.trim_end()))
@@ -149,23 +149,23 @@ mod tests {
             .is_ok()
         };
         for good in ["1.5.0", "1.11.4", "1.12.0-beta1"] {
-            assert!(check(Make::Terraform, good), "{good}");
+            assert!(check(BinaryKind::Terraform, good), "{good}");
         }
         for bad in ["1.4.9", "0.15.0", "2.0.0", "odd"] {
-            assert!(!check(Make::Terraform, bad), "{bad}");
+            assert!(!check(BinaryKind::Terraform, bad), "{bad}");
         }
-        assert!(check(Make::OpenTofu, "1.6.0") && !check(Make::OpenTofu, "1.5.7"));
+        assert!(check(BinaryKind::OpenTofu, "1.6.0") && !check(BinaryKind::OpenTofu, "1.5.7"));
     }
 
     #[test]
     fn the_two_are_told_apart() {
         assert_eq!(
             read_version("Terraform v1.11.4"),
-            Some((Make::Terraform, "1.11.4"))
+            Some((BinaryKind::Terraform, "1.11.4"))
         );
         assert_eq!(
             read_version("OpenTofu v1.12.0-rc1"),
-            Some((Make::OpenTofu, "1.12.0-rc1"))
+            Some((BinaryKind::OpenTofu, "1.12.0-rc1"))
         );
         for other in [
             "on linux_amd64",

@@ -24,7 +24,7 @@ use crate::process::die_with_parent;
 const STDERR_LIMIT: u64 = 64 * 1024;
 
 /// A process under way.
-pub(super) struct Invocation {
+pub(super) struct TerraformCommand {
     step: &'static str,
     child: Child,
     group: Option<Pid>,
@@ -34,7 +34,7 @@ pub(super) struct Invocation {
 
 /// How it ended.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct CommandOutput {
     /// The exit code; `None` if a signal ended it.
     pub(super) code: Option<i32>,
     /// Its standard output, line by line.
@@ -43,7 +43,7 @@ pub(super) struct Output {
     pub(super) stderr: String,
 }
 
-impl Invocation {
+impl TerraformCommand {
     /// Starts `binary step args…`.
     pub(super) fn start(
         binary: &Path,
@@ -119,7 +119,7 @@ impl Invocation {
     }
 
     /// Waits for its end, after its output was read to the end.
-    pub(super) async fn end(mut self) -> Result<Output, TerraformError> {
+    pub(super) async fn end(mut self) -> Result<CommandOutput, TerraformError> {
         let status = self
             .child
             .wait()
@@ -127,7 +127,7 @@ impl Invocation {
             .map_err(|error| TerraformError::Process(error.to_string()))?;
         let stderr = (&mut self.stderr).await.unwrap_or_default();
         self.group = None;
-        Ok(Output {
+        Ok(CommandOutput {
             code: status.code(),
             lines: Vec::new(),
             stderr,
@@ -135,7 +135,7 @@ impl Invocation {
     }
 
     /// Reads all of its output and waits for its end; kills it at the deadline.
-    pub(super) async fn finish(mut self, deadline: Duration) -> Result<Output, TerraformError> {
+    pub(super) async fn finish(mut self, deadline: Duration) -> Result<CommandOutput, TerraformError> {
         let step = self.step;
         let all = async {
             let mut lines = Vec::new();
@@ -156,7 +156,7 @@ impl Invocation {
     }
 }
 
-impl Drop for Invocation {
+impl Drop for TerraformCommand {
     fn drop(&mut self) {
         self.kill();
     }
@@ -167,8 +167,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn start(script: &str) -> Invocation {
-        Invocation::start(
+    fn start(script: &str) -> TerraformCommand {
+        TerraformCommand::start(
             Path::new("/bin/sh"),
             "-c",
             [script],

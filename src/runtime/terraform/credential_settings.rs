@@ -107,10 +107,10 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::error::{ErrorKind, Failure};
+    use crate::error::{ErrorKind, UserError};
     use serde_json::json;
 
-    fn checked(configuration: &Value, allowed: &[&str]) -> Result<(), TerraformError> {
+    fn check_settings(configuration: &Value, allowed: &[&str]) -> Result<(), TerraformError> {
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         check(&"a:b:c_d:e".parse().unwrap(), configuration, &allowed)
     }
@@ -147,8 +147,8 @@ mod tests {
             ("credentials", json!({"credentials": "/run/key.json"})),
             ("credentials", json!({"credentials": account.to_string()})),
         ] {
-            let error = checked(&configuration, &[]).unwrap_err();
-            let failure = Failure::from(error);
+            let error = check_settings(&configuration, &[]).unwrap_err();
+            let failure = UserError::from(error);
             assert_eq!(failure.kind, ErrorKind::Policy);
             assert!(failure.message.contains(setting), "{failure}");
             assert!(
@@ -161,7 +161,7 @@ mod tests {
                 !failure.message.contains("/run"),
                 "the value is not shown: {failure}"
             );
-            checked(&configuration, &[setting]).unwrap();
+            check_settings(&configuration, &[setting]).unwrap();
         }
     }
 
@@ -176,8 +176,8 @@ mod tests {
             json!({"config_path": null, "exec": [], "token_file": ""}),
             json!({"features": {"key_vault": {"purge": true}}}),
         ] {
-            checked(&configuration, &[]).unwrap();
+            check_settings(&configuration, &[]).unwrap();
         }
-        assert!(checked(&json!({"exec": {"command": "x"}, "config_path": "y"}), &["exec"]).is_err());
+        assert!(check_settings(&json!({"exec": {"command": "x"}, "config_path": "y"}), &["exec"]).is_err());
     }
 }

@@ -4,28 +4,28 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     Terraform,
-    plan_command::Refusal,
     error::TerraformError,
-    log_messages::{Diagnostic, plain},
+    log_messages::{TerraformDiagnostic, plain},
     module::ProviderUsers,
-    plan::Answer,
-    module_resource::Subject,
+    module_resource::ModuleResource,
+    plan::ItemResult,
+    plan_command::PlanRefusal,
 };
 use crate::model::{ResourceId, reference::Targets};
 
 /// Finds whose fault it was. What is nobody's is everybody's.
 pub(super) fn blame(
     runtime: &Terraform,
-    subjects: &[Subject],
+    subjects: &[ModuleResource],
     users: &ProviderUsers,
-    refusal: &Refusal,
+    refusal: &PlanRefusal,
 ) -> Result<Vec<(ResourceId, TerraformError)>, TerraformError> {
     let secrets = &runtime.options.secrets;
     let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
     for diagnostic in &refusal.errors {
         for subject in culprits(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
-                refused.push((subject.id().clone(), diagnostic.of(subject.id(), secrets)));
+                refused.push((subject.id().clone(), diagnostic.to_error(subject.id(), secrets)));
             }
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn blame(
         // Said once for each of the items.
         Some(diagnostic) => Ok(subjects
             .iter()
-            .map(|s| (s.id().clone(), diagnostic.of(s.id(), secrets)))
+            .map(|s| (s.id().clone(), diagnostic.to_error(s.id(), secrets)))
             .collect()),
     }
 }
@@ -43,12 +43,12 @@ pub(super) fn blame(
 /// The subjects that an error is about: a provider's is about those that it serves. That of an import names its address in its words, or nobody: then it is of those
 /// that were to be imported and had not been looked at.
 fn culprits<'s>(
-    diagnostic: &Diagnostic,
-    subjects: &'s [Subject],
+    diagnostic: &TerraformDiagnostic,
+    subjects: &'s [ModuleResource],
     users: &ProviderUsers,
-    refusal: &Refusal,
-) -> Vec<&'s Subject> {
-    let which = |is_one: &dyn Fn(&Subject, &str) -> bool| -> Vec<&'s Subject> {
+    refusal: &PlanRefusal,
+) -> Vec<&'s ModuleResource> {
+    let which = |is_one: &dyn Fn(&ModuleResource, &str) -> bool| -> Vec<&'s ModuleResource> {
         let mut found = Vec::new();
         found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
         found
@@ -58,7 +58,7 @@ fn culprits<'s>(
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();
     }
-    if let Some(about) = diagnostic.about() {
+    if let Some(about) = diagnostic.address() {
         return which(&|_, address| address == about);
     }
     let named = which(&|_, address| diagnostic.detail.contains(&format!("\"{address}\"")));
@@ -69,8 +69,8 @@ fn culprits<'s>(
         which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
     // What waits for one of them was not looked at for that reason alone.
     let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
-    let needs = needs(subjects, &subjects.iter().map(Subject::id).collect());
-    let waits = |subject: &Subject| {
+    let needs = needs(subjects, &subjects.iter().map(ModuleResource::id).collect());
+    let waits = |subject: &ModuleResource| {
         let (mut seen, mut next) = (HashSet::new(), vec![subject.id()]);
         while let Some(at) = next.pop() {
             let needed = needs.get(at).into_iter().flatten();
@@ -82,10 +82,10 @@ fn culprits<'s>(
 }
 
 /// What each subject needs, by its dependencies and references to others of those that are named.
-fn needs(subjects: &[Subject], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
-    let of = |subject: &Subject| {
+fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
+    let of = |subject: &ModuleResource| {
         let desired = subject.item.desired.as_ref()?;
-        // A text that can not be read is a failure of its own, told when the module is made.
+        // A text that cannot be read is a failure of its own, told when the module is made.
         let mut needs = named.referenced(&desired.attributes).unwrap_or_default();
         needs.extend(desired.depends_on.iter().cloned());
         Some((subject.id().clone(), needs))
@@ -93,9 +93,9 @@ fn needs(subjects: &[Subject], named: &Targets) -> HashMap<ResourceId, BTreeSet<
     subjects.iter().filter_map(of).collect()
 }
 
-/// Those whose provider's package could not be had: the others do without it.
+/// Those whose provider's package could not be obtained: the others do without it.
 pub(super) fn without_package(
-    subjects: &[Subject],
+    subjects: &[ModuleResource],
     error: &TerraformError,
 ) -> Vec<(ResourceId, TerraformError)> {
     let (TerraformError::ProviderNotFound { source_address, .. }
@@ -107,9 +107,12 @@ pub(super) fn without_package(
     lacking.map(|s| (s.id().clone(), error.clone())).collect()
 }
 
-/// A refusal may come from an object that an interrupted run made and that can not be imported, because its provider
-/// can not or because it is gone: then the resource is planned as if there were none. Whether there was one.
-pub(super) fn give_imports_up(subjects: &mut [Subject], refused: &[(ResourceId, TerraformError)]) -> bool {
+/// A refusal may come from an object that an interrupted run made and that cannot be imported, because its provider
+/// cannot or because it is gone: then the resource is planned as if there were none. Whether there was one.
+pub(super) fn give_imports_up(
+    subjects: &mut [ModuleResource],
+    refused: &[(ResourceId, TerraformError)],
+) -> bool {
     let mut any = false;
     for subject in subjects {
         let is_refused = refused.iter().any(|(id, _)| id == subject.id());
@@ -120,13 +123,13 @@ pub(super) fn give_imports_up(subjects: &mut [Subject], refused: &[(ResourceId, 
 
 /// Takes failed subjects out, and those that need them.
 pub(super) fn take_out(
-    subjects: &mut Vec<Subject>,
+    subjects: &mut Vec<ModuleResource>,
     failed: Vec<(ResourceId, TerraformError)>,
-    answers: &mut HashMap<ResourceId, Answer>,
+    answers: &mut HashMap<ResourceId, ItemResult>,
 ) {
     let mut gone: Vec<ResourceId> = failed.iter().map(|(id, _)| id.clone()).collect();
     answers.extend(failed.into_iter().map(|(id, error)| (id, Err(error))));
-    let named: Targets = subjects.iter().map(Subject::id).chain(&gone).collect();
+    let named: Targets = subjects.iter().map(ModuleResource::id).chain(&gone).collect();
     let needs = needs(subjects, &named);
     subjects.retain(|s| !gone.contains(s.id()));
     loop {

@@ -2,24 +2,26 @@
 
 use serde_json::{Map, Value};
 
-use super::saved_plan::{ResourceChange, Verb};
+use super::saved_plan::{PlannedAction, ResourceChange};
 use crate::model::{
-    plan::{Action, Change, Origin},
     masked_value::{self, join_path},
+    plan::{Action, ChangeOrigin, FieldChange},
 };
 
 /// The action that Terraform's verbs stand for.
 pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
     let adopted = moved || change.change.importing.is_some();
     match change.change.actions.as_slice() {
-        [Verb::NoOp | Verb::Read] if adopted => Action::Adopt,
-        [Verb::NoOp | Verb::Read] => Action::Unchanged,
-        [Verb::Create] => Action::Create,
-        [Verb::Update] if change.change.importing.is_some() => Action::Adopt,
-        [Verb::Update] => Action::Update,
-        [Verb::Delete] => Action::Delete,
-        [Verb::Forget] => Action::Forget,
-        [Verb::Delete, Verb::Create] | [Verb::Create, Verb::Delete] => Action::Replace,
+        [PlannedAction::NoOp | PlannedAction::Read] if adopted => Action::Adopt,
+        [PlannedAction::NoOp | PlannedAction::Read] => Action::Unchanged,
+        [PlannedAction::Create] => Action::Create,
+        [PlannedAction::Update] if change.change.importing.is_some() => Action::Adopt,
+        [PlannedAction::Update] => Action::Update,
+        [PlannedAction::Delete] => Action::Delete,
+        [PlannedAction::Forget] => Action::Forget,
+        [PlannedAction::Delete, PlannedAction::Create] | [PlannedAction::Create, PlannedAction::Delete] => {
+            Action::Replace
+        }
         _ => Action::Unknown,
     }
 }
@@ -51,7 +53,7 @@ pub(super) struct Origins<'a> {
 }
 
 impl Origins<'_> {
-    fn of(&self, path: &str) -> Origin {
+    fn origin(&self, path: &str) -> ChangeOrigin {
         let within = |outer: &str, inner: &str| {
             inner == outer
                 || inner
@@ -68,21 +70,21 @@ impl Origins<'_> {
             .any(|drift| within(drift, path) || within(path, drift))
             && prior == desired
         {
-            Origin::Drift
+            ChangeOrigin::Drift
         } else if desired.is_some() || prior.is_some() {
-            Origin::Change
+            ChangeOrigin::Change
         } else {
-            Origin::Default
+            ChangeOrigin::Default
         }
     }
 }
 
 /// The changed paths between two objects that are masked already.
-pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<Change> {
+pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<FieldChange> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut |path, from, to| {
-        found.push(Change {
-            origin: origins.of(&path),
+        found.push(FieldChange {
+            origin: origins.origin(&path),
             path,
             from: from.cloned(),
             to: to.cloned(),
@@ -101,7 +103,8 @@ pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<String> {
 type Visit<'v> = &'v mut dyn FnMut(String, Option<&Value>, Option<&Value>);
 
 fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Visit<'_>) {
-    let plain = |v: &Value| v.is_object() && !masked_value::is_unknown(v) && masked_value::as_secret(v).is_none();
+    let plain =
+        |v: &Value| v.is_object() && !masked_value::is_unknown(v) && masked_value::as_secret(v).is_none();
     match (before, after) {
         (None, None) => {}
         (Some(b), Some(a)) if b == a => {}
@@ -143,12 +146,12 @@ mod tests {
             .collect();
         found.sort();
         let wanted = [
-            ("/computed", Origin::Default),
-            ("/gone", Origin::Change),
-            ("/list", Origin::Change),
-            ("/name", Origin::Change),
-            ("/secret", Origin::Change),
-            ("/tags/x~1y", Origin::Drift),
+            ("/computed", ChangeOrigin::Default),
+            ("/gone", ChangeOrigin::Change),
+            ("/list", ChangeOrigin::Change),
+            ("/name", ChangeOrigin::Change),
+            ("/secret", ChangeOrigin::Change),
+            ("/tags/x~1y", ChangeOrigin::Drift),
         ];
         assert_eq!(found, wanted.map(|(path, origin)| (path.to_owned(), origin)));
     }

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use crate::{
     checkout::Untrusted,
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ResourceId, StackId},
 };
 
 /// An error of the Terraform runtime. Texts that come from Terraform or a provider are masked before they get here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum TerraformError {
     #[error("neither `terraform` nor `tofu` is on the PATH")]
     NoBinary,
@@ -72,7 +71,7 @@ pub enum TerraformError {
     NoTarget { id: ResourceId, text: String },
     #[error("`{id}` holds a masked value where a real one is needed")]
     MaskedValue { id: ResourceId },
-    #[error("`{id}` waits for `{needs}`, which can not be planned")]
+    #[error("`{id}` waits for `{needs}`, which cannot be planned")]
     Needs { id: ResourceId, needs: ResourceId },
 
     #[error("the provider {source_address} {version} was not found: {why}")]
@@ -118,7 +117,7 @@ pub enum TerraformError {
         id: ResourceId,
         /// Its id at the provider.
         made: String,
-        why: Box<Failure>,
+        why: Box<UserError>,
     },
 
     #[error(
@@ -128,8 +127,8 @@ pub enum TerraformError {
     Unencrypted { id: Option<ResourceId> },
     #[error("Terraform's state is encrypted, and there is no key")]
     KeyMissing,
-    #[error("Terraform's state can not be opened: {0}")]
-    Sealer(Failure),
+    #[error("Terraform's state cannot be opened: {0}")]
+    Sealer(UserError),
     #[error("a document of Terraform's state {0}")]
     Damaged(String),
 }
@@ -155,7 +154,7 @@ pub enum Class {
 
 impl Class {
     /// Reads it from a diagnostic's words, lower-cased here. Providers have no codes for these.
-    pub(super) fn of(words: &str, in_configuration: bool) -> Self {
+    pub(super) fn classify(words: &str, in_configuration: bool) -> Self {
         let words = words.to_lowercase();
         let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
         if any(&[
@@ -225,7 +224,7 @@ impl Class {
             Self::Exists => {
                 "to take it over, set `kusionstack.io/import-id` in the resource's extensions to its id at the provider"
             }
-            Self::Other => "mend what the provider names, then run the same command again",
+            Self::Other => "fix what the provider names, then run the same command again",
         }
     }
 }
@@ -237,7 +236,7 @@ impl TerraformError {
                 "install Terraform 1.5 or newer, or OpenTofu, or set `terraform.binary` in konverge.yaml to where it is"
                     .to_owned(),
             ],
-            Self::Untrusted(error) => Failure::from(error.clone()).hints,
+            Self::Untrusted(error) => UserError::from(error.clone()).hints,
             Self::Version { .. } => {
                 vec!["install a newer one, or set `terraform.binary` in konverge.yaml to one".to_owned()]
             }
@@ -279,7 +278,7 @@ impl TerraformError {
             ],
             Self::Provider { class, .. } => vec![class.remedy().to_owned()],
             Self::NotTried { .. } | Self::Needs { .. } => {
-                vec!["mend what failed and run the same command again".to_owned()]
+                vec!["fix what failed and run the same command again".to_owned()]
             }
             Self::InFlight { address, .. } => vec![
                 "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
@@ -332,9 +331,9 @@ impl TerraformError {
     }
 }
 
-impl From<TerraformError> for Failure {
+impl From<TerraformError> for UserError {
     fn from(error: TerraformError) -> Self {
-        let mut failure = Failure::new(error.kind(), error.to_string());
+        let mut failure = UserError::new(error.kind(), error.to_string());
         failure.hints = error.remedies();
         failure
     }
@@ -363,9 +362,12 @@ mod tests {
             ("BucketAlreadyExists", Class::Exists),
             ("something odd", Class::Other),
         ] {
-            assert_eq!(Class::of(words, false), class, "{words}");
+            assert_eq!(Class::classify(words, false), class, "{words}");
         }
-        assert_eq!(Class::of("Unsupported argument", true), Class::Configuration);
+        assert_eq!(
+            Class::classify("Unsupported argument", true),
+            Class::Configuration
+        );
     }
 
     #[test]
@@ -385,7 +387,7 @@ mod tests {
                 action: "created",
             },
         ] {
-            let failure = Failure::from(error);
+            let failure = UserError::from(error);
             assert!(!failure.hints.is_empty(), "{}", failure.message);
         }
     }

@@ -12,9 +12,8 @@ use super::{
     error::TerraformError,
 };
 use crate::model::{
-    ResourceId,
+    ResourceId, masked_value,
     reference::{MARK, Reference, Targets},
-    masked_value,
 };
 
 /// The resources that references may name: those of the same module.
@@ -110,21 +109,21 @@ fn push_step(expression: &mut String, key: &str) {
     } else if is_identifier(key) {
         expression.push_str(&format!(".{key}"));
     } else {
-        expression.push_str(&format!("[{}]", quoted(key)));
+        expression.push_str(&format!("[{}]", quote(key)));
     }
 }
 
 /// A template whose value is exactly this text.
 pub(super) fn literal(text: &str) -> String {
     if text.contains("${") || text.contains("%{") || text.ends_with(['$', '%']) {
-        format!("${{{}}}", quoted(text))
+        format!("${{{}}}", quote(text))
     } else {
         text.to_owned()
     }
 }
 
 /// An HCL string in quotes whose value is exactly this text.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

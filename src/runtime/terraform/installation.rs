@@ -14,19 +14,19 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::{
     binary::Binary,
+    command::{CommandOutput, TerraformCommand},
     environment,
     error::TerraformError,
-    command::{Invocation, Output},
-    memfd::MemoryFile,
     log_messages::plain,
-    module::{self, Module},
+    memfd::MemoryFile,
+    module::{self, ModuleFiles},
     options::TerraformOptions,
-    provider_cache::{self, Origin, Packages},
+    provider_cache::{self, ProviderCache, ProviderSource},
     providers::{self, ProviderRef},
 };
 
 /// Terraform, ready to run.
-pub(super) struct Toolbox {
+pub(super) struct Installation {
     pub(super) binary: Binary,
     /// Home and folder for temporary files of every process; holds nothing of the modules but links into memory.
     home: TempDir,
@@ -47,7 +47,7 @@ pub(super) struct Installed {
 }
 
 /// A module in place: a folder with links to files in memory. Gone when dropped.
-pub(super) struct Workspace {
+pub(super) struct ModuleFolder {
     dir: TempDir,
     env: Vec<(OsString, OsString)>,
     binary: PathBuf,
@@ -62,7 +62,7 @@ fn files(error: &io::Error) -> TerraformError {
     TerraformError::Files(error.to_string())
 }
 
-impl Toolbox {
+impl Installation {
     /// Finds the executable and makes an empty home for it.
     pub(super) async fn open(options: &TerraformOptions) -> Result<Self, TerraformError> {
         let mut builder = tempfile::Builder::new();
@@ -72,8 +72,11 @@ impl Toolbox {
             None => builder.tempdir(),
         }
         .map_err(|e| files(&e))?;
-        std::fs::write(home.path().join("terraform.rc"), provider_cache::BASE_CONFIGURATION)
-            .map_err(|e| files(&e))?;
+        std::fs::write(
+            home.path().join("terraform.rc"),
+            provider_cache::BASE_CONFIGURATION,
+        )
+        .map_err(|e| files(&e))?;
         let env = environment::compose(
             std::env::vars_os(),
             &options.environment,
@@ -100,7 +103,7 @@ impl Toolbox {
         if let Some(installed) = sets.get(wanted) {
             return Ok(installed.clone());
         }
-        // Gone again if a package of the set can not be had.
+        // Gone again if a package of the set cannot be had.
         let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(|e| files(&e))?;
         if !wanted.is_empty() {
             self.init(place.path(), wanted, options).await?;
@@ -137,7 +140,7 @@ impl Toolbox {
         if wanted.values().all(|hashes| !hashes.is_empty()) {
             args.push("-lockfile=readonly");
         }
-        let packages = options.plugin_cache.as_deref().map(Packages::new);
+        let packages = options.plugin_cache.as_deref().map(ProviderCache::new);
         let sources = match &packages {
             Some(packages) => packages.sources(wanted.keys(), &self.binary),
             None => Vec::new(),
@@ -145,10 +148,10 @@ impl Toolbox {
         let kept = packages.as_ref().map(|p| (p.folder(), sources.as_slice()));
         let run = async |kept| {
             let mirror = options.mirror.as_deref();
-            write("terraform.rc", &Origin { mirror, kept }.configuration())?;
+            write("terraform.rc", &ProviderSource { mirror, kept }.configuration())?;
             let mut env = self.env.clone();
             environment::set(&mut env, "TF_CLI_CONFIG_FILE", dir.join("terraform.rc"));
-            Invocation::start(&self.binary.path, "init", &args, dir, &env)?
+            TerraformCommand::start(&self.binary.path, "init", &args, dir, &env)?
                 .finish(options.deadline)
                 .await
         };
@@ -158,7 +161,7 @@ impl Toolbox {
             output = run(None).await?;
         }
         if output.code != Some(0) {
-            return Err(refused(&output, wanted, options));
+            return Err(init_error(&output, wanted, options));
         }
         if let Some(packages) = &packages
             && let Err(error) = packages.keep(&dir.join(".terraform"), wanted.keys(), &self.binary)
@@ -172,9 +175,9 @@ impl Toolbox {
     pub(super) fn workspace(
         &self,
         installed: &Installed,
-        module: &Module,
-    ) -> Result<Workspace, TerraformError> {
-        let make = || -> io::Result<Workspace> {
+        module: &ModuleFiles,
+    ) -> Result<ModuleFolder, TerraformError> {
+        let make = || -> io::Result<ModuleFolder> {
             let dir = TempDir::new_in(self.home.path())?;
             let configuration = MemoryFile::new("module", module.configuration.to_string().as_bytes())?;
             let state = MemoryFile::new("state", module.state.to_string().as_bytes())?;
@@ -187,7 +190,7 @@ impl Toolbox {
                 "TF_DATA_DIR".into(),
                 installed.dir.join(".terraform").into_os_string(),
             ));
-            Ok(Workspace {
+            Ok(ModuleFolder {
                 dir,
                 env,
                 binary: self.binary.path.clone(),
@@ -200,21 +203,21 @@ impl Toolbox {
     }
 }
 
-impl Workspace {
+impl ModuleFolder {
     /// Starts `terraform step args…` in it.
     pub(super) fn start(
         &self,
         step: &'static str,
         args: impl IntoIterator<Item = OsString>,
-    ) -> Result<Invocation, TerraformError> {
-        Invocation::start(&self.binary, step, args, self.dir.path(), &self.env)
+    ) -> Result<TerraformCommand, TerraformError> {
+        TerraformCommand::start(&self.binary, step, args, self.dir.path(), &self.env)
     }
 }
 
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 
 /// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
-fn refused(output: &Output, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
+fn init_error(output: &CommandOutput, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
     let text = plain(
         &options.secrets,
         &format!("{} {}", output.stderr, output.lines.join(" ")),

@@ -11,7 +11,7 @@ const LONGEST: usize = 2000;
 
 /// One line.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Message {
+pub(super) struct LogMessage {
     /// What it tells.
     #[serde(rename = "type", default)]
     pub(super) kind: String,
@@ -20,7 +20,7 @@ pub(super) struct Message {
     pub(super) hook: Option<Hook>,
     /// For `diagnostic`.
     #[serde(default)]
-    pub(super) diagnostic: Option<Diagnostic>,
+    pub(super) diagnostic: Option<TerraformDiagnostic>,
 }
 
 /// What `apply_start`, `apply_progress`, `apply_complete` and `apply_errored` carry.
@@ -45,7 +45,7 @@ pub(super) struct HookResource {
 
 /// An error or a warning.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Diagnostic {
+pub(super) struct TerraformDiagnostic {
     #[serde(default)]
     pub(super) severity: String,
     #[serde(default)]
@@ -66,7 +66,7 @@ struct Snippet {
     context: Option<String>,
 }
 
-impl Message {
+impl LogMessage {
     /// Reads a line; `None` if it is not of the log.
     pub(super) fn read(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
@@ -82,14 +82,14 @@ impl Message {
     }
 }
 
-impl Diagnostic {
+impl TerraformDiagnostic {
     /// Whether it is an error, and no warning.
     pub(super) fn is_error(&self) -> bool {
         self.severity == "error"
     }
 
     /// The resource it is about.
-    pub(super) fn about(&self) -> Option<&str> {
+    pub(super) fn address(&self) -> Option<&str> {
         let context = self
             .snippet
             .as_ref()
@@ -114,13 +114,13 @@ impl Diagnostic {
     }
 
     /// As an error of a resource.
-    pub(super) fn of(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
+    pub(super) fn to_error(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
         let words = format!("{} {}", self.summary, self.detail);
         // What Terraform itself finds wrong stands at a place of the module.
         let in_configuration = self.address.is_none() && self.snippet.is_some();
         TerraformError::Provider {
             id: id.clone(),
-            class: Class::of(&words, in_configuration),
+            class: Class::classify(&words, in_configuration),
             text: self.text(secrets),
         }
     }
@@ -154,23 +154,23 @@ mod tests {
     #[test]
     fn hooks_and_diagnostics_name_their_resource() {
         let complete = json!({"type": "apply_complete", "hook": {"resource": {"addr": "local_file.a"}, "action": "create", "elapsed_seconds": 2}});
-        let complete = Message::read(&complete.to_string()).unwrap();
+        let complete = LogMessage::read(&complete.to_string()).unwrap();
         assert_eq!(complete.address(), Some("local_file.a"));
         let provider =
             json!({"severity": "error", "summary": "Bad", "detail": "x", "address": "local_file.b"});
         let module = json!({"severity": "error", "summary": "Bad", "detail": "x", "snippet": {"context": "resource.local_file.c", "code": "password"}});
         let about = |d: &serde_json::Value| {
-            let d: Diagnostic = serde_json::from_value(d.clone()).unwrap();
-            d.about().map(str::to_owned)
+            let d: TerraformDiagnostic = serde_json::from_value(d.clone()).unwrap();
+            d.address().map(str::to_owned)
         };
         assert_eq!(about(&provider).as_deref(), Some("local_file.b"));
         assert_eq!(about(&module).as_deref(), Some("local_file.c"));
-        assert!(Message::read("panic: runtime error").is_none());
+        assert!(LogMessage::read("panic: runtime error").is_none());
     }
 
     #[test]
     fn text_of_providers_is_masked_and_tamed() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         secrets.learn("hunter2222");
         let text = plain(&secrets, "bad\u{1b}[31m password\n\n  hunter2222\r\nnow:");
         assert_eq!(text, "bad [31m password *** now");
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_providers_refuse_names_the_resource_and_the_remedy() {
         let id: ResourceId = "hashicorp:aws:aws_db_instance:orders".parse().unwrap();
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         for (summary, detail, remedy) in [
             (
                 "validating provider credentials",
@@ -215,8 +215,8 @@ mod tests {
             ),
         ] {
             let diagnostic = json!({"severity": "error", "summary": summary, "detail": detail, "address": "aws_db_instance.orders"});
-            let diagnostic: Diagnostic = serde_json::from_value(diagnostic).unwrap();
-            let failure = crate::error::Failure::from(diagnostic.of(&id, &secrets));
+            let diagnostic: TerraformDiagnostic = serde_json::from_value(diagnostic).unwrap();
+            let failure = crate::error::UserError::from(diagnostic.to_error(&id, &secrets));
             assert!(failure.message.contains("aws_db_instance:orders"), "{failure}");
             assert!(
                 failure.hints[0].contains(remedy),

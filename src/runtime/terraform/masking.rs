@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use super::saved_plan::{self, at, below, members};
+use super::saved_plan::{self, at, mask_below, members};
 use crate::{
     model::masked_value,
     secrets::{Secrets, mask_terraform, named_texts},
 };
 
 /// The object for references of others: `$unknown` where only the provider knows. Nothing is masked.
-pub(super) fn expected(after: &Value, after_unknown: &Value) -> Value {
+pub(super) fn expected_object(after: &Value, after_unknown: &Value) -> Value {
     overlay(after, after_unknown, &Value::Null, None)
 }
 
 /// The object for people: `$unknown` and `$secret` marks, without the nulls that stand for what is not set. Secret is
 /// what the provider calls so, and what its name says.
-pub(super) fn shown(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
+pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
     match without_nulls(overlay(object, unknown, sensitive, Some(secrets))) {
         Value::Object(map) => Value::Object(mask_terraform(secrets, "", &map).into_owned()),
         other => other,
@@ -29,13 +29,13 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
     if let Some(secrets) = secrets
         && *sensitive == Value::Bool(true)
     {
-        return match masked_value {
+        return match value {
             _ if holds_true(unknown) => masked_value::unknown(),
             Value::Null => Value::Null,
             secret => mark(secret, secrets),
         };
     }
-    match masked_value {
+    match value {
         Value::Array(items) => {
             let length = items.len().max(unknown.as_array().map_or(0, Vec::len));
             (0..length)
@@ -54,7 +54,12 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
                 .chain(missing)
                 .map(|key| {
                     let member = map.get(key).unwrap_or(&Value::Null);
-                    let laid = overlay(member, below(unknown, key), below(sensitive, key), secrets);
+                    let laid = overlay(
+                        member,
+                        mask_below(unknown, key),
+                        mask_below(sensitive, key),
+                        secrets,
+                    );
                     (key.clone(), laid)
                 })
                 .collect();
@@ -70,7 +75,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
 /// The mark of a secret; every text in it is learned, so that it is masked wherever else it turns up.
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
-        match masked_value {
+        match value {
             Value::String(text) => secrets.learn_value(text),
             Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
             Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
@@ -91,7 +96,7 @@ pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
 }
 
 fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
-    match masked_value {
+    match value {
         Value::String(text) if *sensitive == Value::Bool(true) => texts.push(text.clone()),
         Value::Array(items) => items
             .iter()
@@ -99,7 +104,7 @@ fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
             .for_each(|(index, item)| gather(item, at(sensitive, index), texts)),
         Value::Object(map) => map
             .iter()
-            .for_each(|(key, member)| gather(member, below(sensitive, key), texts)),
+            .for_each(|(key, member)| gather(member, mask_below(sensitive, key), texts)),
         _ => {}
     }
 }
@@ -118,7 +123,7 @@ pub(super) fn attributes(
             (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => lay(given, &blocks[0], secrets),
             (Value::Object(map), _) => Value::Object(
                 map.iter()
-                    .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
+                    .map(|(key, member)| (key.clone(), lay(member, mask_below(sensitive, key), secrets)))
                     .collect(),
             ),
             (Value::Array(items), _) => items
@@ -131,7 +136,7 @@ pub(super) fn attributes(
     }
     let laid: Map<String, Value> = given
         .iter()
-        .map(|(key, member)| (key.clone(), lay(member, below(sensitive, key), secrets)))
+        .map(|(key, member)| (key.clone(), lay(member, mask_below(sensitive, key), secrets)))
         .collect();
     mask_terraform(secrets, "", &laid).into_owned()
 }
@@ -140,13 +145,13 @@ pub(super) fn attributes(
 pub(super) fn hide_alike(
     before: &mut Value,
     after: &mut Value,
-    planned: &saved_plan::Change,
+    planned: &saved_plan::PlannedChange,
     secrets: &Secrets,
 ) {
     let nothing = Value::Null;
     for (key, _) in members(&planned.before_sensitive).chain(members(&planned.after_sensitive)) {
         let sides: [(&mut Value, &Value); 2] = [(before, &planned.before), (after, &planned.after)];
-        let other = |mask: &Value| below(mask, key).clone();
+        let other = |mask: &Value| mask_below(mask, key).clone();
         let either = [&planned.before_sensitive, &planned.after_sensitive]
             .map(other)
             .into_iter()
@@ -156,7 +161,7 @@ pub(super) fn hide_alike(
             if let (Some(member), Some(clear)) = (side.get_mut(key), clear.get(key))
                 && !masked_value::is_unknown(member)
             {
-                *member = shown(clear, &nothing, &mask, secrets);
+                *member = mask_object(clear, &nothing, &mask, secrets);
             }
         }
     }
@@ -172,7 +177,7 @@ fn holds_true(mask: &Value) -> bool {
 }
 
 fn without_nulls(value: Value) -> Value {
-    match masked_value {
+    match value {
         Value::Object(map) => Value::Object(
             map.into_iter()
                 .filter(|(_, member)| !member.is_null())
@@ -193,11 +198,11 @@ mod tests {
 
     #[test]
     fn marks_stand_where_the_masks_say() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         let after = json!({"name": "n", "password": "hunter2222", "unset": null, "blocks": [{"key": "hunter3333", "port": 1}], "list": ["a", null]});
         let unknown = json!({"id": true, "blocks": [{"arn": true}], "list": [false, true]});
         let sensitive = json!({"password": true, "blocks": [{"key": true}]});
-        let shown = shown(&after, &unknown, &sensitive, &secrets);
+        let shown = mask_object(&after, &unknown, &sensitive, &secrets);
         assert_eq!(
             shown,
             json!({"name": "n", "password": secrets.mark(&json!("hunter2222")),
@@ -208,20 +213,20 @@ mod tests {
         assert_eq!(secret_texts(&after, &sensitive), ["hunter2222", "hunter3333"]);
         let by_name = json!({"account_password": "hunter4444", "n": 1});
         let none = Value::Null;
-        let shown = super::shown(&by_name, &none, &none, &secrets);
+        let shown = super::mask_object(&by_name, &none, &none, &secrets);
         assert_eq!(
             shown["account_password"],
             secrets.mark(&json!("hunter4444")),
             "no schema says so"
         );
-        let expected = expected(&after, &unknown);
+        let expected = expected_object(&after, &unknown);
         assert_eq!(expected["password"], "hunter2222");
         assert_eq!(expected["id"], masked_value::unknown());
     }
 
     #[test]
     fn a_spec_is_marked_by_the_schema_of_its_resource() {
-        let secrets = Secrets::new(HashKey::derived("k"));
+        let secrets = Secrets::new(HashKey::derive("k"));
         let given = json!({"auth": {"token": "hunter2222"}, "n": 1});
         let marked = attributes(
             given.as_object().unwrap(),

@@ -11,38 +11,38 @@
 mod address;
 mod apply;
 mod binary;
-mod state_document;
+mod command;
 mod credential_settings;
+mod diagnostics_map;
 mod diff;
-mod resolve_items;
-mod plan_command;
-mod state_encryption;
 mod environment;
 mod error;
 mod expression;
-mod resource_state;
-mod command;
+mod installation;
+mod log_messages;
 mod masking;
 mod memfd;
-mod log_messages;
 mod module;
-mod refresh;
+mod module_resource;
 mod options;
-mod provider_cache;
 mod plan;
+mod plan_command;
 mod plan_convert;
 mod progress;
+mod provider_cache;
 mod providers;
-mod diagnostics_map;
+mod refresh;
+mod resolve_items;
+mod resource_state;
 mod saved_plan;
-mod module_resource;
-mod installation;
+mod state_document;
+mod state_encryption;
 
-pub use binary::{Binary, Make};
-pub use state_document::{STATE, forget};
-pub use state_encryption::Seal;
+pub use binary::{Binary, BinaryKind};
 pub use error::{Class, TerraformError};
 pub use options::{AllowedProvider, TerraformOptions};
+pub use state_document::{STATE, forget};
+pub use state_encryption::StateEncryption;
 
 use std::{
     collections::HashMap,
@@ -56,20 +56,20 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
         spec::{Resource, RuntimeKind},
     },
-    runtime::{ApplySink, Granularity, Item, Observed, Planned, Runtime, Scope},
+    runtime::{ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope},
 };
 
 /// The runtime of Terraform resources; serves any number of stacks.
 pub struct Terraform {
     options: TerraformOptions,
     /// Made at first use: a run without Terraform resources needs no Terraform.
-    toolbox: OnceCell<installation::Toolbox>,
-    prepared: Mutex<HashMap<String, plan_convert::Prepared>>,
+    toolbox: OnceCell<installation::Installation>,
+    prepared: Mutex<HashMap<String, plan_convert::PreparedPlan>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
     /// The books of stacks that are being applied: segments of one stack write the same document.
     books: apply::Books,
@@ -93,13 +93,13 @@ impl Terraform {
     ///
     /// # Errors
     /// There is none, or it is too old.
-    pub async fn binary(&self) -> Result<&Binary, Failure> {
+    pub async fn binary(&self) -> Result<&Binary, UserError> {
         Ok(&self.toolbox().await?.binary)
     }
 
-    async fn toolbox(&self) -> Result<&installation::Toolbox, TerraformError> {
+    async fn toolbox(&self) -> Result<&installation::Installation, TerraformError> {
         self.toolbox
-            .get_or_try_init(|| installation::Toolbox::open(&self.options))
+            .get_or_try_init(|| installation::Installation::open(&self.options))
             .await
     }
 
@@ -108,29 +108,29 @@ impl Terraform {
     }
 
     /// Keeps a saved plan until it is applied or the same resources are planned again.
-    fn keep(&self, prepared: plan_convert::Prepared) {
-        let mut all = locked(&self.prepared);
+    fn keep(&self, prepared: plan_convert::PreparedPlan) {
+        let mut all = lock(&self.prepared);
         all.retain(|_, other| !other.is_for_the_same(&prepared));
         all.insert(prepared.token.clone(), prepared);
     }
 
-    fn take(&self, token: &str) -> Option<plan_convert::Prepared> {
-        locked(&self.prepared).remove(token)
+    fn take(&self, token: &str) -> Option<plan_convert::PreparedPlan> {
+        lock(&self.prepared).remove(token)
     }
 
     fn remember_move(&self, stack: &StackId, old: &ResourceId, new: &ResourceId) {
-        locked(&self.moves)
+        lock(&self.moves)
             .entry(stack.clone())
             .or_default()
             .insert(old.clone(), new.clone());
     }
 
-    fn moved(&self, stack: &StackId) -> HashMap<ResourceId, ResourceId> {
-        locked(&self.moves).get(stack).cloned().unwrap_or_default()
+    fn renamed_resources(&self, stack: &StackId) -> HashMap<ResourceId, ResourceId> {
+        lock(&self.moves).get(stack).cloned().unwrap_or_default()
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic while the lock is held")
 }
 
@@ -148,29 +148,38 @@ impl Runtime for Terraform {
         &self,
         _: Option<&ClusterName>,
         resources: Vec<Resource>,
-    ) -> Result<Vec<(ResourceId, Resource)>, Failure> {
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
         resources
             .into_iter()
             .map(|resource| {
-                module_resource::of_desired(&resource)?;
+                module_resource::parse_desired(&resource)?;
                 Ok((resource.id.clone(), resource))
             })
             .collect()
     }
 
-    async fn observe(&self, scope: &Scope, items: &[Item]) -> Result<Vec<Observed>, Failure> {
+    async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
         Ok(refresh::observe(self, scope, items).await?)
     }
 
-    async fn plan(&self, scope: &Scope, items: Vec<Item>) -> Result<Vec<Result<Planned, Failure>>, Failure> {
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
         let answers = plan::plan(self, scope, items).await;
         Ok(answers
             .into_iter()
-            .map(|answer| answer.map_err(Failure::from))
+            .map(|answer| answer.map_err(UserError::from))
             .collect())
     }
 
-    async fn apply(&self, scope: &Scope, planned: Vec<Planned>, sink: &dyn ApplySink) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
         apply::apply(self, scope, planned, sink).await
     }
 }

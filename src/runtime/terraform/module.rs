@@ -9,9 +9,9 @@ use super::{
     binary::Binary,
     error::TerraformError,
     expression::{Inside, Translator, literal},
-    resource_state,
+    module_resource::ModuleResource,
     providers::ProviderRef,
-    module_resource::Subject,
+    resource_state,
 };
 use crate::model::{Digest, ResourceId, masked_value};
 
@@ -20,7 +20,7 @@ type BlockPlaces<'a> = HashMap<(&'a str, Option<&'a str>), String>;
 
 /// A module as files for Terraform.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(super) struct ModuleFiles {
     /// `main.tf.json`.
     pub(super) configuration: Value,
     /// `terraform.tfstate`.
@@ -51,7 +51,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(subjects: &[Subject]) -> Self {
+    fn of(subjects: &[ModuleResource]) -> Self {
         let mut names = Self::default();
         for subject in subjects.iter().filter(|s| !s.provider.is_builtin()) {
             names.add(&subject.provider, &subject.meta);
@@ -76,7 +76,7 @@ impl Names {
             });
     }
 
-    fn alias(&self, subject: &Subject) -> Option<&str> {
+    fn alias(&self, subject: &ModuleResource) -> Option<&str> {
         let key = (
             subject.provider.source.clone(),
             Digest::of_json(&subject.meta).short(),
@@ -85,7 +85,7 @@ impl Names {
     }
 
     /// The `provider` argument of a resource.
-    fn argument(&self, subject: &Subject) -> Option<String> {
+    fn argument(&self, subject: &ModuleResource) -> Option<String> {
         let local = self.local.get(&subject.provider.source)?;
         Some(match self.alias(subject) {
             Some(alias) => format!("{local}.{alias}"),
@@ -94,7 +94,7 @@ impl Names {
     }
 
     /// The `provider` of a resource in the state.
-    fn in_state(&self, subject: &Subject, binary: &Binary) -> String {
+    fn in_state(&self, subject: &ModuleResource, binary: &Binary) -> String {
         let base = format!("provider[\"{}\"]", binary.source_of(&subject.provider.source));
         match self.alias(subject) {
             Some(alias) => format!("{base}.{alias}"),
@@ -128,7 +128,7 @@ impl Names {
 
     fn users(
         &self,
-        subjects: &[Subject],
+        subjects: &[ModuleResource],
         places: &HashMap<(&str, Option<&str>), String>,
         binary: &Binary,
     ) -> ProviderUsers {
@@ -161,11 +161,11 @@ pub(super) fn requirements<'a>(
     json!({ "required_providers": required })
 }
 
-/// Puts the module together. An item whose body can not be said is its own error: all such are given back.
+/// Puts the module together. An item whose body cannot be said is its own error: all such are given back.
 pub(super) fn build(
-    subjects: &[Subject],
+    subjects: &[ModuleResource],
     binary: &Binary,
-) -> Result<Module, Vec<(ResourceId, TerraformError)>> {
+) -> Result<ModuleFiles, Vec<(ResourceId, TerraformError)>> {
     let names = Names::of(subjects);
     let wanted: HashMap<ResourceId, Address> = subjects
         .iter()
@@ -216,7 +216,7 @@ pub(super) fn build(
             configuration.insert(key.to_owned(), part);
         }
     }
-    Ok(Module {
+    Ok(ModuleFiles {
         configuration: Value::Object(configuration),
         state: state(subjects, &names, binary),
         users: names.users(subjects, &places, binary),
@@ -231,7 +231,7 @@ fn place(resources: &mut Map<String, Value>, address: &Address, body: Value) {
 }
 
 fn body(
-    subject: &Subject,
+    subject: &ModuleResource,
     names: &Names,
     wanted: &Inside,
 ) -> Result<Option<Map<String, Value>>, TerraformError> {
@@ -264,12 +264,12 @@ fn body(
     Ok(Some(body))
 }
 
-fn state(subjects: &[Subject], names: &Names, binary: &Binary) -> Value {
+fn state(subjects: &[ModuleResource], names: &Names, binary: &Binary) -> Value {
     let known: Vec<_> = subjects.iter().map(|s| s.address.to_string()).collect();
     let entries = subjects
         .iter()
         .filter_map(|s| {
-            s.held()
+            s.resource_state()
                 .map(|h| h.entry_for(&s.address, &names.in_state(s, binary), &known))
         })
         .collect();
@@ -279,7 +279,7 @@ fn state(subjects: &[Subject], names: &Names, binary: &Binary) -> Value {
 /// Members as literals: nothing in them is a reference or an expression.
 fn literal_members(meta: &Value) -> Map<String, Value> {
     fn of(value: &Value) -> Value {
-        match masked_value {
+        match value {
             Value::String(text) => Value::String(literal(text)),
             Value::Array(items) => items.iter().map(of).collect(),
             Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), of(v))).collect()),
@@ -304,12 +304,12 @@ mod tests {
     fn binary() -> Binary {
         Binary {
             path: "terraform".into(),
-            make: crate::runtime::terraform::Make::Terraform,
+            make: crate::runtime::terraform::BinaryKind::Terraform,
             version: "1.11.4".to_owned(),
         }
     }
 
-    fn subject(id: &str, provider: &str, meta: Value, attributes: Value) -> Subject {
+    fn subject(id: &str, provider: &str, meta: Value, attributes: Value) -> ModuleResource {
         let desired = Resource {
             id: id.parse().unwrap(),
             runtime: RuntimeKind::Terraform,
@@ -320,8 +320,8 @@ mod tests {
                 .unwrap()
                 .clone(),
         };
-        let (address, provider, meta) = super::super::module_resource::of_desired(&desired).unwrap();
-        Subject {
+        let (address, provider, meta) = super::super::module_resource::parse_desired(&desired).unwrap();
+        ModuleResource {
             item: Item {
                 id: desired.id.clone(),
                 cluster: None,

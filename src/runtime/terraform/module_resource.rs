@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use super::{
     address::{Address, is_identifier},
     error::TerraformError,
-    resource_state::Holding,
     providers::{self, ProviderRef},
+    resource_state::ResourceState,
 };
 use crate::{
-    model::{Digest, ResourceId, claim::IMPORT_ID, reference, spec::Resource, masked_value::join_path},
+    model::{Digest, ResourceId, claim::IMPORT_ID, masked_value::join_path, reference, spec::Resource},
     runtime::Item,
 };
 
@@ -31,35 +31,35 @@ const RESERVED: [&str; 7] = [
 
 /// One item, ready for a module.
 #[derive(Debug, Clone)]
-pub(super) struct Subject {
+pub(super) struct ModuleResource {
     pub(super) item: Item,
     pub(super) address: Address,
     pub(super) provider: ProviderRef,
     /// The provider's configuration.
     pub(super) meta: Value,
     /// What the state holds of it.
-    pub(super) holding: Option<Holding>,
+    pub(super) holding: Option<ResourceState>,
     /// The id it had before, if its state moves.
     pub(super) moved_from: Option<ResourceId>,
     /// The id at the provider of the object that an interrupted run made and that the state does not hold.
     pub(super) made: Option<String>,
 }
 
-impl Subject {
+impl ModuleResource {
     /// Its id.
     pub(super) fn id(&self) -> &ResourceId {
         &self.item.id
     }
 
     /// Of what is wanted.
-    pub(super) fn wanted(&self) -> Option<String> {
+    pub(super) fn wanted_id(&self) -> Option<String> {
         let desired = self.item.desired.as_ref()?;
         Some(Digest::of_json(&json!([desired.attributes, desired.extensions])).to_string())
     }
 
     /// What is to be held of it, as Terraform's state has it now.
-    pub(super) fn holding_of(&self, entry: &Value) -> Holding {
-        Holding {
+    pub(super) fn holding_of(&self, entry: &Value) -> ResourceState {
+        ResourceState {
             address: self.address.clone(),
             provider: (self.provider.source.clone(), self.provider.version.clone()),
             meta: self.meta.clone(),
@@ -68,7 +68,7 @@ impl Subject {
     }
 
     /// What a module's state says of it: nothing of an object that a made one has replaced.
-    pub(super) fn held(&self) -> Option<&Holding> {
+    pub(super) fn resource_state(&self) -> Option<&ResourceState> {
         self.holding.as_ref().filter(|_| self.made.is_none())
     }
 
@@ -89,7 +89,7 @@ impl Subject {
     /// The id of the object to take over, if there is one and it is not ours already.
     pub(super) fn import_id(&self) -> Option<&str> {
         let desired = self.item.desired.as_ref()?;
-        if self.held().is_some() {
+        if self.resource_state().is_some() {
             return None;
         }
         let given = || desired.extensions.get(IMPORT_ID).and_then(Value::as_str);
@@ -127,7 +127,7 @@ pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
 }
 
 /// What a wanted resource says of itself: its address and provider.
-pub(super) fn of_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
+pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
     check_reserved(&desired.id, &desired.attributes)?;
     for (key, value) in &desired.extensions {
         if let Some(path) = reference_in(value, join_path("", key)) {
@@ -136,8 +136,8 @@ pub(super) fn of_desired(desired: &Resource) -> Result<(Address, ProviderRef, Va
         }
     }
     Ok((
-        Address::of(desired)?,
-        ProviderRef::of(desired)?,
+        Address::from_resource(desired)?,
+        ProviderRef::from_resource(desired)?,
         providers::meta_of(desired),
     ))
 }
@@ -205,16 +205,16 @@ mod tests {
                 .unwrap()
                 .clone(),
         };
-        let refused = of_desired(&with(
+        let refused = parse_desired(&with(
             json!({"a": [{"host": "https://$kusion_path.n:t:t_x:b.host"}]}),
         ));
-        let failure = crate::error::Failure::from(refused.unwrap_err());
+        let failure = crate::error::UserError::from(refused.unwrap_err());
         assert!(
             failure.message.contains("n:t:t_x:a") && failure.message.contains("/providerMeta/a/0/host"),
             "{failure}"
         );
         assert!(!failure.hints.is_empty());
-        of_desired(&with(json!({"host": "$kusion_pathless"}))).unwrap();
+        parse_desired(&with(json!({"host": "$kusion_pathless"}))).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use super::state_encryption::Seal;
+use super::state_encryption::StateEncryption;
 use crate::{checkout::Checkout, secrets::Secrets};
 
 /// How Terraform is run.
@@ -23,7 +23,7 @@ pub struct TerraformOptions {
     /// Where work folders are made (mode 0700, removed afterwards); `None` is the system's folder for temporary files.
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
-    pub key: Option<Arc<dyn Seal>>,
+    pub key: Option<Arc<dyn StateEncryption>>,
     /// What is masked in everything that leaves the runtime.
     pub secrets: Secrets,
     /// Set in Terraform's environment, besides what [`crate::secrets::is_passed`] lets through.

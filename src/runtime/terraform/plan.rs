@@ -5,30 +5,30 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Terraform,
-    state_document::Book,
-    resolve_items::{self, Drafts},
-    plan_command::{self, DryRun, Saved},
+    diagnostics_map::{blame, give_imports_up, take_out, without_package},
     error::TerraformError,
     module,
-    plan_convert::{self, Prepared},
+    module_resource::ModuleResource,
+    plan_command::{self, DryRun, SavedPlanFile},
+    plan_convert::{self, PreparedPlan},
     providers::ProviderRef,
-    diagnostics_map::{blame, give_imports_up, take_out, without_package},
+    resolve_items::{self, ResolvedItems},
     saved_plan::SavedPlan,
-    module_resource::Subject,
+    state_document::TerraformState,
 };
 use crate::{
-    model::{ResourceId, spec::RuntimeKind, masked_value},
-    runtime::{Item, Planned, Scope},
+    model::{ResourceId, masked_value, spec::RuntimeKind},
+    runtime::{Item, PlannedResource, StackScope},
     secrets::mask_resource,
 };
 
 /// What comes of an item.
-pub(super) type Answer = Result<Planned, TerraformError>;
+pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
 
 /// Plans items, each with its own answer.
-pub(super) async fn plan(runtime: &Terraform, scope: &Scope, items: Vec<Item>) -> Vec<Answer> {
+pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Item>) -> Vec<ItemResult> {
     let order: Vec<ResourceId> = items.iter().map(|item| item.id.clone()).collect();
-    let mut answers: HashMap<ResourceId, Answer> = HashMap::new();
+    let mut answers: HashMap<ResourceId, ItemResult> = HashMap::new();
     if let Err(error) = plan_all(runtime, scope, items, &mut answers).await {
         for id in &order {
             answers.entry(id.clone()).or_insert_with(|| Err(error.clone()));
@@ -47,22 +47,22 @@ pub(super) async fn plan(runtime: &Terraform, scope: &Scope, items: Vec<Item>) -
 /// An error here is that of all items which have no answer yet.
 async fn plan_all(
     runtime: &Terraform,
-    scope: &Scope,
+    scope: &StackScope,
     items: Vec<Item>,
-    answers: &mut HashMap<ResourceId, Answer>,
+    answers: &mut HashMap<ResourceId, ItemResult>,
 ) -> Result<(), TerraformError> {
     let options = &runtime.options;
-    let book = Book::open(&scope.data, options.key.as_deref())?;
-    let moved = runtime.moved(&scope.stack);
+    let book = TerraformState::open(&scope.data, options.key.as_deref())?;
+    let moved = runtime.renamed_resources(&scope.stack);
     let drafts = resolve_items::draft(items, &book, &moved, options);
-    let Drafts {
+    let ResolvedItems {
         mut subjects,
         forgotten,
         failed,
         providers,
     } = drafts;
     for (item, reason) in forgotten {
-        let planned = Planned::forgotten(&scope.stack, item, RuntimeKind::Terraform, reason);
+        let planned = PlannedResource::forgotten(&scope.stack, item, RuntimeKind::Terraform, reason);
         answers.insert(planned.item.id.clone(), Ok(planned));
     }
     take_out(&mut subjects, failed, answers);
@@ -99,7 +99,7 @@ async fn plan_all(
                 }
             }
             DryRun::Saved(saved) => {
-                let Saved { plan, workspace, log } = *saved;
+                let SavedPlanFile { plan, workspace, log } = *saved;
                 require_key(runtime, &plan, &subjects)?;
                 for subject in &subjects {
                     if let Some(old) = &subject.moved_from {
@@ -126,7 +126,7 @@ async fn plan_all(
                     secrets: &options.secrets,
                 };
                 let (planned, ready) = segment.present(subjects, runtime.next_token());
-                runtime.keep(Prepared {
+                runtime.keep(PreparedPlan {
                     stack: scope.stack.clone(),
                     workspace,
                     ready,
@@ -143,12 +143,16 @@ async fn plan_all(
 }
 
 /// Without a key nothing sensitive may come into a state.
-fn require_key(runtime: &Terraform, saved: &SavedPlan, subjects: &[Subject]) -> Result<(), TerraformError> {
+fn require_key(
+    runtime: &Terraform,
+    saved: &SavedPlan,
+    subjects: &[ModuleResource],
+) -> Result<(), TerraformError> {
     if runtime.options.key.is_some() {
         return Ok(());
     }
     let secrets = &runtime.options.secrets;
-    let holds_secret = |subject: &Subject| {
+    let holds_secret = |subject: &ModuleResource| {
         let desired = subject.item.desired.as_ref();
         desired.is_some_and(|d| {
             let attributes = serde_json::Value::Object(d.attributes.clone());

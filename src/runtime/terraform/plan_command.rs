@@ -5,31 +5,31 @@ use std::{collections::HashSet, ffi::OsString};
 use super::{
     Terraform,
     error::TerraformError,
-    log_messages::{Diagnostic, Message, plain},
-    module::Module,
+    installation::{Installed, ModuleFolder},
+    log_messages::{LogMessage, TerraformDiagnostic, plain},
+    module::ModuleFiles,
     saved_plan::SavedPlan,
-    installation::{Installed, Workspace},
 };
 
 /// What came of it.
 pub(super) enum DryRun {
     /// The plan stands in the workspace.
-    Saved(Box<Saved>),
+    Saved(Box<SavedPlanFile>),
     /// Terraform refused.
-    Refused(Refusal),
+    Refused(PlanRefusal),
 }
 
 /// A plan that waits in its workspace.
-pub(super) struct Saved {
+pub(super) struct SavedPlanFile {
     pub(super) plan: SavedPlan,
-    pub(super) workspace: Workspace,
-    pub(super) log: Vec<Message>,
+    pub(super) workspace: ModuleFolder,
+    pub(super) log: Vec<LogMessage>,
 }
 
 /// Why Terraform refused.
-pub(super) struct Refusal {
+pub(super) struct PlanRefusal {
     /// The errors in its log.
-    pub(super) errors: Vec<Diagnostic>,
+    pub(super) errors: Vec<TerraformDiagnostic>,
     /// The addresses of what it had looked at by then.
     pub(super) refreshed: HashSet<String>,
     /// The start of its standard error.
@@ -40,7 +40,7 @@ pub(super) struct Refusal {
 pub(super) async fn plan(
     runtime: &Terraform,
     installed: &Installed,
-    module: &Module,
+    module: &ModuleFiles,
     mode: Option<&str>,
 ) -> Result<DryRun, TerraformError> {
     let options = &runtime.options;
@@ -58,17 +58,17 @@ pub(super) async fn plan(
     args.push(out);
     let output = workspace.start("plan", args)?.finish(options.deadline).await?;
     let lines = output.lines.iter();
-    let log: Vec<Message> = lines.filter_map(|line| Message::read(line)).collect();
+    let log: Vec<LogMessage> = lines.filter_map(|line| LogMessage::read(line)).collect();
     if output.code != Some(0) {
         let refreshed = log.iter().filter(|message| message.kind == "refresh_complete");
         let refreshed = refreshed
-            .filter_map(Message::address)
+            .filter_map(LogMessage::address)
             .map(str::to_owned)
             .collect();
         let diagnostics = log.into_iter().filter_map(|message| message.diagnostic);
-        return Ok(DryRun::Refused(Refusal {
+        return Ok(DryRun::Refused(PlanRefusal {
             refreshed,
-            errors: diagnostics.filter(Diagnostic::is_error).collect(),
+            errors: diagnostics.filter(TerraformDiagnostic::is_error).collect(),
             stderr: output.stderr,
         }));
     }
@@ -78,7 +78,7 @@ pub(super) async fn plan(
         let why = plain(&options.secrets, &shown.stderr);
         return Err(TerraformError::Answer { step: "show", why });
     }
-    Ok(DryRun::Saved(Box::new(Saved {
+    Ok(DryRun::Saved(Box::new(SavedPlanFile {
         plan: SavedPlan::read(&shown.lines.concat())?,
         workspace,
         log,

@@ -5,33 +5,33 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::{
-    state_document::Book,
     diff::{self, Origins},
     error::TerraformError,
+    installation::ModuleFolder,
+    log_messages::LogMessage,
     masking,
-    log_messages::Message,
     module::ProviderUsers,
+    module_resource::{self, ModuleResource},
     plan::is_provisional,
     providers::ProviderRef,
     saved_plan::{ResourceChange, SavedPlan},
-    module_resource::{self, Subject},
-    installation::Workspace,
+    state_document::TerraformState,
 };
 use crate::{
     model::{
         StackId,
-        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::{Recorded, Replacement},
     },
-    runtime::Planned,
+    runtime::PlannedResource,
     secrets::{Secrets, mask_provider},
 };
 
 /// A saved plan that waits to be applied.
-pub(super) struct Prepared {
+pub(super) struct PreparedPlan {
     pub(super) stack: StackId,
-    pub(super) workspace: Workspace,
+    pub(super) workspace: ModuleFolder,
     pub(super) ready: Vec<Ready>,
     pub(super) users: ProviderUsers,
     pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 /// One subject of a saved plan.
 #[derive(Debug, Clone)]
 pub(super) struct Ready {
-    pub(super) subject: Subject,
+    pub(super) subject: ModuleResource,
     pub(super) action: Action,
     /// Whether `terraform apply` has anything to do for it.
     pub(super) touched: bool,
@@ -60,13 +60,13 @@ pub(super) struct Ready {
 pub(super) struct Segment<'a> {
     pub(super) stack: &'a StackId,
     pub(super) saved: &'a SavedPlan,
-    pub(super) log: &'a [Message],
-    pub(super) book: &'a Book,
+    pub(super) log: &'a [LogMessage],
+    pub(super) book: &'a TerraformState,
     pub(super) secrets: &'a Secrets,
 }
 
 /// The saved plan that a planned resource belongs to.
-pub(super) fn token_of(planned: &Planned) -> String {
+pub(super) fn token_of(planned: &PlannedResource) -> String {
     planned.private["plan"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -79,15 +79,19 @@ impl Ready {
 
 impl Segment<'_> {
     /// All subjects, in order.
-    pub(super) fn present(&self, subjects: Vec<Subject>, token: String) -> (Vec<Planned>, Vec<Ready>) {
+    pub(super) fn present(
+        &self,
+        subjects: Vec<ModuleResource>,
+        token: String,
+    ) -> (Vec<PlannedResource>, Vec<Ready>) {
         let changes = self.saved.changes();
         let drift = self.saved.drift();
         // What is sensitive anywhere is learned first, so that it is masked everywhere.
         for change in changes.values().chain(drift.values()) {
             let change = &change.change;
             let nothing = Value::Null;
-            masking::shown(&change.before, &nothing, &change.before_sensitive, self.secrets);
-            masking::shown(&change.after, &nothing, &change.after_sensitive, self.secrets);
+            masking::mask_object(&change.before, &nothing, &change.before_sensitive, self.secrets);
+            masking::mask_object(&change.after, &nothing, &change.after_sensitive, self.secrets);
         }
         let mut planned = Vec::with_capacity(subjects.len());
         let mut ready = Vec::with_capacity(subjects.len());
@@ -104,31 +108,34 @@ impl Segment<'_> {
 
     fn resource(
         &self,
-        subject: Subject,
+        subject: ModuleResource,
         change: Option<&ResourceChange>,
         drift: Option<&ResourceChange>,
         token: &str,
-    ) -> (Planned, Ready) {
+    ) -> (PlannedResource, Ready) {
         let item = &subject.item;
         let mut action = match change {
             Some(change) => diff::action(change, subject.moved_from.is_some()),
             // In the state, not wanted, and not there any more.
             None => Action::Forget,
         };
-        let left_over = self.saved.deposed().any(|a| a == subject.address.to_string());
+        let left_over = self
+            .saved
+            .deposed_addresses()
+            .any(|a| a == subject.address.to_string());
         if left_over && action == Action::Unchanged {
             action = Action::Update;
         }
         // To a reviewer it is what they agreed to, brought to its end.
         let begun = self
-            .begun(&subject)
+            .interrupted_replacement(&subject)
             .filter(|_| matches!(action, Action::Create | Action::Adopt));
         let shown = match (begun, &subject.made) {
             (Some(_), _) => Action::Replace,
             (None, Some(_)) if action == Action::Adopt => Action::Create,
             _ => action,
         };
-        let recorded = item.desired.is_some().then(|| self.recorded(&subject, change));
+        let recorded = item.desired.is_some().then(|| self.record(&subject, change));
         let prior = item.prior.as_ref().map(|prior| &*prior.attributes);
         let changes = match (begun, change) {
             (Some(begun), _) => begun.changes.clone(),
@@ -152,7 +159,7 @@ impl Segment<'_> {
         if let Some(begun) = begun {
             public.replace.clone_from(&begun.paths);
         }
-        let wanted = (shown == Action::Replace).then(|| subject.wanted()).flatten();
+        let wanted = (shown == Action::Replace).then(|| subject.wanted_id()).flatten();
         let replacement = wanted.map(|wanted| Replacement {
             wanted,
             changes: public.changes.clone(),
@@ -164,7 +171,7 @@ impl Segment<'_> {
         }
         let expected = change
             .filter(|_| item.desired.is_some())
-            .map(|c| masking::expected(&c.change.after, &c.change.after_unknown));
+            .map(|c| masking::expected_object(&c.change.after, &c.change.after_unknown));
         let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
         let texts = expected
             .as_ref()
@@ -179,14 +186,15 @@ impl Segment<'_> {
             replacement,
             subject: subject.clone(),
         };
-        let protected = (action == Action::Delete && module_resource::is_protected(&subject.item)).then(|| {
-            TerraformError::Protected {
-                id: subject.id().clone(),
-                stack: self.stack.clone(),
-            }
-            .into()
-        });
-        let planned = Planned {
+        let protected =
+            (action == Action::Delete && module_resource::is_protected(&subject.item)).then(|| {
+                TerraformError::Protected {
+                    id: subject.id().clone(),
+                    stack: self.stack.clone(),
+                }
+                .into()
+            });
+        let planned = PlannedResource {
             item: subject.item,
             public,
             recorded,
@@ -202,9 +210,9 @@ impl Segment<'_> {
     }
 
     /// The replacement that an earlier run began, if the same is wanted now.
-    fn begun(&self, subject: &Subject) -> Option<&Replacement> {
+    fn interrupted_replacement(&self, subject: &ModuleResource) -> Option<&Replacement> {
         let begun = self.book.begun.get(subject.id())?;
-        (subject.wanted().as_ref() == Some(&begun.wanted)).then_some(begun)
+        (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
     }
 
     fn changes(
@@ -214,19 +222,19 @@ impl Segment<'_> {
         drift: Option<&ResourceChange>,
         recorded: Option<&Recorded>,
         prior: Option<&Map<String, Value>>,
-    ) -> Vec<Change> {
+    ) -> Vec<FieldChange> {
         let change = &planned.change;
         let nothing = Value::Null;
         // What stands in clear elsewhere is masked where it is shown, and is no part of what was reviewed.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
-            masking::shown(object, unknown, sensitive, self.secrets)
+            masking::mask_object(object, unknown, sensitive, self.secrets)
         };
         let whole = |from: Option<Value>, to: Option<Value>| {
-            vec![Change {
+            vec![FieldChange {
                 path: String::new(),
                 from,
                 to,
-                origin: Origin::Change,
+                origin: ChangeOrigin::Change,
             }]
         };
         let mut before = show(&change.before, &nothing, &change.before_sensitive);
@@ -252,7 +260,7 @@ impl Segment<'_> {
         }
     }
 
-    fn recorded(&self, subject: &Subject, change: Option<&ResourceChange>) -> Recorded {
+    fn record(&self, subject: &ModuleResource, change: Option<&ResourceChange>) -> Recorded {
         let none = (Map::new(), Map::new());
         let (attributes, extensions) = match &subject.item.desired {
             Some(desired) => (&desired.attributes, &desired.extensions),
@@ -280,7 +288,7 @@ impl Segment<'_> {
 
     fn notes(
         &self,
-        subject: &Subject,
+        subject: &ModuleResource,
         change: Option<&ResourceChange>,
         drift: Option<&ResourceChange>,
         left_over: bool,
@@ -296,7 +304,8 @@ impl Segment<'_> {
                 super::log_messages::plain(self.secrets, old)
             ));
         }
-        if drift.is_some_and(|d| d.change.after.is_null()) && self.begun(subject).is_none() {
+        if drift.is_some_and(|d| d.change.after.is_null()) && self.interrupted_replacement(subject).is_none()
+        {
             notes.push("it was deleted outside".to_owned());
         }
         if left_over {
@@ -308,7 +317,7 @@ impl Segment<'_> {
         }
         let address = subject.address.to_string();
         let warnings = self.log.iter().filter_map(|m| m.diagnostic.as_ref());
-        let warnings = warnings.filter(|d| !d.is_error() && d.about() == Some(address.as_str()));
+        let warnings = warnings.filter(|d| !d.is_error() && d.address() == Some(address.as_str()));
         notes.extend(warnings.map(|d| d.text(self.secrets)));
         notes
     }
@@ -316,7 +325,7 @@ impl Segment<'_> {
 
 impl Segment<'_> {
     /// What an earlier run left of a resource when it was stopped.
-    fn left_in_flight(&self, subject: &Subject) -> Option<String> {
+    fn left_in_flight(&self, subject: &ModuleResource) -> Option<String> {
         let flight = self.book.in_flight.get(subject.id())?;
         let plain = |text: &str| super::log_messages::plain(self.secrets, text);
         let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
@@ -333,7 +342,7 @@ impl Segment<'_> {
         let named = id
             .as_deref()
             .map_or(String::new(), |id| format!(" with the id `{id}`"));
-        if subject.held().is_some() {
+        if subject.resource_state().is_some() {
             return Some(format!(
                 "an earlier run was stopped while it replaced it: another object of it{named} may exist at the provider; \
                  look, and delete that one by hand"
@@ -353,13 +362,13 @@ impl Segment<'_> {
 }
 
 fn is_touched(change: &ResourceChange) -> bool {
-    use super::saved_plan::Verb;
+    use super::saved_plan::PlannedAction;
     change.change.importing.is_some()
         || change
             .change
             .actions
             .iter()
-            .any(|verb| !matches!(verb, Verb::NoOp))
+            .any(|verb| !matches!(verb, PlannedAction::NoOp))
 }
 
 /// The subjects by address.

@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    state_document::InFlight,
     error::TerraformError,
-    resource_state::Holding,
-    log_messages::{Diagnostic, Message},
+    log_messages::{LogMessage, TerraformDiagnostic},
     plan_convert::{self, Ready},
+    resource_state::ResourceState,
+    state_document::InFlight,
 };
 use crate::{
     model::{ResourceId, plan::Action},
@@ -19,7 +19,7 @@ use crate::{
 
 /// What is known of one resource.
 #[derive(Debug, Default)]
-struct Standing {
+struct ResourceProgress {
     /// Terraform's word for what it is doing now.
     doing: Option<String>,
     /// What it has done.
@@ -33,7 +33,7 @@ struct Standing {
     id: Option<String>,
 }
 
-impl Standing {
+impl ResourceProgress {
     fn has_done(&self, step: &str) -> bool {
         self.done.iter().any(|done| done == step)
     }
@@ -41,19 +41,19 @@ impl Standing {
 
 /// All resources of an apply.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ApplyProgress {
     indices: HashMap<String, usize>,
-    standings: Vec<Standing>,
+    standings: Vec<ResourceProgress>,
     /// What each has to do before it is complete, in Terraform's words.
     steps: Vec<&'static [&'static str]>,
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Vec<TerraformDiagnostic>,
 }
 
-impl Progress {
+impl ApplyProgress {
     pub(super) fn new(ready: &[Ready]) -> Self {
         Self {
             indices: plan_convert::by_address(ready),
-            standings: ready.iter().map(|_| Standing::default()).collect(),
+            standings: ready.iter().map(|_| ResourceProgress::default()).collect(),
             steps: ready
                 .iter()
                 .map(|r| match r.action {
@@ -69,8 +69,8 @@ impl Progress {
     }
 
     /// Takes in a line of the log. Gives the resource it is about and a few words, if there is something to tell.
-    pub(super) fn hear(&mut self, message: Message) -> Option<(usize, String)> {
-        if let Some(diagnostic) = message.diagnostic.clone().filter(Diagnostic::is_error) {
+    pub(super) fn hear(&mut self, message: LogMessage) -> Option<(usize, String)> {
+        if let Some(diagnostic) = message.diagnostic.clone().filter(TerraformDiagnostic::is_error) {
             self.diagnostics.push(diagnostic);
         }
         let index = *self.indices.get(message.address()?)?;
@@ -111,12 +111,12 @@ impl Progress {
     }
 
     /// Terraform's word for what it is doing with a resource.
-    pub(super) fn doing(&self, index: usize) -> Option<&str> {
+    pub(super) fn current_action(&self, index: usize) -> Option<&str> {
         self.standings[index].doing.as_deref()
     }
 
     /// Whether anything was done to it.
-    pub(super) fn begun(&self, index: usize) -> bool {
+    pub(super) fn mark_started(&self, index: usize) -> bool {
         let standing = &self.standings[index];
         standing.doing.is_some() || standing.errored || !standing.done.is_empty()
     }
@@ -128,7 +128,7 @@ impl Progress {
 
     /// Terraform ended by itself: nothing is under way any more. What was not reported to have ended failed, as the
     /// deletion of an object that a replacement left over.
-    pub(super) fn over(&mut self) {
+    pub(super) fn finish_deposed(&mut self) {
         for standing in &mut self.standings {
             standing.gave_up = standing.doing.take().is_some();
             standing.errored |= standing.gave_up;
@@ -141,16 +141,16 @@ impl Progress {
     }
 
     /// The first error that is about one of these.
-    pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&Diagnostic> {
+    pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&TerraformDiagnostic> {
         self.diagnostics
             .iter()
-            .find(|d| d.subjects().any(&is_one) || d.about().is_some_and(&is_one))
+            .find(|d| d.subjects().any(&is_one) || d.address().is_some_and(&is_one))
     }
 
     /// The errors that name no resource, as one of this resource.
     pub(super) fn error_of_nobody(&self, id: &ResourceId, secrets: &Secrets) -> Option<TerraformError> {
-        let nobodys = self.diagnostics.iter().filter(|d| d.about().is_none());
-        let errors = nobodys.map(|diagnostic| diagnostic.of(id, secrets));
+        let nobodys = self.diagnostics.iter().filter(|d| d.address().is_none());
+        let errors = nobodys.map(|diagnostic| diagnostic.to_error(id, secrets));
         errors.reduce(|all, one| match (all, one) {
             (TerraformError::Provider { id, class, text }, TerraformError::Provider { text: more, .. }) => {
                 TerraformError::Provider {
@@ -164,7 +164,7 @@ impl Progress {
     }
 
     /// The first error of all.
-    pub(super) fn first_error(&self) -> Option<&Diagnostic> {
+    pub(super) fn first_error(&self) -> Option<&TerraformDiagnostic> {
         self.diagnostics.first()
     }
 
@@ -173,9 +173,9 @@ impl Progress {
     pub(super) fn in_flight<'b>(
         &self,
         ready: &[Ready],
-        held: impl Fn(&ResourceId) -> Option<&'b Holding>,
+        held: impl Fn(&ResourceId) -> Option<&'b ResourceState>,
     ) -> BTreeMap<ResourceId, InFlight> {
-        let flight = |r: &Ready, standing: &Standing| {
+        let flight = |r: &Ready, standing: &ResourceProgress| {
             let makes = matches!(r.action, Action::Create | Action::Replace);
             // Made, perhaps without an id that was told.
             let made = match &r.subject.made {

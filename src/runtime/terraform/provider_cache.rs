@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::{binary::Binary, providers::ProviderRef};
 
 /// The folder of the packages, laid out as a filesystem mirror with unpacked packages.
-pub(super) struct Packages {
+pub(super) struct ProviderCache {
     folder: PathBuf,
 }
 
-impl Packages {
+impl ProviderCache {
     pub(super) fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -101,14 +101,14 @@ fn copy(from: &Path, to: &Path) -> io::Result<bool> {
 
 /// Where `init` takes packages from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Origin<'a> {
+pub(super) struct ProviderSource<'a> {
     /// A filesystem mirror; `None` is the registries.
     pub(super) mirror: Option<&'a Path>,
     /// A folder laid out like one, with the sources that are taken from there.
     pub(super) kept: Option<(&'a Path, &'a [String])>,
 }
 
-impl Origin<'_> {
+impl ProviderSource<'_> {
     /// As Terraform's CLI configuration says it; nothing of the user's own is in it.
     pub(super) fn configuration(&self) -> String {
         let quoted = |text: &str| Value::String(text.replace("${", "$${")).to_string();
@@ -144,14 +144,14 @@ mod tests {
     fn what_is_kept_is_not_asked_for_elsewhere() {
         let sources = ["registry.terraform.io/hashicorp/local".to_owned()];
         let kept = Some((Path::new("/cache/a\"${b}"), &sources[..]));
-        let text = Origin { mirror: None, kept }.configuration();
+        let text = ProviderSource { mirror: None, kept }.configuration();
         assert!(text.contains(r#"path = "/cache/a\"$${b}""#), "{text}");
         assert!(
             text.contains("direct {\n    exclude = [\"registry.terraform.io/hashicorp/local\"]"),
             "{text}"
         );
         let mirror = Some(Path::new("/mirror"));
-        let text = Origin {
+        let text = ProviderSource {
             mirror,
             kept: Some((Path::new("/cache"), &[])),
         }

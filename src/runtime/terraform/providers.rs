@@ -23,7 +23,7 @@ pub(super) struct ProviderRef {
 
 impl ProviderRef {
     /// What a resource names in `extensions.provider`: `[host/]namespace/name/version`.
-    pub(super) fn of(resource: &Resource) -> Result<Self, TerraformError> {
+    pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let wrong = |why: String| TerraformError::NoProvider {
             id: resource.id.clone(),
             why,
@@ -180,7 +180,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::spec::RuntimeKind;
-    use crate::runtime::terraform::Make;
+    use crate::runtime::terraform::BinaryKind;
     use serde_json::{Map, json};
 
     fn resource(provider: &str) -> Resource {
@@ -198,17 +198,18 @@ mod tests {
 
     #[test]
     fn providers_are_read_and_hostile_ones_refused() {
-        let full = ProviderRef::of(&resource("registry.terraform.io/hashicorp/local/2.9.0")).unwrap();
+        let full =
+            ProviderRef::from_resource(&resource("registry.terraform.io/hashicorp/local/2.9.0")).unwrap();
         assert_eq!(
             (full.source.as_str(), full.version.as_str()),
             ("registry.terraform.io/hashicorp/local", "2.9.0")
         );
         assert_eq!(
-            ProviderRef::of(&resource("hashicorp/local/v2.9.0")).unwrap(),
+            ProviderRef::from_resource(&resource("hashicorp/local/v2.9.0")).unwrap(),
             full
         );
         assert!(
-            ProviderRef::of(&resource("terraform.io/builtin/terraform/1"))
+            ProviderRef::from_resource(&resource("terraform.io/builtin/terraform/1"))
                 .unwrap()
                 .is_builtin()
         );
@@ -221,7 +222,7 @@ mod tests {
             "a/b/c/1/2",
             "a/b/c/${x}",
         ] {
-            assert!(ProviderRef::of(&resource(bad)).is_err(), "{bad}");
+            assert!(ProviderRef::from_resource(&resource(bad)).is_err(), "{bad}");
         }
         assert_eq!(meta_of(&resource("a/b/1")), json!({"region": "x"}));
     }
@@ -235,7 +236,7 @@ mod tests {
         }];
         let check = |text: &str| {
             let resource = resource(text);
-            let provider = ProviderRef::of(&resource).unwrap();
+            let provider = ProviderRef::from_resource(&resource).unwrap();
             check_allowed(&allowed, &resource.id, &provider).map(<[String]>::to_vec)
         };
         assert_eq!(
@@ -249,12 +250,12 @@ mod tests {
 
     #[test]
     fn a_lock_file_is_read_as_it_is_written() {
-        let provider = ProviderRef::of(&resource("hashicorp/local/2.9.0")).unwrap();
+        let provider = ProviderRef::from_resource(&resource("hashicorp/local/2.9.0")).unwrap();
         let hashes = vec!["h1:a+/=".to_owned(), "zh:00ff".to_owned()];
         let locked = BTreeMap::from([(provider.clone(), hashes.clone())]);
         for (make, host) in [
-            (Make::Terraform, "registry.terraform.io"),
-            (Make::OpenTofu, "registry.opentofu.org"),
+            (BinaryKind::Terraform, "registry.terraform.io"),
+            (BinaryKind::OpenTofu, "registry.opentofu.org"),
         ] {
             let binary = Binary {
                 path: "x".into(),

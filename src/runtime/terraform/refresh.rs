@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     Terraform,
     address::Addresses,
-    state_document::Book,
-    plan_command::{self, DryRun},
+    diagnostics_map::blame,
     error::TerraformError,
     module,
-    diagnostics_map::blame,
+    module_resource::ModuleResource,
+    plan_command::{self, DryRun},
     saved_plan::SavedPlan,
-    module_resource::Subject,
+    state_document::TerraformState,
 };
 use crate::{
     model::{ResourceId, health::Health},
-    runtime::{Item, Observed, Scope},
+    runtime::{Item, ObservedObject, StackScope},
 };
 
 /// The objects as a refresh finds them; none for what is not held or is gone. Terraform knows of no other health.
 pub(super) async fn observe(
     runtime: &Terraform,
-    scope: &Scope,
+    scope: &StackScope,
     items: &[Item],
-) -> Result<Vec<Observed>, TerraformError> {
+) -> Result<Vec<ObservedObject>, TerraformError> {
     let options = &runtime.options;
-    let book = Book::open(&scope.data, options.key.as_deref())?;
+    let book = TerraformState::open(&scope.data, options.key.as_deref())?;
     let mut addresses = Addresses::default();
     let mut providers = BTreeMap::new();
     let mut subjects = Vec::new();
@@ -43,7 +43,7 @@ pub(super) async fn observe(
             };
             providers.insert(provider.clone(), hashes.to_vec());
         }
-        subjects.push(Subject {
+        subjects.push(ModuleResource {
             item: Item {
                 desired: None,
                 ..item.clone()
@@ -64,7 +64,7 @@ pub(super) async fn observe(
                 let refreshed = saved.refreshed();
                 for subject in subjects.drain(..) {
                     if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
-                        super::masking::shown(
+                        super::masking::mask_object(
                             found.values,
                             &serde_json::Value::Null,
                             found.sensitive,
@@ -89,7 +89,7 @@ pub(super) async fn observe(
         .map(|item| {
             let live = live.remove(&item.id);
             if let Some(error) = refused.get(&item.id) {
-                return Observed {
+                return ObservedObject {
                     id: item.id.clone(),
                     live: None,
                     health: (Health::Unknown, error.to_string()),
@@ -103,7 +103,7 @@ pub(super) async fn observe(
                 ),
                 (None, None) => (Health::Failed, "it is not there".to_owned()),
             };
-            Observed {
+            ObservedObject {
                 id: item.id.clone(),
                 live,
                 health,
@@ -121,7 +121,7 @@ enum Refreshed {
 
 async fn refresh(
     runtime: &Terraform,
-    subjects: &[Subject],
+    subjects: &[ModuleResource],
     providers: &BTreeMap<super::providers::ProviderRef, Vec<String>>,
 ) -> Result<Refreshed, TerraformError> {
     let options = &runtime.options;

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     address::Addresses,
-    state_document::Book,
     credential_settings,
     error::TerraformError,
+    module_resource::{self, ModuleResource},
     options::TerraformOptions,
     providers::{self, ProviderRef},
-    module_resource::{self, Subject},
+    state_document::TerraformState,
 };
 use crate::{model::ResourceId, runtime::Item};
 
 /// The items of a segment, sorted by what is to be done about them.
 #[derive(Debug, Default)]
-pub(super) struct Drafts {
+pub(super) struct ResolvedItems {
     /// Terraform is asked about these.
-    pub(super) subjects: Vec<Subject>,
+    pub(super) subjects: Vec<ModuleResource>,
     /// Only the state forgets these; with the reason.
     pub(super) forgotten: Vec<(Item, String)>,
-    /// These can not be planned.
+    /// These cannot be planned.
     pub(super) failed: Vec<(ResourceId, TerraformError)>,
     /// What the subjects need, with the hashes their packages may have.
     pub(super) providers: BTreeMap<ProviderRef, Vec<String>>,
@@ -29,11 +29,11 @@ pub(super) struct Drafts {
 /// Sorts items. `moved` tells which ids gave their state to another one before in this run.
 pub(super) fn draft(
     items: Vec<Item>,
-    book: &Book,
+    book: &TerraformState,
     moved: &HashMap<ResourceId, ResourceId>,
     options: &TerraformOptions,
-) -> Drafts {
-    let mut drafts = Drafts::default();
+) -> ResolvedItems {
+    let mut drafts = ResolvedItems::default();
     let mut addresses = Addresses::default();
     let wanted: Vec<ResourceId> = items
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn draft(
                 continue;
             }
         }
-        let subject = of_item(item, book, &wanted, &mut addresses)
+        let subject = resolve_item(item, book, &wanted, &mut addresses)
             .and_then(|subject| admit(subject, book, options, &mut drafts.providers));
         match subject {
             Ok(subject) => drafts.subjects.push(subject),
@@ -68,7 +68,7 @@ pub(super) fn draft(
 }
 
 /// Why a resource that goes is only forgotten; with what may be left of it outside.
-fn nothing_held(book: &Book, id: &ResourceId) -> String {
+fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
     let nothing = "Terraform's state holds nothing of it";
     let Some(flight) = book.in_flight.get(id) else {
         return nothing.to_owned();
@@ -83,16 +83,16 @@ fn nothing_held(book: &Book, id: &ResourceId) -> String {
     )
 }
 
-fn of_item(
+fn resolve_item(
     item: Item,
-    book: &Book,
+    book: &TerraformState,
     wanted: &[ResourceId],
     addresses: &mut Addresses,
-) -> Result<Subject, TerraformError> {
+) -> Result<ModuleResource, TerraformError> {
     let held = book.resources.get(&item.id);
     let Some(desired) = &item.desired else {
         let holding = held.expect("an item without a holding is forgotten").clone();
-        return Ok(Subject {
+        return Ok(ModuleResource {
             address: addresses.take(holding.address.clone(), &item.id),
             provider: holding.provider(),
             meta: holding.meta.clone(),
@@ -102,7 +102,7 @@ fn of_item(
             item,
         });
     };
-    let (address, provider, meta) = module_resource::of_desired(desired)?;
+    let (address, provider, meta) = module_resource::parse_desired(desired)?;
     // The state moves from the id that the Spec names, or that the resource had before its id was normalised.
     let renamed = item
         .prior
@@ -123,7 +123,7 @@ fn of_item(
             to: address.kind,
         });
     }
-    Ok(Subject {
+    Ok(ModuleResource {
         address: addresses.take(address, &item.id),
         provider,
         meta,
@@ -136,11 +136,11 @@ fn of_item(
 
 /// Lets a subject's provider in, or not: it must be listed, and be of one version in the whole module.
 fn admit(
-    mut subject: Subject,
-    book: &Book,
+    mut subject: ModuleResource,
+    book: &TerraformState,
     options: &TerraformOptions,
     providers: &mut BTreeMap<ProviderRef, Vec<String>>,
-) -> Result<Subject, TerraformError> {
+) -> Result<ModuleResource, TerraformError> {
     if subject.provider.is_builtin() {
         return Ok(subject);
     }
@@ -183,7 +183,9 @@ mod tests {
         model::spec::{Resource, RuntimeKind},
         runtime::{
             Needs,
-            terraform::{AllowedProvider, address::Address, state_document::InFlight, resource_state::Holding},
+            terraform::{
+                AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight,
+            },
         },
         secrets::{HashKey, Secrets},
     };
@@ -206,10 +208,10 @@ mod tests {
         }
     }
 
-    fn book(ids: &[&str]) -> Book {
-        let mut book = Book::default();
+    fn book(ids: &[&str]) -> TerraformState {
+        let mut book = TerraformState::default();
         for id in ids {
-            let holding = Holding {
+            let holding = ResourceState {
                 address: Address {
                     kind: "t_x".to_owned(),
                     name: "old".to_owned(),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     fn options() -> TerraformOptions {
-        let mut options = TerraformOptions::new(Secrets::new(HashKey::derived("k")));
+        let mut options = TerraformOptions::new(Secrets::new(HashKey::derive("k")));
         options.providers = vec![AllowedProvider {
             source: "n/t".to_owned(),
             version: "1.0.0".to_owned(),
@@ -261,7 +263,7 @@ mod tests {
                 Some(json!({"provider": "evil.example/e/vil/1.0.0"})),
             ),
         ];
-        let drafts = draft(items, &Book::default(), &HashMap::new(), &options());
+        let drafts = draft(items, &TerraformState::default(), &HashMap::new(), &options());
         assert_eq!(drafts.subjects.len(), 1);
         assert!(matches!(drafts.failed[0].1, TerraformError::TwoVersions { .. }));
         assert!(matches!(drafts.failed[1].1, TerraformError::NotAllowed { .. }));
@@ -304,7 +306,7 @@ mod tests {
             book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
             let drafts = draft(wanted(), &book, &HashMap::new(), &options());
             assert_eq!(drafts.subjects[0].import_id(), Some("i-1"));
-            assert!(drafts.subjects[0].held().is_none());
+            assert!(drafts.subjects[0].resource_state().is_none());
         }
     }
 }

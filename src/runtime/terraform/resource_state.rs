@@ -9,7 +9,7 @@ use super::{address::Address, masking, providers::ProviderRef};
 
 /// One resource as Terraform's state has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Holding {
+pub(super) struct ResourceState {
     /// Its address in the module it was last applied in.
     pub(super) address: Address,
     /// Its provider's source and version.
@@ -20,7 +20,7 @@ pub(super) struct Holding {
     pub(super) entry: Value,
 }
 
-impl Holding {
+impl ResourceState {
     /// Its provider.
     pub(super) fn provider(&self) -> ProviderRef {
         ProviderRef {
@@ -157,8 +157,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn holding() -> Holding {
-        Holding {
+    fn holding() -> ResourceState {
+        ResourceState {
             address: Address {
                 kind: "t_x".to_owned(),
                 name: "a".to_owned(),

@@ -31,15 +31,15 @@ pub(super) struct ResourceChange {
     /// Of an object left over from a replacement that went wrong.
     #[serde(default)]
     pub(super) deposed: Option<String>,
-    pub(super) change: Change,
+    pub(super) change: PlannedChange,
     #[serde(default)]
     pub(super) action_reason: Option<String>,
 }
 
 /// The change itself.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Change {
-    pub(super) actions: Vec<Verb>,
+pub(super) struct PlannedChange {
+    pub(super) actions: Vec<PlannedAction>,
     #[serde(default)]
     pub(super) before: Value,
     #[serde(default)]
@@ -63,7 +63,7 @@ pub(super) struct Change {
 /// What is done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verb {
+pub(super) enum PlannedAction {
     NoOp,
     Create,
     Read,
@@ -134,7 +134,7 @@ impl SavedPlan {
     }
 
     /// The addresses that have left-over objects which would be deleted.
-    pub(super) fn deposed(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn deposed_addresses(&self) -> impl Iterator<Item = &str> {
         let left_over = self.resource_changes.iter().filter(|c| c.deposed.is_some());
         left_over.map(|c| c.address.as_str())
     }
@@ -185,7 +185,7 @@ fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
             hides(
                 member,
                 value.get(key).unwrap_or(&Value::Null),
-                below(unknown, key),
+                mask_below(unknown, key),
             )
         }),
         _ => false,
@@ -193,7 +193,7 @@ fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
 }
 
 /// The member of a mask that stands for a member of its value. A mask that is `true` covers all below it.
-pub(super) fn below<'m>(mask: &'m Value, key: &str) -> &'m Value {
+pub(super) fn mask_below<'m>(mask: &'m Value, key: &str) -> &'m Value {
     match mask {
         Value::Object(members) => members.get(key).unwrap_or(&Value::Null),
         covering @ Value::Bool(true) => covering,

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{
     address::Address,
-    state_encryption::{self, Seal},
     error::TerraformError,
-    resource_state::Holding,
     providers::ProviderRef,
+    resource_state::ResourceState,
+    state_encryption::{self, StateEncryption},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{ResourceId, state::Replacement},
 };
 
@@ -23,10 +23,10 @@ pub const STATE: &str = "terraform/state";
 /// What is held of a stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Book {
+pub(super) struct TerraformState {
     version: u32,
     /// Per resource its part of Terraform's state.
-    pub(super) resources: BTreeMap<ResourceId, Holding>,
+    pub(super) resources: BTreeMap<ResourceId, ResourceState>,
     /// What was being worked on when this was written: after a kill it may exist, half made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
@@ -65,7 +65,7 @@ impl InFlight {
     }
 }
 
-impl Default for Book {
+impl Default for TerraformState {
     fn default() -> Self {
         Self {
             version: 1,
@@ -77,11 +77,11 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl TerraformState {
     /// Reads it from a stack's runtime data; empty if there is none yet.
     pub(super) fn open(
         data: &BTreeMap<String, Value>,
-        key: Option<&dyn Seal>,
+        key: Option<&dyn StateEncryption>,
     ) -> Result<Self, TerraformError> {
         let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
             return Ok(Self::default());
@@ -106,9 +106,9 @@ impl Book {
     }
 
     /// The form in which it may be stored.
-    pub(super) fn sealed(&self, key: Option<&dyn Seal>) -> Result<Value, TerraformError> {
+    pub(super) fn seal(&self, key: Option<&dyn StateEncryption>) -> Result<Value, TerraformError> {
         let document = serde_json::to_value(self)
-            .map_err(|_| TerraformError::Damaged("can not be written".to_owned()))?;
+            .map_err(|_| TerraformError::Damaged("cannot be written".to_owned()))?;
         state_encryption::seal(key, &document)
     }
 
@@ -135,20 +135,20 @@ impl Book {
 /// The document cannot be opened or sealed again.
 pub fn forget(
     data: &mut BTreeMap<String, Value>,
-    key: Option<&dyn Seal>,
+    key: Option<&dyn StateEncryption>,
     ids: &[ResourceId],
-) -> Result<Vec<ResourceId>, Failure> {
+) -> Result<Vec<ResourceId>, UserError> {
     if ids.is_empty() || !data.contains_key(STATE) {
         return Ok(Vec::new());
     }
-    let mut book = Book::open(data, key)?;
+    let mut book = TerraformState::open(data, key)?;
     let held = |id: &&ResourceId| book.resources.contains_key(*id) || book.in_flight.contains_key(*id);
     let held: Vec<ResourceId> = ids.iter().filter(held).cloned().collect();
     for id in &held {
         book.forget(id);
     }
     if !held.is_empty() {
-        data.insert(STATE.to_owned(), book.sealed(key)?);
+        data.insert(STATE.to_owned(), book.seal(key)?);
     }
     Ok(held)
 }
@@ -162,12 +162,12 @@ mod tests {
     /// Turns the text round: enough to tell sealed from clear.
     struct Reversed;
 
-    impl Seal for Reversed {
-        fn seal(&self, document: &Value) -> Result<Value, Failure> {
+    impl StateEncryption for Reversed {
+        fn seal(&self, document: &Value) -> Result<Value, UserError> {
             Ok(json!({"reversed": document.to_string().chars().rev().collect::<String>()}))
         }
 
-        fn open(&self, sealed: &Value) -> Result<Value, Failure> {
+        fn open(&self, sealed: &Value) -> Result<Value, UserError> {
             let text: String = sealed["reversed"].as_str().unwrap().chars().rev().collect();
             Ok(serde_json::from_str(&text).unwrap())
         }
@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn it_is_kept_whole_and_closed() {
         let key = Reversed;
-        let mut book = Book::default();
+        let mut book = TerraformState::default();
         book.resources.insert(
             "n:t:t_x:a".parse().unwrap(),
-            Holding {
+            ResourceState {
                 address: Address {
                     kind: "t_x".to_owned(),
                     name: "a".to_owned(),
@@ -189,15 +189,24 @@ mod tests {
                 entry: json!({"instances": [{"private": "cHJpdmF0ZQ==", "schema_version": 3, "identity": null}]}),
             },
         );
-        let stored = book.sealed(Some(&key)).unwrap();
+        let stored = book.seal(Some(&key)).unwrap();
         assert!(!stored.to_string().contains("hunter2222"));
         let data = BTreeMap::from([(STATE.to_owned(), stored)]);
-        assert_eq!(Book::open(&data, Some(&key)).unwrap(), book);
-        assert!(matches!(Book::open(&data, None), Err(TerraformError::KeyMissing)));
-        assert_eq!(Book::open(&BTreeMap::new(), None).unwrap(), Book::default());
+        assert_eq!(TerraformState::open(&data, Some(&key)).unwrap(), book);
+        assert!(matches!(
+            TerraformState::open(&data, None),
+            Err(TerraformError::KeyMissing)
+        ));
+        assert_eq!(
+            TerraformState::open(&BTreeMap::new(), None).unwrap(),
+            TerraformState::default()
+        );
         let mut data = data;
         let ids = ["n:t:t_x:a".parse().unwrap(), "n:t:t_x:b".parse().unwrap()];
         assert_eq!(forget(&mut data, Some(&key), &ids).unwrap(), ids[..1]);
-        assert_eq!(Book::open(&data, Some(&key)).unwrap(), Book::default());
+        assert_eq!(
+            TerraformState::open(&data, Some(&key)).unwrap(),
+            TerraformState::default()
+        );
     }
 }

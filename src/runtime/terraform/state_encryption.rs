@@ -5,24 +5,24 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::error::TerraformError;
-use crate::error::Failure;
+use crate::error::UserError;
 
 /// Encrypts documents. `ops` gives the one that the state's own documents are encrypted with.
-pub trait Seal: Send + Sync {
+pub trait StateEncryption: Send + Sync {
     /// The document, encrypted.
     ///
     /// # Errors
     /// There is nothing to encrypt it to.
-    fn seal(&self, document: &Value) -> Result<Value, Failure>;
+    fn seal(&self, document: &Value) -> Result<Value, UserError>;
 
-    /// The document as it was before [`Seal::seal`].
+    /// The document as it was before [`StateEncryption::seal`].
     ///
     /// # Errors
     /// It was encrypted with another key, or is damaged.
-    fn open(&self, sealed: &Value) -> Result<Value, Failure>;
+    fn open(&self, sealed: &Value) -> Result<Value, UserError>;
 }
 
-impl fmt::Debug for dyn Seal {
+impl fmt::Debug for dyn StateEncryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal(..)")
     }
@@ -32,7 +32,7 @@ impl fmt::Debug for dyn Seal {
 const CLEAR: &str = "$clear";
 
 /// The document as it may be stored. Without a key it stands in clear: the caller has refused sensitive values before.
-pub(super) fn seal(key: Option<&dyn Seal>, document: &Value) -> Result<Value, TerraformError> {
+pub(super) fn seal(key: Option<&dyn StateEncryption>, document: &Value) -> Result<Value, TerraformError> {
     match key {
         Some(key) => key.seal(document).map_err(TerraformError::Sealer),
         None => Ok(json!({ CLEAR: document })),
@@ -40,7 +40,7 @@ pub(super) fn seal(key: Option<&dyn Seal>, document: &Value) -> Result<Value, Te
 }
 
 /// The document as it was before [`seal`].
-pub(super) fn open(key: Option<&dyn Seal>, stored: &Value) -> Result<Value, TerraformError> {
+pub(super) fn open(key: Option<&dyn StateEncryption>, stored: &Value) -> Result<Value, TerraformError> {
     match (stored.get(CLEAR), key) {
         (Some(clear), _) => Ok(clear.clone()),
         (None, Some(key)) => key.open(stored).map_err(TerraformError::Sealer),

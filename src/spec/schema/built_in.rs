@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Fit,
-    validate::{Dialect, Fault, Walk, nearest},
+    SchemaFit,
+    validate::{SchemaDialect, SchemaWalk, Violation, nearest},
 };
 
 const TEXT: &str = include_str!("kubernetes.json");
@@ -39,10 +39,10 @@ impl BuiltIn {
     }
 
     /// Holds an object against its kind.
-    pub(super) fn fit(&self, api_version: &str, kind: &str, object: &Map<String, Value>) -> Fit {
+    pub(super) fn fit(&self, api_version: &str, kind: &str, object: &Map<String, Value>) -> SchemaFit {
         if let Some(name) = self.kinds.get(&format!("{api_version} {kind}")) {
             let schema = self.types.get(name).unwrap_or(&Value::Null);
-            return Fit::BuiltIn(Walk::over(object, schema, Dialect::BuiltIn, self));
+            return SchemaFit::BuiltIn(SchemaWalk::validate(object, schema, SchemaDialect::BuiltIn, self));
         }
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let versions = || self.kinds.keys().filter_map(|key| key.split_once(' '));
@@ -53,7 +53,7 @@ impl BuiltIn {
                 "there is no kind `{}` in {api_version}{meant}",
                 kind.escape_debug()
             );
-            return Fit::BuiltIn(vec![Fault {
+            return SchemaFit::BuiltIn(vec![Violation {
                 path: "kind".to_owned(),
                 message,
             }]);
@@ -62,7 +62,11 @@ impl BuiltIn {
         let own = !group.contains('.')
             || versions()
                 .any(|(version, _)| version.rsplit_once('/').is_some_and(|(known, _)| known == group));
-        if own { Fit::OtherVersion } else { Fit::Unknown }
+        if own {
+            SchemaFit::OtherVersion
+        } else {
+            SchemaFit::Unknown
+        }
     }
 }
 

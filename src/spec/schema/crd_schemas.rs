@@ -1,4 +1,4 @@
-//! [`Definitions`]: custom kinds, from the CustomResourceDefinitions of a repository.
+//! [`CrdSchemas`]: custom kinds, from the CustomResourceDefinitions of a repository.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::{
     BuiltIn,
-    validate::{Dialect, Fault, Walk},
+    validate::{SchemaDialect, SchemaWalk, Violation},
 };
 
 /// Schemas of custom kinds. One kind may be defined several times, by projects for different clusters.
 #[derive(Debug, Clone, Default)]
-pub struct Definitions {
+pub struct CrdSchemas {
     kinds: BTreeMap<(String, String), Vec<Value>>,
 }
 
-impl Definitions {
+impl CrdSchemas {
     /// Takes in an object if it is a CustomResourceDefinition.
     pub fn add(&mut self, object: &Map<String, Value>) {
         let is = |key: &str, value: &str| object.get(key).and_then(Value::as_str) == Some(value);
@@ -50,11 +50,11 @@ impl Definitions {
         kind: &str,
         object: &Map<String, Value>,
         built_in: &BuiltIn,
-    ) -> Option<Vec<Fault>> {
+    ) -> Option<Vec<Violation>> {
         let schemas = self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
         schemas
             .iter()
-            .map(|schema| Walk::over(object, schema, Dialect::Definition, built_in))
+            .map(|schema| SchemaWalk::validate(object, schema, SchemaDialect::Definition, built_in))
             .min_by_key(Vec::len)
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a Kubernetes object fits its schema: unknown and mistyped fields, found before any server is asked.
 //!
 //! Two sources: [`kubernetes.json`](self), which `scripts/kubernetes-schemas` takes from Kubernetes' own OpenAPI
-//! description, and CustomResourceDefinitions, the repository's own ([`Definitions`]). Only what both a reader and the
+//! description, and CustomResourceDefinitions, the repository's own ([`CrdSchemas`]). Only what both a reader and the
 //! server would call wrong is found: names, types, required fields, listed values and bounds. Defaults, patterns and
 //! rules in CEL are the server's, which the preview asks.
 
@@ -11,29 +11,29 @@ mod validate;
 
 use serde_json::{Map, Value};
 
-pub use self::{built_in::BuiltIn, crd_schemas::Definitions, validate::Fault};
+pub use self::{built_in::BuiltIn, crd_schemas::CrdSchemas, validate::Violation};
 
 /// What was found of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fit {
+pub enum SchemaFit {
     /// Nothing here describes its kind.
     Unknown,
     /// Its group comes with Kubernetes, its version does not come with the one that is known here.
     OtherVersion,
     /// A definition describes it; what is wrong with it.
-    Defined(Vec<Fault>),
+    Defined(Vec<Violation>),
     /// It comes with Kubernetes; what is wrong with it.
-    BuiltIn(Vec<Fault>),
+    BuiltIn(Vec<Violation>),
 }
 
 /// Holds an object against the first of these definitions that knows its kind, else against what comes with
 /// Kubernetes.
-pub fn fit(object: &Map<String, Value>, definitions: &[&Definitions], built_in: &BuiltIn) -> Fit {
+pub fn fit(object: &Map<String, Value>, definitions: &[&CrdSchemas], built_in: &BuiltIn) -> SchemaFit {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     for known in definitions {
         if let Some(faults) = known.faults(api_version, kind, object, built_in) {
-            return Fit::Defined(faults);
+            return SchemaFit::Defined(faults);
         }
     }
     built_in.fit(api_version, kind, object)
@@ -50,8 +50,9 @@ mod tests {
     }
 
     /// What is wrong, as `path: message`.
-    fn faults(text: &str, definitions: &[&Definitions]) -> Vec<String> {
-        let (Fit::Defined(faults) | Fit::BuiltIn(faults)) = fit(&object(text), definitions, &BuiltIn::new())
+    fn faults(text: &str, definitions: &[&CrdSchemas]) -> Vec<String> {
+        let (SchemaFit::Defined(faults) | SchemaFit::BuiltIn(faults)) =
+            fit(&object(text), definitions, &BuiltIn::new())
         else {
             return vec!["no schema".to_owned()];
         };
@@ -164,19 +165,25 @@ status: {whatever: the server says}
             ));
             fit(&object, &[], &BuiltIn::new())
         };
-        assert_eq!(fit("policy/v1beta1", "PodDisruptionBudget"), Fit::OtherVersion);
-        assert_eq!(fit("networking.k8s.io/v1beta9", "Ingress"), Fit::OtherVersion);
-        assert_eq!(fit("gateway.networking.k8s.io/v1", "Gateway"), Fit::Unknown);
-        assert_eq!(fit("monitoring.coreos.com/v1", "Rule"), Fit::Unknown);
+        assert_eq!(
+            fit("policy/v1beta1", "PodDisruptionBudget"),
+            SchemaFit::OtherVersion
+        );
+        assert_eq!(
+            fit("networking.k8s.io/v1beta9", "Ingress"),
+            SchemaFit::OtherVersion
+        );
+        assert_eq!(fit("gateway.networking.k8s.io/v1", "Gateway"), SchemaFit::Unknown);
+        assert_eq!(fit("monitoring.coreos.com/v1", "Rule"), SchemaFit::Unknown);
     }
 
-    fn definitions(schema: &str) -> Definitions {
-        let mut definitions = Definitions::default();
+    fn definitions(schema: &str) -> CrdSchemas {
+        let mut definitions = CrdSchemas::default();
         define(schema, &mut definitions);
         definitions
     }
 
-    fn define(schema: &str, definitions: &mut Definitions) {
+    fn define(schema: &str, definitions: &mut CrdSchemas) {
         let text = format!(
             "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: things.x.io}},
               spec: {{group: x.io, scope: Namespaced, names: {{kind: Thing, plural: things}},

@@ -1,4 +1,4 @@
-//! [`Walk`]: an object and its schema, side by side.
+//! [`SchemaWalk`]: an object and its schema, side by side.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::model::reference::MARK;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub struct Violation {
     /// From the top of the object, as `spec.containers[0].image`.
     pub path: String,
     /// What is wrong there. Never a value: it may be secret.
@@ -16,29 +16,29 @@ pub struct Fault {
 
 /// Whose schema it is. They differ in what an object without named fields may hold: anything, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum SchemaDialect {
     BuiltIn,
     Definition,
 }
 
 /// The way through an object.
-pub(super) struct Walk<'a> {
+pub(super) struct SchemaWalk<'a> {
     built_in: &'a BuiltIn,
     path: Vec<String>,
-    faults: Vec<Fault>,
+    faults: Vec<Violation>,
 }
 
 /// How deep objects may be: more than any that is served, less than the stack holds.
 const DEPTH: usize = 128;
 
-impl<'a> Walk<'a> {
+impl<'a> SchemaWalk<'a> {
     /// What is wrong with a whole object.
-    pub(super) fn over(
+    pub(super) fn validate(
         object: &Map<String, Value>,
         schema: &Value,
-        dialect: Dialect,
+        dialect: SchemaDialect,
         built_in: &'a BuiltIn,
-    ) -> Vec<Fault> {
+    ) -> Vec<Violation> {
         let mut walk = Self {
             built_in,
             path: Vec::new(),
@@ -48,11 +48,11 @@ impl<'a> Walk<'a> {
         walk.faults
     }
 
-    fn value(&mut self, value: &Value, schema: &Value, dialect: Dialect) {
+    fn value(&mut self, value: &Value, schema: &Value, dialect: SchemaDialect) {
         if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
             let built_in = self.built_in;
             let schema = built_in.types.get(name).unwrap_or(&Value::Null);
-            return self.value(value, schema, Dialect::BuiltIn);
+            return self.value(value, schema, SchemaDialect::BuiltIn);
         }
         // Null is as good as absent: the server drops it. A reference may become anything.
         let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK));
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
             let message = format!("must be {}, is {}", wanted.join(" or "), name_of(value));
             return self.fault(message);
         }
-        self.listed(value, schema);
+        self.validate_list(value, schema);
         self.bounds(value, schema, dialect);
         match value {
             Value::Object(map) => {
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
                     return;
                 };
                 for (index, item) in items.iter().enumerate() {
-                    self.below(format!("[{index}]"), |walk| walk.value(item, schema, dialect));
+                    self.descend(format!("[{index}]"), |walk| walk.value(item, schema, dialect));
                 }
             }
             _ => {}
@@ -85,13 +85,13 @@ impl<'a> Walk<'a> {
 
     /// `whole`: it has `apiVersion`, `kind` and `metadata`, which definitions need not list, and a `status` that is the
     /// server's.
-    fn object(&mut self, map: &Map<String, Value>, schema: &Value, dialect: Dialect, whole: bool) {
+    fn object(&mut self, map: &Map<String, Value>, schema: &Value, dialect: SchemaDialect, whole: bool) {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties");
         let free = match dialect {
-            Dialect::BuiltIn => properties.is_none() && additional.is_none(),
-            Dialect::Definition => {
+            SchemaDialect::BuiltIn => properties.is_none() && additional.is_none(),
+            SchemaDialect::Definition => {
                 schema.get("type").is_none()
                     || schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
             }
@@ -99,9 +99,9 @@ impl<'a> Walk<'a> {
         let properties = properties.unwrap_or(&none);
         for (key, value) in map {
             let found = properties.get(key);
-            self.below(segment(key), |walk| match (key.as_str(), found, additional) {
+            self.descend(segment(key), |walk| match (key.as_str(), found, additional) {
                 ("apiVersion" | "kind" | "status", _, _) if whole => {}
-                ("metadata", _, _) if whole && dialect == Dialect::Definition => walk.metadata(value),
+                ("metadata", _, _) if whole && dialect == SchemaDialect::Definition => walk.metadata(value),
                 (_, Some(schema), _) => walk.value(value, schema, dialect),
                 (_, None, Some(schema @ Value::Object(_))) => walk.value(value, schema, dialect),
                 (_, None, _) if free || value.is_null() => {}
@@ -120,18 +120,18 @@ impl<'a> Walk<'a> {
             .filter(absent);
         let missing: Vec<String> = missing.map(str::to_owned).collect();
         for key in missing {
-            self.below(segment(&key), |walk| walk.fault("is required".to_owned()));
+            self.descend(segment(&key), |walk| walk.fault("is required".to_owned()));
         }
     }
 
     fn metadata(&mut self, value: &Value) {
         let built_in = self.built_in;
         if let Some(schema) = built_in.types.get("apis.meta.v1.ObjectMeta") {
-            self.value(value, schema, Dialect::BuiltIn);
+            self.value(value, schema, SchemaDialect::BuiltIn);
         }
     }
 
-    fn listed(&mut self, value: &Value, schema: &Value) {
+    fn validate_list(&mut self, value: &Value, schema: &Value) {
         let Some(listed) = schema.get("enum").and_then(Value::as_array) else {
             return;
         };
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn bounds(&mut self, value: &Value, schema: &Value, dialect: Dialect) {
+    fn bounds(&mut self, value: &Value, schema: &Value, dialect: SchemaDialect) {
         let (size, least, most, unit) = match value {
             Value::Number(number) => (number.as_f64(), "minimum", "maximum", ""),
             Value::String(text) => (
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
             return;
         };
         let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
-        let small = dialect == Dialect::BuiltIn
+        let small = dialect == SchemaDialect::BuiltIn
             && value.is_number()
             && schema.get("format").and_then(Value::as_str) == Some("int32");
         let bound = |key: &str, small_limit: i32| limit(key).or(small.then_some(f64::from(small_limit)));
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn below(&mut self, step: String, walk: impl FnOnce(&mut Self)) {
+    fn descend(&mut self, step: String, walk: impl FnOnce(&mut Self)) {
         self.path.push(step);
         walk(self);
         self.path.pop();
@@ -187,7 +187,7 @@ impl<'a> Walk<'a> {
 
     fn fault(&mut self, message: String) {
         let path = self.path.concat().trim_start_matches('.').to_owned();
-        self.faults.push(Fault { path, message });
+        self.faults.push(Violation { path, message });
     }
 }
 

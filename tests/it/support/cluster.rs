@@ -102,7 +102,7 @@ impl Cluster {
             .arg(file("audit-policy-file", "audit-policy.yaml"))
             .arg(file("audit-log-path", "audit.log"))
             .args(["--audit-log-mode=blocking", "--allow-privileged=true"])
-            // With it the server refuses a watch from "any version" on an etcd below 3.5, which can not tell how far a
+            // With it the server refuses a watch from "any version" on an etcd below 3.5, which cannot tell how far a
             // watch has come. kwok watches so: it would list again, at distances of up to a minute, instead.
             .arg(format!("--feature-gates=WatchList=false{gates}"))
             .args(flags);
@@ -362,7 +362,7 @@ async fn create(
     let created = Api::<DynamicObject>::all_with(client.clone(), &resource)
         .create(&PostParams::default(), &object)
         .await;
-    created.unwrap_or_else(|error| panic!("{kind} can not be created: {error}"));
+    created.unwrap_or_else(|error| panic!("{kind} cannot be created: {error}"));
 }
 
 /// The stages that kwok publishes for nodes and pods, in one file.

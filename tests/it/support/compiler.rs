@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use konverge::{
     checkout::Checkout,
-    kcl::{CompileRequest, Core, DEFAULT_VERSION, Pool, PoolOptions},
+    kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain},
     model::{
         RepoPath,
         stack::{CompileSetup, Entry},
@@ -12,8 +12,8 @@ use konverge::{
 };
 
 /// The default core, as the parts installed it.
-pub async fn core() -> Core {
-    Core::of_interpreter(&super::kcl::interpreter(), DEFAULT_VERSION, &Checkout::default())
+pub async fn core() -> Toolchain {
+    Toolchain::from_interpreter(&super::kcl::interpreter(), DEFAULT_VERSION, &Checkout::default())
         .await
         .unwrap()
 }

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use konverge::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         RepoPath, StackId,
-        affected::{Affected, AffectedStack, InputChange, InputKind, Reason, SpecChange},
-        policy_finding::{Finding, Verdict},
-        comment_marker::{Marker, MarkerKind},
-        plan::{Action, Basis, Change, Origin, Plan, ResourcePlan, StackPlan, Validation},
+        affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan, Validation},
+        policy_finding::{Enforcement, PolicyFinding},
         power::PowerChange,
         spec::RuntimeKind,
     },
@@ -23,11 +23,11 @@ pub struct Sample {
     pub run: RunInfo,
     pub affected: Affected,
     pub plan: Plan,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<PolicyFinding>,
     pub power: Vec<PowerChange>,
     pub waves: BTreeMap<StackId, usize>,
     pub links: BTreeMap<StackId, String>,
-    pub marker: Marker,
+    pub marker: CommentMarker,
     pub mode: Mode,
 }
 
@@ -56,8 +56,8 @@ fn id(text: &str) -> StackId {
     text.parse().expect("an identity")
 }
 
-pub fn change(path: &str, from: Option<Value>, to: Option<Value>, origin: Origin) -> Change {
-    Change {
+pub fn change(path: &str, from: Option<Value>, to: Option<Value>, origin: ChangeOrigin) -> FieldChange {
+    FieldChange {
         path: path.into(),
         from,
         to,
@@ -65,7 +65,7 @@ pub fn change(path: &str, from: Option<Value>, to: Option<Value>, origin: Origin
     }
 }
 
-pub fn resource(stack: &str, resource: &str, action: Action, changes: Vec<Change>) -> ResourcePlan {
+pub fn resource(stack: &str, resource: &str, action: Action, changes: Vec<FieldChange>) -> ResourcePlan {
     let runtime = if resource.starts_with("hashicorp:") {
         RuntimeKind::Terraform
     } else {
@@ -97,7 +97,7 @@ pub fn affected_stack(name: &str, change: InputChange, chains: &[&[&str]]) -> Af
         spec: SpecChange::Changed,
         why: chains
             .iter()
-            .map(|chain| Reason {
+            .map(|chain| InputReason {
                 path: path(chain[0]),
                 kind: InputKind::Import,
                 chain: chain.iter().map(|file| path(file)).collect(),
@@ -136,8 +136,8 @@ pub fn run() -> RunInfo {
     }
 }
 
-fn marker() -> Marker {
-    let mut marker = Marker::new(MarkerKind::Preview, "");
+fn marker() -> CommentMarker {
+    let mut marker = CommentMarker::new(MarkerKind::Preview, "");
     marker.head = "a1b2c3d4e5f60718293a4b5c6d7e8f9012345678".into();
     marker.run = 4711;
     marker.attempt = 1;
@@ -153,7 +153,7 @@ fn image(stack: &str, name: &str) -> ResourcePlan {
         stack,
         &format!("apps/v1:Deployment:{namespace}:{name}"),
         Action::Update,
-        vec![change(at, from, to, Origin::Change)],
+        vec![change(at, from, to, ChangeOrigin::Change)],
     )
 }
 
@@ -176,7 +176,7 @@ pub fn shop() -> Sample {
             "/bucket",
             Some(json!("uploads")),
             Some(json!("uploads-eu")),
-            Origin::Change,
+            ChangeOrigin::Change,
         )],
     );
     bucket.replace = vec!["/bucket".into()];
@@ -186,7 +186,7 @@ pub fn shop() -> Sample {
             "/data/settings.ini",
             Some(json!(from)),
             Some(json!(to)),
-            Origin::Change,
+            ChangeOrigin::Change,
         )
     };
     let before: String = (1..=14).map(|n| format!("key{n} = {n}\n")).collect();
@@ -206,7 +206,7 @@ pub fn shop() -> Sample {
                 "/data/password",
                 Some(json!({"$secret": "0a1b2c3d4e5f6071"})),
                 Some(json!({"$secret": "f00dfeedf00dfeed"})),
-                Origin::Change,
+                ChangeOrigin::Change,
             )],
         ),
         resource(
@@ -217,7 +217,7 @@ pub fn shop() -> Sample {
                 "/spec/minReplicas",
                 Some(json!(5)),
                 Some(json!(3)),
-                Origin::Drift,
+                ChangeOrigin::Drift,
             )],
         ),
     ];
@@ -225,7 +225,7 @@ pub fn shop() -> Sample {
         path("appops/search/dev"),
         id("search/dev"),
         Basis::Live,
-        Failure::new(
+        UserError::new(
             ErrorKind::Kcl,
             "attribute 'replica' not found in 'Server'\ndid you mean 'replicas'?",
         )
@@ -251,7 +251,7 @@ pub fn shop() -> Sample {
                                 json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}}),
                             ),
                             None,
-                            Origin::Change,
+                            ChangeOrigin::Change,
                         )],
                     ),
                 ],
@@ -274,7 +274,7 @@ pub fn shop() -> Sample {
                                 json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "storefront-dev"},
                                 "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}], "selector": {"app": "web"}, "clusterIP": {"$unknown": true}}}),
                             ),
-                            Origin::Change,
+                            ChangeOrigin::Change,
                         )],
                     ),
                 ],
@@ -308,15 +308,15 @@ pub fn shop() -> Sample {
         plan,
         power: Vec::new(),
         findings: vec![
-            Finding {
-                verdict: Verdict::Deny,
+            PolicyFinding {
+                verdict: Enforcement::Deny,
                 rule: "policy.reviewers".into(),
                 stack: Some(id("media/prod")),
                 message: "production stacks need an approval by one of @acme/infra; there is none".into(),
                 hint: Some("ask one of @acme/infra to approve this pull request".into()),
             },
-            Finding {
-                verdict: Verdict::Pass,
+            PolicyFinding {
+                verdict: Enforcement::Pass,
                 rule: "policy.blast_radius".into(),
                 stack: None,
                 message: "9 resources change, 100 are allowed".into(),
@@ -351,7 +351,7 @@ pub fn large(n: usize) -> Sample {
                 &name,
                 &id,
                 Action::Create,
-                vec![change("", None, Some(object), Origin::Change)],
+                vec![change("", None, Some(object), ChangeOrigin::Change)],
             ));
         }
         if i % 100 == 7 {

@@ -37,7 +37,7 @@ impl Service {
             })
             .expect("the keeper lives as long as the process");
         let child = child.recv().expect("the keeper answers");
-        let child = child.unwrap_or_else(|error| panic!("{name} can not be started: {error}"));
+        let child = child.unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         Self {
             name: name.to_owned(),
             child,

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge::{
-    state::{RepositoryId, States, Writer},
+    state::{DocumentWriter, RepositoryId, StateStore},
     store::{StoreOptions, open},
 };
 use kube::{
@@ -148,16 +148,16 @@ impl Stage {
     }
 
     /// The store, opened beside the runs.
-    pub async fn states(&self) -> States {
+    pub async fn states(&self) -> StateStore {
         let store = self.scratch.path().join("store");
         let store = open(store.to_str().unwrap(), &StoreOptions::default())
             .await
             .unwrap();
-        let writer = Writer {
+        let writer = DocumentWriter {
             run: "the test".to_owned(),
             actor: "nobody".to_owned(),
         };
-        States::open(store, RepositoryId::new(REPOSITORY), writer)
+        StateStore::open(store, RepositoryId::new(REPOSITORY), writer)
     }
 }
 

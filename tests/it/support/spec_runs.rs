@@ -3,7 +3,7 @@
 use super::{cluster::Cluster, git::Repository, minio::Minio, objects::Objects, process::Konverge};
 use konverge::{
     model::StackId,
-    state::{RepositoryId, States, Writer},
+    state::{DocumentWriter, RepositoryId, StateStore},
     store::{StoreOptions, open},
 };
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ impl SpecRuns {
     }
 
     /// The states, as another run sees them.
-    pub async fn states(&self, run: &str) -> States {
+    pub async fn states(&self, run: &str) -> StateStore {
         let environment = self
             .env
             .iter()
@@ -115,12 +115,12 @@ impl SpecRuns {
             environment: environment.collect(),
             ..StoreOptions::default()
         };
-        let writer = Writer {
+        let writer = DocumentWriter {
             run: run.to_owned(),
             actor: "somebody".to_owned(),
         };
         let store = open(&self.url, &options).await.unwrap();
-        States::open(store, RepositoryId::new("spec-runs"), writer)
+        StateStore::open(store, RepositoryId::new("spec-runs"), writer)
     }
 
     /// The ConfigMaps that stand in the cluster for a stack, by name.

@@ -8,19 +8,19 @@ use std::{
 
 use async_trait::async_trait;
 use konverge::{
-    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, Runtimes},
-    error::Failure,
+    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry},
+    error::UserError,
     model::{
         ClusterName, RepoPath, StackId,
-        event::NoEvents,
         apply_result::StackOutcome,
+        event::NoEvents,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
     runtime::{
         Runtime,
-        kubernetes::{ClusterAccess, Conflicts, Credentials, Kubernetes, Options},
+        kubernetes::{ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options},
     },
     secrets::{HashKey, Secrets},
     state::merge_journal,
@@ -55,7 +55,7 @@ impl TestStack {
         Self {
             state: StackState::empty(id.clone(), RepoPath::root()),
             id,
-            secrets: Secrets::new(HashKey::derived("test")),
+            secrets: Secrets::new(HashKey::derive("test")),
             options: Options {
                 conflicts: Conflicts::Restore,
                 ready_timeout: Duration::from_secs(60),
@@ -77,7 +77,7 @@ impl TestStack {
     pub async fn kubernetes(&self) -> Arc<Kubernetes> {
         let access = ClusterAccess {
             name: CLUSTER.parse().unwrap(),
-            credentials: Credentials::Kubeconfig {
+            credentials: ClusterCredentials::Kubeconfig {
                 path: Some(self.kubeconfig.clone()),
                 context: None,
                 variable: None,
@@ -101,14 +101,14 @@ impl TestStack {
     }
 
     /// Plans a Spec, as a new process would.
-    pub async fn try_plan(&self, spec: &Spec) -> Result<EnginePlan, Failure> {
+    pub async fn try_plan(&self, spec: &Spec) -> Result<EnginePlan, UserError> {
         let kubernetes: Arc<dyn Runtime> = self.kubernetes().await;
-        self.plan_on(&Runtimes::new().with(kubernetes), spec.clone())
+        self.plan_on(&RuntimeRegistry::new().with(kubernetes), spec.clone())
             .await
     }
 
     /// Plans with runtimes of the test's own.
-    pub async fn plan_on(&self, runtimes: &Runtimes, spec: Spec) -> Result<EnginePlan, Failure> {
+    pub async fn plan_on(&self, runtimes: &RuntimeRegistry, spec: Spec) -> Result<EnginePlan, UserError> {
         engine::plan(PlanRequest {
             stack: self.id.clone(),
             folder: RepoPath::root(),
@@ -117,7 +117,7 @@ impl TestStack {
             runtimes,
             ignore: &self.ignore,
             cluster: Some(cluster()),
-            neighbours: &engine::Alone,
+            neighbours: &engine::NoOtherStacks,
             events: &NoEvents,
             secrets: &self.secrets,
         })
@@ -195,17 +195,17 @@ impl Notebook {
 
 #[async_trait]
 impl Journal for Notebook {
-    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), Failure> {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
         self.0.lock().unwrap().extend(entries);
         Ok(())
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), Failure> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
         self.0.lock().unwrap().push(entry);
         Ok(())
     }
 
-    async fn fence(&self) -> Result<(), Failure> {
+    async fn fence(&self) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -115,7 +115,7 @@ impl Sql {
         let (folder, ports) = (folder("postgres"), Ports::claim());
         let data = folder.join("data");
         let program = |name: &str| {
-            // Where it really is: the cache may lie in a home that the other user can not enter.
+            // Where it really is: the cache may lie in a home that the other user cannot enter.
             let program = executable("postgresql", name)
                 .canonicalize()
                 .expect("the link leads to a program");

@@ -1,6 +1,6 @@
 //! What a run told GitHub, as a text that is the same in every run: commits by their names, no digests and no times.
 
-use konverge::model::comment_marker::Marker;
+use konverge::model::comment_marker::CommentMarker;
 use serde_json::Value;
 
 use super::{
@@ -85,7 +85,7 @@ fn said(request: &Recorded) -> String {
 
 /// A body's marker, readable, and the rest.
 fn opened(body: &str) -> (String, &str) {
-    let marker = Marker::of(body).expect("whatever we write begins with a marker");
+    let marker = CommentMarker::parse(body).expect("whatever we write begins with a marker");
     let rest = body.split_once('\n').map_or("", |(_, rest)| rest);
     (serde_json::to_string(&marker).expect("plain data"), rest)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use konverge::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::plan::Action,
     runtime::terraform::{AllowedProvider, STATE},
 };
@@ -50,7 +50,7 @@ pub async fn one_bad_item_takes_no_other_down(binary: PathBuf) {
 pub async fn a_failure_in_the_middle(binary: PathBuf) {
     let mut rig = Rig::new(binary);
     let first = rig.file("first", json!("1"));
-    // A path below a file can not be made; the provider learns that only while applying.
+    // A path below a file cannot be made; the provider learns that only while applying.
     let below = rig.path("first").join("below");
     let mut second = resource(
         "hashicorp:local:local_file:second",
@@ -142,7 +142,7 @@ pub async fn what_may_not_run(binary: PathBuf) {
     assert!(failure.hints[0].contains("install Terraform"), "{failure:?}");
 }
 
-async fn only_failure(rig: &Rig, resource: konverge::model::spec::Resource) -> Failure {
+async fn only_failure(rig: &Rig, resource: konverge::model::spec::Resource) -> UserError {
     rig.try_plan(&[resource]).await.remove(0).remove(0).unwrap_err()
 }
 

@@ -1,4 +1,4 @@
-//! A mixed stack of which Terraform can not plan everything: what waits for that is held back, with every deletion, and
+//! A mixed stack of which Terraform cannot plan everything: what waits for that is held back, with every deletion, and
 //! the rest is done.
 
 use std::path::PathBuf;
@@ -188,7 +188,7 @@ pub async fn without_a_provider(binary: PathBuf) {
     assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
 }
 
-/// What providers of clouds say when they can not look, put into Terraform's mouth: each with the resource and a remedy.
+/// What providers of clouds say when they cannot look, put into Terraform's mouth: each with the resource and a remedy.
 pub async fn whatever_a_provider_lacks(binary: PathBuf) {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::TempDir::new().unwrap();

@@ -13,7 +13,7 @@ use konverge::{
     model::plan::Action,
     runtime::{
         Runtime,
-        terraform::{Make, STATE},
+        terraform::{BinaryKind, STATE},
     },
     state::Sealer,
 };
@@ -49,7 +49,7 @@ fn wanted(rig: &Rig) -> Vec<konverge::model::spec::Resource> {
 /// The state was written through with the quick resource in it, while the slow one is still under way.
 async fn quick_one_is_remembered(rig: &Rig, sink: &Sink) {
     let is_state = |e: &Event| matches!(e, Event::Data(key, _) if key == konverge::runtime::terraform::STATE);
-    if rig.runtime.binary().await.unwrap().make == Make::OpenTofu {
+    if rig.runtime.binary().await.unwrap().make == BinaryKind::OpenTofu {
         // It writes its state when it is interrupted, or after 20 seconds.
         sink.until("something is remembered", |sink| {
             rig.path("quick").exists() && sink.events.lock().unwrap().iter().any(is_state)
@@ -159,7 +159,7 @@ pub async fn a_lost_lease_stops_terraform(binary: PathBuf) {
     let others = async {
         quick_one_is_remembered(&rig, &sink).await;
         sink.lost.store(true, Ordering::Relaxed);
-        // The next thing to remember can not be: Terraform is asked to stop.
+        // The next thing to remember cannot be: Terraform is asked to stop.
         assert_eq!(read_pipe(rig.path("slow")).await, "slow");
     };
     let (result, ()) = tokio::join!(apply, others);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use konverge::{
     model::{
-        plan::{Action, Origin},
         masked_value,
+        plan::{Action, ChangeOrigin},
     },
     runtime::{Item, Needs, Runtime},
 };
@@ -57,7 +57,7 @@ pub async fn from_creation_to_destruction(binary: PathBuf) {
     let own: Vec<_> = file
         .changes
         .iter()
-        .filter(|c| c.origin == Origin::Change)
+        .filter(|c| c.origin == ChangeOrigin::Change)
         .map(|c| c.path.as_str())
         .collect();
     assert_eq!(
@@ -67,7 +67,7 @@ pub async fn from_creation_to_destruction(binary: PathBuf) {
     );
     let paths: Vec<_> = counter.changes.iter().map(|c| c.path.as_str()).collect();
     assert_eq!(paths, ["/input/n", "/output"]);
-    let digests = |plan: &[Vec<konverge::runtime::Planned>]| -> Vec<_> {
+    let digests = |plan: &[Vec<konverge::runtime::PlannedResource>]| -> Vec<_> {
         plan[0].iter().map(|p| p.public.digest).collect()
     };
     assert_eq!(
@@ -187,7 +187,7 @@ pub async fn values_of_other_segments(binary: PathBuf) {
     let refused = sink.end_of("address").unwrap().unwrap_err();
     assert!(
         refused.message.contains("plan"),
-        "a picture can not be applied: {refused}"
+        "a picture cannot be applied: {refused}"
     );
     assert!(!rig.path("address").exists());
 

@@ -8,17 +8,17 @@ use std::{
 };
 
 use konverge::{
-    engine::{self, ApplyRequest, EnginePlan, NoReview, PlanRequest, Runtimes},
+    engine::{self, ApplyRequest, EnginePlan, NoReview, PlanRequest, RuntimeRegistry},
     model::{
         RepoPath,
-        event::NoEvents,
         apply_result::{StackOutcome, StackResult},
+        event::NoEvents,
         plan::Action,
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
     runtime::{
-        kubernetes::{ClusterAccess, Credentials, Kubernetes, Options},
+        kubernetes::{ClusterAccess, ClusterCredentials, Kubernetes, Options},
         terraform::{AllowedProvider, Terraform},
     },
     secrets::{HashKey, Secrets},
@@ -39,7 +39,7 @@ pub struct Mixed {
     pub providers: Vec<AllowedProvider>,
     /// Of Terraform's state; the same in every run.
     key: Sealer,
-    runtimes: Runtimes,
+    runtimes: RuntimeRegistry,
     pub state: StackState,
     namespace: String,
     secrets: Secrets,
@@ -72,10 +72,10 @@ impl Mixed {
             binary,
             providers: Vec::new(),
             key: Sealer::generate(),
-            runtimes: Runtimes::new(),
+            runtimes: RuntimeRegistry::new(),
             state: StackState::empty("shop/mixed".parse().unwrap(), RepoPath::root()),
             namespace: cluster.namespace("mixed").await,
-            secrets: Secrets::new(HashKey::derived("test")),
+            secrets: Secrets::new(HashKey::derive("test")),
             client: cluster.client().await,
             outside: tempfile::TempDir::new().unwrap(),
             outputs: Mutex::default(),
@@ -94,7 +94,7 @@ impl Mixed {
         self.scratch = scratch;
         let access = ClusterAccess {
             name: "test".parse().unwrap(),
-            credentials: Credentials::Kubeconfig {
+            credentials: ClusterCredentials::Kubeconfig {
                 path: Some(Cluster::shared().kubeconfig()),
                 context: None,
                 variable: None,
@@ -103,7 +103,7 @@ impl Mixed {
         };
         let kubernetes = Kubernetes::connect(vec![access], Options::default(), self.secrets.clone()).await;
         let terraform: Arc<Terraform> = Arc::new(runtime);
-        self.runtimes = Runtimes::new().with(Arc::new(kubernetes)).with(terraform);
+        self.runtimes = RuntimeRegistry::new().with(Arc::new(kubernetes)).with(terraform);
     }
 
     pub fn map_of(&self, name: &str, data: Value) -> Resource {
@@ -170,7 +170,7 @@ impl Mixed {
             runtimes: &self.runtimes,
             ignore: &[],
             cluster: Some("test".parse().unwrap()),
-            neighbours: &engine::Alone,
+            neighbours: &engine::NoOtherStacks,
             events: &NoEvents,
             secrets: &self.secrets,
         })
@@ -350,7 +350,7 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     stack.assert_agreed("10.0.0.8").await;
 
-    // Half failed: the file can not be made, what does not need it is done.
+    // Half failed: the file cannot be made, what does not need it is done.
     let broken = Wish {
         address: "10.0.0.9",
         file: "password/below",
@@ -360,11 +360,11 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     assert_eq!(outcome.result, StackResult::Failed);
     let app = stack.map("app").await.unwrap();
     assert_eq!(app["data"]["address"], "http://10.0.0.9:5432", "{outcome:?}");
-    let mended = Wish {
+    let fixed = Wish {
         file: "report",
         ..broken
     };
-    let outcome = stack.apply(&mended).await;
+    let outcome = stack.apply(&fixed).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
     stack.assert_agreed("10.0.0.9").await;
 
@@ -374,7 +374,7 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     let moved = Wish {
         address: "10.0.0.10",
         file: "pipe",
-        ..mended
+        ..fixed
     };
     let plan = stack.plan(&stack.spec(&moved)).await;
     let key = stack.key.clone();

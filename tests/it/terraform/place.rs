@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use konverge::{
     model::StackId,
     runtime::terraform::STATE,
-    state::{IDENTITY_VARIABLE, RepositoryId, Sealer, States, Writer},
+    state::{DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore},
     store::{self, StoreOptions},
 };
 use serde_json::{Value, json};
@@ -233,11 +233,12 @@ impl Place {
             ..StoreOptions::default()
         };
         let store = store::open(&self.url, &options).await.unwrap();
-        let writer = Writer {
+        let writer = DocumentWriter {
             run: "observer".to_owned(),
             actor: "test".to_owned(),
         };
-        let states = States::open(store, RepositoryId::new(ID), writer).with_sealer(self.key.clone(), false);
+        let states =
+            StateStore::open(store, RepositoryId::new(ID), writer).with_sealer(self.key.clone(), false);
         let stack: StackId = "shop/prod".parse().unwrap();
         let Some(found) = states.load(&stack).await.unwrap() else {
             return Value::Null;

@@ -85,7 +85,7 @@ pub async fn that_failed_half_way(binary: PathBuf) {
     let (mut rig, key) = open_rig(binary, |_| {});
     rig.apply(&[file_at(rig.path("old"))]).await;
     let new = file_at(rig.path("blocked").join("new"));
-    // A path below a file can not be made; the provider learns that when the old one is gone.
+    // A path below a file cannot be made; the provider learns that when the old one is gone.
     std::fs::write(rig.path("blocked"), "").unwrap();
     let whole = only(&rig, &new).await;
     assert_eq!((whole.action, whole.data_loss), (Action::Replace, true));

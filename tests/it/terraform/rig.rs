@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use konverge::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ResourceId,
         plan::Action,
@@ -20,8 +20,8 @@ use konverge::{
         state::Recorded,
     },
     runtime::{
-        Applied, ApplySink, Item, Needs, Planned, Runtime, Scope,
-        terraform::{AllowedProvider, Seal, Terraform, TerraformOptions},
+        AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope,
+        terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
     secrets::{HashKey, Secrets},
     state::Sealer,
@@ -37,7 +37,7 @@ pub const LOCAL: &str = "registry.terraform.io/hashicorp/local/2.9.0";
 /// A stack, its runtime, and what was remembered.
 pub struct Rig {
     pub runtime: Terraform,
-    pub scope: Scope,
+    pub scope: StackScope,
     pub recorded: BTreeMap<ResourceId, Recorded>,
     /// Where the resources' files go.
     pub outside: TempDir,
@@ -53,7 +53,7 @@ impl Rig {
 
     pub fn with(binary: PathBuf, change: impl FnOnce(&mut TerraformOptions)) -> Self {
         let scratch = TempDir::new().unwrap();
-        let secrets = Secrets::new(HashKey::derived("test"));
+        let secrets = Secrets::new(HashKey::derive("test"));
         let mut options = TerraformOptions::new(secrets.clone());
         options.binary = Some(binary);
         options.mirror = Some(terraform::mirror());
@@ -71,7 +71,7 @@ impl Rig {
         change(&mut options);
         Self {
             runtime: Terraform::new(options),
-            scope: Scope {
+            scope: StackScope {
                 ignore: Vec::new(),
                 stack: "shop/prod".parse().unwrap(),
                 earlier: Vec::new(),
@@ -145,7 +145,7 @@ impl Rig {
     }
 
     /// Plans what is wanted, then what is to go, as the engine does.
-    pub async fn try_plan(&self, wanted: &[Resource]) -> Vec<Vec<Result<Planned, Failure>>> {
+    pub async fn try_plan(&self, wanted: &[Resource]) -> Vec<Vec<Result<PlannedResource, UserError>>> {
         let (desired, gone) = self.items(wanted);
         let mut segments = Vec::new();
         for items in [desired, gone] {
@@ -156,7 +156,7 @@ impl Rig {
         segments
     }
 
-    pub async fn plan(&self, wanted: &[Resource]) -> Vec<Vec<Planned>> {
+    pub async fn plan(&self, wanted: &[Resource]) -> Vec<Vec<PlannedResource>> {
         let all = self.try_plan(wanted).await;
         all.into_iter()
             .map(|segment| segment.into_iter().map(|answer| answer.unwrap()).collect())
@@ -181,7 +181,7 @@ impl Rig {
     }
 
     /// Plans and applies with a sink of the test's own.
-    pub async fn apply_into(&mut self, wanted: &[Resource], sink: &Sink) -> Result<(), Failure> {
+    pub async fn apply_into(&mut self, wanted: &[Resource], sink: &Sink) -> Result<(), UserError> {
         let mut result = Ok(());
         for planned in self.plan(wanted).await {
             let asked: Vec<_> = planned.iter().map(|p| p.item.id.clone()).collect();
@@ -257,7 +257,7 @@ pub fn walk_all(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-pub fn actions(segments: &[Vec<Planned>]) -> BTreeMap<String, Action> {
+pub fn actions(segments: &[Vec<PlannedResource>]) -> BTreeMap<String, Action> {
     segments
         .iter()
         .flatten()
@@ -291,12 +291,12 @@ pub fn data(name: &str, attributes: Value) -> Resource {
 /// What `ops` gives to the runtime.
 pub struct StateSeal(pub Sealer);
 
-impl Seal for StateSeal {
-    fn seal(&self, document: &Value) -> Result<Value, Failure> {
+impl StateEncryption for StateSeal {
+    fn seal(&self, document: &Value) -> Result<Value, UserError> {
         Ok(self.0.seal_value(document)?)
     }
 
-    fn open(&self, sealed: &Value) -> Result<Value, Failure> {
+    fn open(&self, sealed: &Value) -> Result<Value, UserError> {
         Ok(self.0.open_value(sealed)?)
     }
 }
@@ -306,7 +306,7 @@ impl Seal for StateSeal {
 pub enum Event {
     Data(String, Value),
     Written(Recorded),
-    Ended(ResourceId, Result<Applied, Failure>),
+    Ended(ResourceId, Result<AppliedResource, UserError>),
 }
 
 /// Keeps what it hears, in order.
@@ -324,7 +324,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    pub fn ended(&self) -> Vec<(ResourceId, Result<Applied, Failure>)> {
+    pub fn ended(&self) -> Vec<(ResourceId, Result<AppliedResource, UserError>)> {
         let events = self.events.lock().unwrap();
         events
             .iter()
@@ -336,7 +336,7 @@ impl Sink {
     }
 
     /// How one resource ended, by the last part of its id.
-    pub fn end_of(&self, wanted: &str) -> Option<Result<Applied, Failure>> {
+    pub fn end_of(&self, wanted: &str) -> Option<Result<AppliedResource, UserError>> {
         let ended = self.ended();
         ended
             .into_iter()
@@ -357,9 +357,9 @@ impl Sink {
         started.elapsed()
     }
 
-    fn hear(&self, event: Event) -> Result<(), Failure> {
+    fn hear(&self, event: Event) -> Result<(), UserError> {
         if self.lost.load(Ordering::Relaxed) {
-            return Err(Failure::new(ErrorKind::LeaseHeld, "another run took over"));
+            return Err(UserError::new(ErrorKind::LeaseHeld, "another run took over"));
         }
         self.events.lock().unwrap().push(event);
         Ok(())
@@ -372,18 +372,22 @@ impl ApplySink for Sink {
         self.words.lock().unwrap().push(format!("{id}: {message}"));
     }
 
-    async fn written(&self, _: &ResourceId, recorded: Recorded) -> Result<(), Failure> {
+    async fn record_written(&self, _: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.hear(Event::Written(recorded))
     }
 
-    async fn ended(&self, id: &ResourceId, result: Result<Applied, Failure>) -> Result<(), Failure> {
+    async fn record_result(
+        &self,
+        id: &ResourceId,
+        result: Result<AppliedResource, UserError>,
+    ) -> Result<(), UserError> {
         self.hear(Event::Ended(id.clone(), result))
     }
 
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), Failure> {
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError> {
         if let Some(kind) = *self.away.lock().unwrap() {
             self.tries.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::new(kind, "the store is away"));
+            return Err(UserError::new(kind, "the store is away"));
         }
         self.hear(Event::Data(key.to_owned(), value))
     }
@@ -392,7 +396,7 @@ impl ApplySink for Sink {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    async fn fence(&self) -> Result<(), Failure> {
+    async fn fence(&self) -> Result<(), UserError> {
         self.hear(Event::Data("fence".to_owned(), Value::Null))
     }
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use konverge::{
     error::ErrorKind,
     model::{
-        RepoPath,
+        RepoPath, masked_value,
         plan::{Action, Basis, StackPlan},
-        masked_value,
     },
     ops::redact,
     runtime::{Runtime, terraform::STATE},
@@ -45,7 +44,7 @@ pub fn assert_clean(what: &str, text: &str) {
 fn assert_events_are_clean(sink: &Sink) {
     for event in sink.events.lock().unwrap().iter() {
         match event {
-            Event::Data(key, value) => assert_clean(key, &masked_value.to_string()),
+            Event::Data(key, value) => assert_clean(key, &value.to_string()),
             Event::Written(recorded) => {
                 assert_clean("a record", &serde_json::to_string(recorded).unwrap());
             }

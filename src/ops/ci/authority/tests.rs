@@ -50,23 +50,23 @@ fn push(full_ref: &str) -> PushEvent {
     }
 }
 
-fn dispatch(full_ref: &str, approve: &str) -> Event {
-    Event::WorkflowDispatch {
+fn dispatch(full_ref: &str, approve: &str) -> GithubEvent {
+    GithubEvent::WorkflowDispatch {
         inputs: BTreeMap::from([("approve".to_owned(), approve.to_owned())]),
         ref_name: full_ref.to_owned(),
         default_branch: "main".to_owned(),
     }
 }
 
-fn call(action: &str, approve: &str) -> Event {
-    Event::RepositoryDispatch {
+fn call(action: &str, approve: &str) -> GithubEvent {
+    GithubEvent::RepositoryDispatch {
         action: action.to_owned(),
         payload: json!({"approve": approve}),
     }
 }
 
-fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> Event {
-    Event::WorkflowRun(WorkflowRunEvent {
+fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> GithubEvent {
+    GithubEvent::WorkflowRun(WorkflowRunEvent {
         run_id: 1,
         event: event.to_owned(),
         conclusion: "success".to_owned(),
@@ -79,8 +79,8 @@ fn workflow_run(event: &str, from_fork: bool, dependabot: bool) -> Event {
     })
 }
 
-fn queue(base_branch: &str) -> Event {
-    Event::MergeGroup {
+fn queue(base_branch: &str) -> GithubEvent {
+    GithubEvent::MergeGroup {
         base: commit('b'),
         head: commit('a'),
         base_branch: base_branch.to_owned(),
@@ -107,7 +107,7 @@ fn caller(
     }
 }
 
-fn said(decision: Result<Decision, Failure>) -> String {
+fn said(decision: Result<Decision, UserError>) -> String {
     match decision {
         Err(failure) => format!("refused: {}", failure.message),
         Ok(Decision::Ask) => "ask".to_owned(),
@@ -126,8 +126,8 @@ fn said(decision: Result<Decision, Failure>) -> String {
                     agreeing,
                 } => {
                     let by = match agreeing {
-                        Agreeing::Starter(who) => who,
-                        Agreeing::Environment => "environment",
+                        DispatchApprovers::Starter(who) => who,
+                        DispatchApprovers::Environment => "environment",
                     };
                     format!(
                         "apply {} ({} agreed by {by})",
@@ -151,22 +151,22 @@ fn said(decision: Result<Decision, Failure>) -> String {
 fn the_table() {
     let on = |ref_name| caller("bob", 1, "", None, ref_name);
     let (main, topic, tag) = ("refs/heads/main", "refs/heads/topic", "refs/tags/main");
-    let gone = Event::Push(PushEvent {
+    let gone = GithubEvent::Push(PushEvent {
         after: None,
         ..push(main)
     });
-    let closed = Event::PullRequest(PullRequestEvent {
+    let closed = GithubEvent::PullRequest(PullRequestEvent {
         action: "closed".to_owned(),
         ..pull_request("main", false)
     });
-    let bot = Event::PullRequest(PullRequestEvent {
+    let bot = GithubEvent::PullRequest(PullRequestEvent {
         dependabot: true,
         ..pull_request("main", false)
     });
-    let own = |base| Event::PullRequest(pull_request(base, false));
-    let fork = |base| Event::PullRequest(pull_request(base, true));
-    let pushed = |full_ref| Event::Push(push(full_ref));
-    let clock = Event::Schedule {
+    let own = |base| GithubEvent::PullRequest(pull_request(base, false));
+    let fork = |base| GithubEvent::PullRequest(pull_request(base, true));
+    let pushed = |full_ref| GithubEvent::Push(push(full_ref));
+    let clock = GithubEvent::Schedule {
         cron: "17 5 * * *".to_owned(),
     };
     let refused = |full_ref: &str| format!("refused: the workflow was started on `{full_ref}`");
@@ -176,7 +176,7 @@ fn the_table() {
     let wrong = "refs/heads/refs/heads/main";
     // event, caller, before GitHub is asked, its answer (whether it holds the event's commit), without a token
     #[rustfmt::skip]
-    let rows: Vec<(Event, Caller<'_>, &str, bool, String, String)> = vec![
+    let rows: Vec<(GithubEvent, Caller<'_>, &str, bool, String, String)> = vec![
         (own("main"), on("refs/pull/7/merge"), "ask", true, "preview, Proposed, power of f".into(), "preview, Own, no power".into()),
         (own("release"), on("refs/pull/7/merge"), "ask", true, "preview into release, Own, power of f".into(), "preview into release, Own, no power".into()),
         (fork("main"), on("refs/pull/7/merge"), "preview, Stranger, no power", true, String::new(), String::new()),
@@ -220,15 +220,15 @@ fn the_table() {
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {
         let row = format!("row {at}: {event:?}");
         assert_eq!(
-            said(Authority::of(event, *caller, Answer::NotYet)),
+            said(Authority::of(event, *caller, DefaultBranchAnswer::NotYet)),
             *first,
             "{row}"
         );
         if *first == "ask" {
-            let told = Authority::of(event, *caller, Answer::Is(&branch, *holds));
+            let told = Authority::of(event, *caller, DefaultBranchAnswer::Is(&branch, *holds));
             assert_eq!(said(told), *answered, "{row}");
             assert_eq!(
-                said(Authority::of(event, *caller, Answer::Never)),
+                said(Authority::of(event, *caller, DefaultBranchAnswer::Never)),
                 *never,
                 "{row}"
             );
@@ -244,9 +244,9 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
         ..main_branch()
     };
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
-    let answer = Answer::Is(&now, true);
+    let answer = DefaultBranchAnswer::Is(&now, true);
     for event in [
-        Event::Push(push("refs/heads/main")),
+        GithubEvent::Push(push("refs/heads/main")),
         dispatch("refs/heads/main", DIGEST),
         dispatch("refs/heads/main", ""),
         call("konverge-apply", DIGEST),
@@ -257,7 +257,7 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
             "{event:?}"
         );
     }
-    let event = Event::PullRequest(pull_request("main", false));
+    let event = GithubEvent::PullRequest(pull_request("main", false));
     let told = said(Authority::of(&event, on_main, answer));
     assert_eq!(told, "preview into main, Own, power of f");
 }

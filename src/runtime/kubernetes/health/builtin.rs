@@ -3,15 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    Related, Verdict, Weight,
+    HealthVerdict, Related, Weight,
     kstatus::{reconciling, unobserved},
-    pods,
-    object_view::{Condition, View},
-    workloads,
+    object_view::{Condition, ObjectView},
+    pods, workloads,
 };
 
 /// The verdict on a built-in kind that has a rule of its own.
-pub(super) fn judge(group: &str, kind: &str, view: &View, related: &Related) -> Option<Verdict> {
+pub(super) fn judge(group: &str, kind: &str, view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     Some(match (group, kind) {
         ("apps" | "extensions", "Deployment") => workloads::deployment(view, related),
         ("apps", "StatefulSet") => workloads::stateful_set(view, related),
@@ -29,35 +28,37 @@ pub(super) fn judge(group: &str, kind: &str, view: &View, related: &Related) -> 
         ("", "Namespace") => namespace(view),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => resource_definition(view),
         ("apiregistration.k8s.io", "APIService") => api_service(view),
-        ("policy", "PodDisruptionBudget") => unobserved(view, true).unwrap_or_else(|| Verdict::ready("")),
+        ("policy", "PodDisruptionBudget") => {
+            unobserved(view, true).unwrap_or_else(|| HealthVerdict::ready(""))
+        }
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(view),
         ("", "ConfigMap" | "Secret" | "ServiceAccount" | "Endpoints" | "LimitRange" | "ResourceQuota")
-        | ("rbac.authorization.k8s.io", _) => Verdict::ready(""),
+        | ("rbac.authorization.k8s.io", _) => HealthVerdict::ready(""),
         _ => return None,
     })
 }
 
-fn volume_claim(view: &View, related: &Related) -> Verdict {
+fn volume_claim(view: &ObjectView, related: &Related) -> HealthVerdict {
     match view.text("/status/phase") {
-        "Bound" => Verdict::ready("bound"),
-        "Lost" => Verdict::failed("its volume is lost"),
+        "Bound" => HealthVerdict::ready("bound"),
+        "Lost" => HealthVerdict::failed("its volume is lost"),
         _ if waits_for_consumer(view, related) => {
-            Verdict::ready("binds when the first pod uses it (WaitForFirstConsumer)")
+            HealthVerdict::ready("binds when the first pod uses it (WaitForFirstConsumer)")
         }
-        "" => Verdict::progressing("not bound yet"),
-        phase => Verdict::progressing(format!("not bound yet, phase {phase}")),
+        "" => HealthVerdict::progressing("not bound yet"),
+        phase => HealthVerdict::progressing(format!("not bound yet, phase {phase}")),
     }
 }
 
 /// A claim of such a class binds only once a pod wants it: that is nothing to wait for, before a pod does.
-fn waits_for_consumer(claim: &View, related: &Related) -> bool {
+fn waits_for_consumer(claim: &ObjectView, related: &Related) -> bool {
     const SELECTED_NODE: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
     const REASON: &str = "WaitForFirstConsumer";
     let class = claim.text("/spec/storageClassName");
     let late = related
         .storage_classes
         .iter()
-        .map(View)
+        .map(ObjectView)
         .any(|candidate| candidate.name() == class && candidate.text("/volumeBindingMode") == REASON);
     let said = claim
         .list("/status/conditions")
@@ -66,7 +67,7 @@ fn waits_for_consumer(claim: &View, related: &Related) -> bool {
             .events_of(claim)
             .last()
             .is_some_and(|event| event.text("/reason") == REASON);
-    let used = related.pods.iter().map(View).any(|pod| {
+    let used = related.pods.iter().map(ObjectView).any(|pod| {
         pod.text("/metadata/namespace") == claim.text("/metadata/namespace")
             && pod
                 .list("/spec/volumes")
@@ -75,42 +76,42 @@ fn waits_for_consumer(claim: &View, related: &Related) -> bool {
     (late || said) && !used && claim.text(SELECTED_NODE).is_empty()
 }
 
-fn volume(view: &View) -> Verdict {
+fn volume(view: &ObjectView) -> HealthVerdict {
     match view.text("/status/phase") {
-        "Available" | "Bound" | "Released" => Verdict::ready(view.text("/status/phase").to_lowercase()),
-        "Failed" => Verdict::failed(view.text("/status/message")),
-        _ => Verdict::progressing("not available yet"),
+        "Available" | "Bound" | "Released" => HealthVerdict::ready(view.text("/status/phase").to_lowercase()),
+        "Failed" => HealthVerdict::failed(view.text("/status/message")),
+        _ => HealthVerdict::progressing("not available yet"),
     }
 }
 
-fn service(view: &View) -> Verdict {
+fn service(view: &ObjectView) -> HealthVerdict {
     if view.text("/spec/type") != "LoadBalancer" {
-        return Verdict::ready("");
+        return HealthVerdict::ready("");
     }
     let addresses: Vec<_> = addresses(view);
     if !addresses.is_empty() {
-        return Verdict::ready(addresses.join(", "));
+        return HealthVerdict::ready(addresses.join(", "));
     }
     if view.list("/spec/externalIPs").next().is_some() {
-        return Verdict::ready("reached by its external addresses");
+        return HealthVerdict::ready("reached by its external addresses");
     }
     if view.text("/spec/clusterIP").is_empty() {
-        return Verdict::progressing("no cluster address yet");
+        return HealthVerdict::progressing("no cluster address yet");
     }
-    Verdict::progressing("no load balancer address yet")
+    HealthVerdict::progressing("no load balancer address yet")
 }
 
 /// Many ingress controllers never write an address: its absence is worth a remark only.
-fn ingress(view: &View) -> Verdict {
+fn ingress(view: &ObjectView) -> HealthVerdict {
     match addresses(view) {
         found if found.is_empty() => {
-            Verdict::ready("no load balancer address (not every controller writes one)")
+            HealthVerdict::ready("no load balancer address (not every controller writes one)")
         }
-        found => Verdict::ready(found.join(", ")),
+        found => HealthVerdict::ready(found.join(", ")),
     }
 }
 
-fn addresses<'a>(view: &View<'a>) -> Vec<&'a str> {
+fn addresses<'a>(view: &ObjectView<'a>) -> Vec<&'a str> {
     view.list("/status/loadBalancer/ingress")
         .map(|address| match address.text("/ip") {
             "" => address.text("/hostname"),
@@ -120,40 +121,40 @@ fn addresses<'a>(view: &View<'a>) -> Vec<&'a str> {
         .collect()
 }
 
-fn namespace(view: &View) -> Verdict {
+fn namespace(view: &ObjectView) -> HealthVerdict {
     match view.text("/status/phase") {
-        "" | "Active" => Verdict::ready(""),
-        phase => Verdict::progressing(phase.to_lowercase()),
+        "" | "Active" => HealthVerdict::ready(""),
+        phase => HealthVerdict::progressing(phase.to_lowercase()),
     }
 }
 
-fn resource_definition(view: &View) -> Verdict {
+fn resource_definition(view: &ObjectView) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
     }
     if let Some(refused) = view.condition("NamesAccepted").filter(|c| c.is_false()) {
-        return Verdict::failed(refused.words());
+        return HealthVerdict::failed(refused.lowercase_words());
     }
     match view.condition("Established") {
-        Some(condition) if condition.is_true() => Verdict::ready("established"),
+        Some(condition) if condition.is_true() => HealthVerdict::ready("established"),
         Some(condition) if condition.is_false() && condition.reason != "Installing" => {
-            Verdict::failed(condition.words())
+            HealthVerdict::failed(condition.lowercase_words())
         }
-        Some(condition) => Verdict::progressing(condition.words()),
-        None => Verdict::progressing("not established yet"),
+        Some(condition) => HealthVerdict::progressing(condition.lowercase_words()),
+        None => HealthVerdict::progressing("not established yet"),
     }
 }
 
-fn api_service(view: &View) -> Verdict {
+fn api_service(view: &ObjectView) -> HealthVerdict {
     match view.condition("Available") {
-        Some(condition) if condition.is_true() => Verdict::ready(condition.message),
-        Some(condition) => Verdict::progressing(condition.words()),
-        None => Verdict::progressing("not available yet"),
+        Some(condition) if condition.is_true() => HealthVerdict::ready(condition.message),
+        Some(condition) => HealthVerdict::progressing(condition.lowercase_words()),
+        None => HealthVerdict::progressing("not available yet"),
     }
 }
 
 /// Errors of an autoscaler are shown and never waited for: it has none to scale while its target starts.
-fn autoscaler(view: &View) -> Verdict {
+fn autoscaler(view: &ObjectView) -> HealthVerdict {
     const FAILURES: [(&str, &str); 8] = [
         ("AbleToScale", "FailedGetScale"),
         ("AbleToScale", "FailedUpdateScale"),
@@ -167,7 +168,7 @@ fn autoscaler(view: &View) -> Verdict {
     // The first version of the API has its conditions in an annotation.
     const ANNOTATION: &str = "/metadata/annotations/autoscaling.alpha.kubernetes.io~1conditions";
     let annotated: Value = serde_json::from_str(view.text(ANNOTATION)).unwrap_or_default();
-    let in_annotation = annotated.as_array().into_iter().flatten().map(View);
+    let in_annotation = annotated.as_array().into_iter().flatten().map(ObjectView);
     let conditions: Vec<_> = view
         .list("/status/conditions")
         .chain(in_annotation)
@@ -180,10 +181,10 @@ fn autoscaler(view: &View) -> Verdict {
         .iter()
         .find(|(kind, condition)| ["AbleToScale", "ScalingLimited"].contains(kind) && condition.is_true());
     let verdict = match (failure, works) {
-        (Some((_, condition)), _) => Verdict::failed(condition.words()),
-        (None, Some((_, condition))) => Verdict::ready(condition.message),
-        (None, None) if conditions.is_empty() => Verdict::ready("does not scale yet"),
-        (None, None) => Verdict::progressing("waiting to scale"),
+        (Some((_, condition)), _) => HealthVerdict::failed(condition.lowercase_words()),
+        (None, Some((_, condition))) => HealthVerdict::ready(condition.message),
+        (None, None) if conditions.is_empty() => HealthVerdict::ready("does not scale yet"),
+        (None, None) => HealthVerdict::progressing("waiting to scale"),
     };
     verdict.weighing(Weight::Advisory)
 }

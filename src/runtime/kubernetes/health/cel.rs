@@ -22,9 +22,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Verdict, Weight,
+    HealthVerdict, Weight,
     kstatus::{terminating, unobserved},
-    object_view::View,
+    object_view::ObjectView,
 };
 use crate::yaml::{self, YamlError};
 
@@ -95,8 +95,8 @@ impl Expressions {
     }
 
     /// Judges an object; the error is in a sentence.
-    pub(super) fn judge(&self, object: &Value) -> Result<Verdict, String> {
-        let view = View(object);
+    pub(super) fn judge(&self, object: &Value) -> Result<HealthVerdict, String> {
+        let view = ObjectView(object);
         if !view.text("/metadata/deletionTimestamp").is_empty() {
             return Ok(terminating(&view));
         }
@@ -114,26 +114,26 @@ impl Expressions {
                 .map_err(|why| format!("`{name}`: {why}"))
         };
         if holds("inProgress", &self.in_progress)? {
-            return Ok(Verdict::progressing("its rule says that it is in progress"));
+            return Ok(HealthVerdict::progressing("its rule says that it is in progress"));
         }
         if holds("failed", &self.failed)? {
             let why = reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned());
-            return Ok(Verdict::failed(why).weighing(Weight::Blocked));
+            return Ok(HealthVerdict::failed(why).weighing(Weight::Blocked));
         }
         let current = self.current.holds(&context, widest);
         if current.map_err(|why| format!("`current`: {why}"))? {
-            return Ok(Verdict::ready(""));
+            return Ok(HealthVerdict::ready(""));
         }
-        Ok(Verdict::progressing(reason(&view).unwrap_or_else(|| {
+        Ok(HealthVerdict::progressing(reason(&view).unwrap_or_else(|| {
             "its rule says that it is not current".to_owned()
         })))
     }
 }
 
 /// What the object says of itself, for the message.
-fn reason(view: &View) -> Option<String> {
+fn reason(view: &ObjectView) -> Option<String> {
     let ready = view.condition("Ready").filter(|condition| !condition.is_true())?;
-    Some(ready.words()).filter(|words| !words.is_empty())
+    Some(ready.lowercase_words()).filter(|words| !words.is_empty())
 }
 
 impl Expression {

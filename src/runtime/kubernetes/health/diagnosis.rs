@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    Related, Verdict, Weight,
-    pods::{self, Ended, Obstacle},
-    object_view::View,
+    HealthVerdict, Related, Weight,
+    object_view::ObjectView,
+    pods::{self, Ended, PodProblem},
 };
 
 /// What a workload's pods or its controller's events show of a failure, before any deadline has passed.
-pub(super) fn early_failure(workload: &View, related: &Related) -> Option<Verdict> {
-    let mut found = [from_pods(workload, related), refused(workload, related)]
+pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
+    let mut found = [from_pods(workload, related), refused_by(workload, related)]
         .into_iter()
         .flatten();
     let first = found.next()?;
@@ -21,7 +21,7 @@ pub(super) fn early_failure(workload: &View, related: &Related) -> Option<Verdic
 }
 
 /// `pod web-1 (and 2 more): container app: ImagePullBackOff: …`
-pub(super) fn from_pods(workload: &View, related: &Related) -> Option<Verdict> {
+pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     // A crash of a Job's pod is counted by the Job itself, against its back-off limit.
     let crashes_count = workload.text("/kind") == "Job";
     let mut stuck = stuck(&related.pods_of(workload), related);
@@ -29,18 +29,18 @@ pub(super) fn from_pods(workload: &View, related: &Related) -> Option<Verdict> {
     let more = stuck.len().saturating_sub(1);
     let (pod, obstacle) = stuck.into_iter().next()?;
     let words = format!("{}: {}", and_more(&pod, more), obstacle.words);
-    Some(Verdict::failed(words).weighing(obstacle.weight()))
+    Some(HealthVerdict::failed(words).weighing(obstacle.weight()))
 }
 
 /// The pods that do not start, those first that waiting does not help.
-fn stuck<'a>(pods: &[View<'a>], related: &Related) -> Vec<(View<'a>, Obstacle)> {
-    let obstacle = |pod: &View<'a>| Some((*pod, pods::obstacle(pod, related)?));
+fn stuck<'a>(pods: &[ObjectView<'a>], related: &Related) -> Vec<(ObjectView<'a>, PodProblem)> {
+    let obstacle = |pod: &ObjectView<'a>| Some((*pod, pods::obstacle(pod, related)?));
     let mut stuck: Vec<_> = pods.iter().filter_map(obstacle).collect();
     stuck.sort_by_key(|(_, obstacle)| obstacle.heals);
     stuck
 }
 
-fn and_more(pod: &View, more: usize) -> String {
+fn and_more(pod: &ObjectView, more: usize) -> String {
     match more {
         0 => format!("pod {}", pod.name()),
         more => format!("pod {} (and {more} more)", pod.name()),
@@ -49,9 +49,9 @@ fn and_more(pod: &View, more: usize) -> String {
 
 /// `pod web-1: container app: its readiness probe (GET :8080/healthz) has not succeeded`, of the first pod that runs and
 /// is not ready.
-pub(super) fn unready(workload: &View, related: &Related) -> Option<String> {
+pub(super) fn unready(workload: &ObjectView, related: &Related) -> Option<String> {
     let mut pods = related.pods_of(workload);
-    pods.sort_by_key(View::name);
+    pods.sort_by_key(ObjectView::name);
     let mut unready = pods
         .iter()
         .filter_map(|pod| Some((pod, pods::unready_container(pod)?)));
@@ -61,15 +61,15 @@ pub(super) fn unready(workload: &View, related: &Related) -> Option<String> {
 
 /// `pod once-x (and 2 more): container app ended with exit code 3: …`: how the pods of a failed Job ended, the last one
 /// first.
-pub(super) fn ends(job: &View, related: &Related) -> Option<String> {
-    let ended = ended(&related.pods_of(job));
+pub(super) fn ends(job: &ObjectView, related: &Related) -> Option<String> {
+    let ended = failed_pods(&related.pods_of(job));
     let (pod, end) = ended.first()?;
     Some(format!("{}: {}", and_more(pod, ended.len() - 1), end.words))
 }
 
 /// The pods that ended badly, the newest first.
-fn ended<'a>(pods: &[View<'a>]) -> Vec<(View<'a>, Ended)> {
-    let end = |pod: &View<'a>| Some((*pod, pods::bad_end(pod)?));
+fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
+    let end = |pod: &ObjectView<'a>| Some((*pod, pods::bad_end(pod)?));
     let mut ended: Vec<_> = pods.iter().filter_map(end).collect();
     ended.sort_by_key(|(pod, _)| std::cmp::Reverse(pod.time("/metadata/creationTimestamp")));
     ended
@@ -77,7 +77,7 @@ fn ended<'a>(pods: &[View<'a>]) -> Vec<(View<'a>, Ended)> {
 
 /// The pod that keeps an object from getting on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Culprit {
+pub struct FailingPod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -101,14 +101,14 @@ pub enum Log {
 
 /// The pod to look at when an object, or the pod itself, is not ready: one that does not start, else one that ended
 /// badly, else one that is not ready.
-pub fn culprit(object: &Value, related: &Related) -> Option<Culprit> {
-    let view = View(object);
+pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
+    let view = ObjectView(object);
     let is_job = view.text("/kind") == "Job";
     let pods = match view.text("/kind") {
         "Pod" => vec![view],
         _ => related.pods_of(&view),
     };
-    let of = |pod: &View, container: &str, log: Log| Culprit {
+    let of = |pod: &ObjectView, container: &str, log: Log| FailingPod {
         namespace: pod.text("/metadata/namespace").to_owned(),
         pod: pod.name().to_owned(),
         container: container.to_owned(),
@@ -122,11 +122,11 @@ pub fn culprit(object: &Value, related: &Related) -> Option<Culprit> {
         };
         return Some(of(pod, &obstacle.container, log));
     }
-    let failed = |pod: &View| is_job || pod.text("/status/phase") == "Failed";
-    if let Some((pod, end)) = ended(&pods).iter().find(|(pod, _)| failed(pod)) {
+    let failed = |pod: &ObjectView| is_job || pod.text("/status/phase") == "Failed";
+    if let Some((pod, end)) = failed_pods(&pods).iter().find(|(pod, _)| failed(pod)) {
         return Some(of(pod, &end.container, Log::Current));
     }
-    let waiting = |pod: &&View| {
+    let waiting = |pod: &&ObjectView| {
         let done = ["Succeeded", "Failed"].contains(&pod.text("/status/phase"));
         let going = pod.at("/metadata/deletionTimestamp").is_some();
         !done && !going && !pod.condition_is_true("Ready")
@@ -138,10 +138,10 @@ pub fn culprit(object: &Value, related: &Related) -> Option<Culprit> {
 
 /// Why no pod may be created: the newest `FailedCreate` of the workload or of one of its replica sets, if the server
 /// refused it.
-fn refused(workload: &View, related: &Related) -> Option<Verdict> {
+fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);
-    Some(Verdict::failed(words).weighing(weight))
+    Some(HealthVerdict::failed(words).weighing(weight))
 }
 
 /// How seriously to take a refusal to create pods. A service account may still be created, and a quota has room again
@@ -159,7 +159,7 @@ pub(super) fn refusal_weight(message: &str) -> Weight {
     if heals { Weight::Transient } else { Weight::Blocked }
 }
 
-fn refusal(workload: &View, related: &Related) -> Option<String> {
+fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {
     let sets = match workload.text("/kind") {
         "Deployment" => related.replica_sets_of(workload),
         _ => Vec::new(),
@@ -169,7 +169,7 @@ fn refusal(workload: &View, related: &Related) -> Option<String> {
         .filter_map(|object| object.condition("ReplicaFailure"))
         .find(|condition| condition.is_true() && is_refusal(condition.message));
     if let Some(condition) = by_condition {
-        return Some(condition.words());
+        return Some(condition.lowercase_words());
     }
     let wanted = workload.number("/spec/replicas").unwrap_or(1);
     if workload.count("/status/replicas") >= wanted && workload.text("/kind") != "Job" {

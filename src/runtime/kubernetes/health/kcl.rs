@@ -7,11 +7,11 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Health, Verdict, Weight};
+use super::{Health, HealthVerdict, Weight};
 
 /// What the core made of a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum AssertionResult {
     /// Everything holds: the values of the program.
     Values(Value),
     /// An assertion or a check does not hold, in its words.
@@ -22,7 +22,7 @@ pub enum Answer {
 #[async_trait]
 pub trait Evaluate: Send + Sync + Debug {
     /// An error, in a sentence, is the rule's fault or the core's, never the object's.
-    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<Answer, String>;
+    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
 }
 
 /// A rule, and who runs it.
@@ -33,12 +33,12 @@ pub(super) struct Assertions<'a> {
 }
 
 impl Assertions<'_> {
-    pub async fn judge(&self, object: &Value) -> Verdict {
+    pub async fn judge(&self, object: &Value) -> HealthVerdict {
         let answer = match self.core {
             Some(core) => core.evaluate(self.path, self.code, object).await,
             None => Err("there is no KCL core to ask".to_owned()),
         };
-        let unknown = |why: String| Verdict::unknown(format!("{}: {why}", self.path));
+        let unknown = |why: String| HealthVerdict::unknown(format!("{}: {why}", self.path));
         match answer {
             Ok(answer) => verdict(&answer).unwrap_or_else(unknown),
             Err(why) => unknown(why),
@@ -47,20 +47,20 @@ impl Assertions<'_> {
 }
 
 /// What an answer means. What does not hold yet may hold later; who knows that it never will says `Degraded`.
-fn verdict(answer: &Answer) -> Result<Verdict, String> {
+fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
     let values = match answer {
-        Answer::Failed(message) => return Ok(Verdict::progressing(message.as_str())),
-        Answer::Values(values) => values,
+        AssertionResult::Failed(message) => return Ok(HealthVerdict::progressing(message.as_str())),
+        AssertionResult::Values(values) => values,
     };
     let message = values["message"].as_str().unwrap_or_default();
     let health = match &values["status"] {
         Value::Null => Health::Ready,
-        Value::String(word) => Health::of_argo_cd(word)
+        Value::String(word) => Health::from_argo_cd(word)
             .ok_or_else(|| format!("`status` is `{}`, which is no health", word.escape_debug()))?,
         _ => return Err("`status` should be a text".to_owned()),
     };
     // As of a script: Degraded counts once it has lasted.
-    Ok(Verdict::new(health, message).weighing(Weight::Blocked))
+    Ok(HealthVerdict::new(health, message).weighing(Weight::Blocked))
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_an_answer_means() {
-        let of = |values: Value| verdict(&Answer::Values(values)).map(|v| (v.health, v.message));
+        let of = |values: Value| verdict(&AssertionResult::Values(values)).map(|v| (v.health, v.message));
         assert_eq!(of(json!({"res": {"status": {}}})).unwrap().0, Health::Ready);
         let broken = json!({"status": "Degraded", "message": "its disk is full"});
         assert_eq!(
@@ -80,7 +80,7 @@ mod tests {
         );
         assert!(of(json!({"status": "Fine"})).unwrap_err().contains("`Fine`"));
         assert!(of(json!({"status": {"phase": "x"}})).is_err());
-        let waiting = verdict(&Answer::Failed("no phase".to_owned())).unwrap();
+        let waiting = verdict(&AssertionResult::Failed("no phase".to_owned())).unwrap();
         assert_eq!(
             (waiting.health, waiting.message.as_str()),
             (Health::Progressing, "no phase")

@@ -1,47 +1,47 @@
 //! The conventions that controllers keep, as kstatus reads them: generation, `Reconciling`, `Stalled`, `Ready`.
 
-use super::{Related, Verdict, Weight, object_view::View};
+use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
 
 /// How long a new object of a kind that has a status may be without one before that is taken as normal, seconds.
 const STATUS_WINDOW: i64 = 15;
 
 /// An object under deletion, with what holds it up.
-pub(super) fn terminating(view: &View) -> Verdict {
+pub(super) fn terminating(view: &ObjectView) -> HealthVerdict {
     let finalizers: Vec<_> = view
         .list("/metadata/finalizers")
         .filter_map(|finalizer| finalizer.0.as_str())
         .collect();
     if finalizers.is_empty() {
-        Verdict::progressing("being deleted")
+        HealthVerdict::progressing("being deleted")
     } else {
-        Verdict::progressing(format!("being deleted, waiting for {}", finalizers.join(", ")))
+        HealthVerdict::progressing(format!("being deleted, waiting for {}", finalizers.join(", ")))
     }
 }
 
 /// Whether the controller must still look at the newest generation. `strict`: a controller that never said which
 /// generation it saw has not looked at all.
-pub(super) fn unobserved(view: &View, strict: bool) -> Option<Verdict> {
+pub(super) fn unobserved(view: &ObjectView, strict: bool) -> Option<HealthVerdict> {
     let generation = view.number("/metadata/generation");
     match (generation, view.number("/status/observedGeneration")) {
-        (Some(wanted), Some(seen)) if seen < wanted => Some(Verdict::progressing(format!(
+        (Some(wanted), Some(seen)) if seen < wanted => Some(HealthVerdict::progressing(format!(
             "generation {wanted} is not observed yet (the controller is at {seen})"
         ))),
-        (_, None) if strict => Some(Verdict::progressing("not observed by its controller yet")),
+        (_, None) if strict => Some(HealthVerdict::progressing("not observed by its controller yet")),
         _ => None,
     }
 }
 
 /// `Reconciling` and `Stalled`.
-pub(super) fn reconciling(view: &View) -> Option<Verdict> {
+pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
     if let Some(condition) = view.condition("Reconciling").filter(|c| c.is_true()) {
-        return Some(Verdict::progressing(condition.words()));
+        return Some(HealthVerdict::progressing(condition.lowercase_words()));
     }
     let stalled = view.condition("Stalled").filter(|c| c.is_true())?;
-    Some(Verdict::failed(stalled.words()).weighing(Weight::Blocked))
+    Some(HealthVerdict::failed(stalled.lowercase_words()).weighing(Weight::Blocked))
 }
 
 /// Any object for which there is no other rule.
-pub(super) fn judge(view: &View, related: &Related) -> Verdict {
+pub(super) fn judge(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
     }
@@ -49,26 +49,26 @@ pub(super) fn judge(view: &View, related: &Related) -> Verdict {
         return without_status(view, related);
     }
     let Some(ready) = view.condition("Ready") else {
-        return Verdict::ready("");
+        return HealthVerdict::ready("");
     };
     let stale = match (ready.observed_generation, view.number("/metadata/generation")) {
         (Some(seen), Some(wanted)) => seen < wanted,
         _ => false,
     };
     match ready.status {
-        _ if stale => Verdict::progressing("its condition Ready is about an older generation"),
-        "True" => Verdict::ready(ready.message),
-        _ => Verdict::progressing(ready.words()),
+        _ if stale => HealthVerdict::progressing("its condition Ready is about an older generation"),
+        "True" => HealthVerdict::ready(ready.message),
+        _ => HealthVerdict::progressing(ready.lowercase_words()),
     }
 }
 
 /// Most kinds without a status never get one; but right after creation a controller may just not have come round.
-fn without_status(view: &View, related: &Related) -> Verdict {
+fn without_status(view: &ObjectView, related: &Related) -> HealthVerdict {
     let age = view
         .time("/metadata/creationTimestamp")
         .map(|created| related.now().as_second() - created.as_second());
     if related.reports_status(view) && age.is_none_or(|seconds| seconds < STATUS_WINDOW) {
-        return Verdict::progressing("its controller has not reported a status yet");
+        return HealthVerdict::progressing("its controller has not reported a status yet");
     }
-    Verdict::ready("")
+    HealthVerdict::ready("")
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::object_view::View;
+use super::object_view::ObjectView;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     yaml,
 };
 
@@ -13,17 +13,17 @@ const DEEPEST: usize = 8;
 
 /// An object of a manifest.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Document {
+pub struct Manifest {
     /// `apiVersion:Kind[:namespace]:name`, as a Spec would have it.
     pub id: String,
     /// The object.
     pub object: Value,
 }
 
-/// A manifest that can not be read.
+/// A manifest that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct DocumentError {
+pub struct ManifestError {
     /// The file, as it was named.
     pub file: String,
     /// Line from 1, if known.
@@ -34,8 +34,8 @@ pub struct DocumentError {
     pub message: String,
 }
 
-impl From<DocumentError> for Failure {
-    fn from(error: DocumentError) -> Self {
+impl From<ManifestError> for UserError {
+    fn from(error: ManifestError) -> Self {
         let failure = Self::new(
             ErrorKind::Kubernetes,
             format!("not a manifest: {}", error.message),
@@ -50,10 +50,10 @@ impl From<DocumentError> for Failure {
 ///
 /// # Errors
 /// Neither YAML nor JSON, or a document that is no Kubernetes object.
-pub fn documents(file: &str, text: &str) -> Result<Vec<Document>, DocumentError> {
+pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     let mut found = Vec::new();
     for (line, value) in values(file, text)? {
-        let refuse = |message: String| DocumentError {
+        let refuse = |message: String| ManifestError {
             file: file.to_owned(),
             line: Some(line),
             column: None,
@@ -65,7 +65,7 @@ pub fn documents(file: &str, text: &str) -> Result<Vec<Document>, DocumentError>
 }
 
 /// The documents of a text with the line each starts on.
-fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, DocumentError> {
+fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with(['{', '['])
         && let Some(values) = json_values(text)
@@ -74,7 +74,7 @@ fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, DocumentError> {
     }
     let mut values = Vec::new();
     for (line, part) in parts(text) {
-        let value: Value = yaml::from_str(part).map_err(|error| DocumentError {
+        let value: Value = yaml::from_str(part).map_err(|error| ManifestError {
             file: file.to_owned(),
             line: error.line.map(|at| at + line - 1),
             column: error.column,
@@ -131,7 +131,7 @@ fn unfold(
     mut value: Value,
     of_list: (&str, &str),
     depth: usize,
-    found: &mut Vec<Document>,
+    found: &mut Vec<Manifest>,
 ) -> Result<(), String> {
     if depth > DEEPEST {
         return Err(format!("lists nested more than {DEEPEST} levels deep"));
@@ -150,8 +150,8 @@ fn unfold(
         }
     }
     let (api_version, kind) = (
-        View(&value).text("/apiVersion").to_owned(),
-        View(&value).text("/kind").to_owned(),
+        ObjectView(&value).text("/apiVersion").to_owned(),
+        ObjectView(&value).text("/kind").to_owned(),
     );
     if api_version.is_empty() || kind.is_empty() {
         let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
@@ -169,12 +169,12 @@ fn unfold(
             .into_iter()
             .try_for_each(|item| unfold(item, inherited, depth + 1, found));
     }
-    let id = id(&View(&value));
-    found.push(Document { id, object: value });
+    let id = id(&ObjectView(&value));
+    found.push(Manifest { id, object: value });
     Ok(())
 }
 
-fn id(view: &View) -> String {
+fn id(view: &ObjectView) -> String {
     let namespace = Some(view.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
     let name = match view.name() {
         "" => view.text("/metadata/generateName"),

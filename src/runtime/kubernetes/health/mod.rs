@@ -1,32 +1,32 @@
 //! Whether an object has become what its manifest asks for: [`judge`].
 //!
-//! Rules in force, first match: the user's own ([`Rules`]: Argo CD's Lua scripts, CEL, KCL), then one per built-in kind
+//! Rules in force, first match: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then one per built-in kind
 //! ([`builtin`]), then the conventions that custom resources keep ([`generic`], those of kstatus). Everything here is
 //! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`], and rules in KCL are run by
 //! whoever has the core ([`Evaluate`]).
 
-mod kcl;
 mod builtin;
-mod diagnosis;
 mod cel;
+mod diagnosis;
+mod kcl;
 mod kstatus;
 mod lua;
 mod manifests;
+mod object_view;
 mod pods;
 mod related;
 mod rules;
-mod object_view;
 mod workloads;
 
-pub use kcl::{Answer, Evaluate};
-pub use diagnosis::{Culprit, Log, culprit};
-pub use manifests::{Document, DocumentError, documents};
+pub use diagnosis::{FailingPod, Log, culprit};
+pub use kcl::{AssertionResult, Evaluate};
+pub use manifests::{Manifest, ManifestError, documents};
 pub use related::Related;
-pub use rules::{Rules, RulesError};
+pub use rules::{HealthRules, RulesError};
 
 use serde_json::Value;
 
-use object_view::View;
+use object_view::ObjectView;
 
 pub use crate::model::health::Health;
 
@@ -45,7 +45,7 @@ pub enum Weight {
 
 /// The answer of [`judge`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct HealthVerdict {
     /// In a word.
     pub health: Health,
     /// Why, for people; may be empty. Holds text from the cluster: escape before printing.
@@ -54,7 +54,7 @@ pub struct Verdict {
     pub weight: Weight,
 }
 
-impl Verdict {
+impl HealthVerdict {
     fn new(health: Health, message: impl Into<String>) -> Self {
         Self {
             health,
@@ -92,8 +92,8 @@ impl Verdict {
 /// Judges an object as the API server gives it. Never panics, whatever the object holds.
 ///
 /// A user's rule that has no opinion (a script that returns nothing) leaves the object to the rules that come after it.
-pub fn judge(object: &Value, related: &Related, rules: &Rules) -> Verdict {
-    let view = View(object);
+pub fn judge(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+    let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
     if let Some(verdict) = rules.judge(group, kind, object, related.now()) {
         return verdict;
@@ -105,8 +105,8 @@ pub fn judge(object: &Value, related: &Related, rules: &Rules) -> Verdict {
 }
 
 /// As [`judge`], with rules in KCL asked too.
-pub async fn assess(object: &Value, related: &Related, rules: &Rules) -> Verdict {
-    let view = View(object);
+pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+    let view = ObjectView(object);
     match rules.assertions(view.group(), view.text("/kind")) {
         Some(assertions) => assertions.judge(object).await,
         None => judge(object, related, rules),

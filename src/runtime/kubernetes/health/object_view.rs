@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// An object, or a part of one.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a>(pub &'a Value);
+pub(super) struct ObjectView<'a>(pub &'a Value);
 
 /// An entry of `status.conditions`.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Condition<'_> {
     }
 
     /// `Reason: message`, or what there is of it.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn lowercase_words(&self) -> String {
         match (self.reason, self.message) {
             ("", message) => message.to_owned(),
             (reason, "") => reason.to_owned(),
@@ -41,7 +41,7 @@ impl Condition<'_> {
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> ObjectView<'a> {
     /// What stands at an RFC 6901 pointer; null counts as absent.
     pub(super) fn at(&self, pointer: &str) -> Option<&'a Value> {
         self.0.pointer(pointer).filter(|value| !value.is_null())
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
 
     /// A whole number.
     pub(super) fn number(&self, pointer: &str) -> Option<i64> {
-        self.at(pointer).and_then(whole)
+        self.at(pointer).and_then(whole_number)
     }
 
     /// A count, 0 if absent.
@@ -68,9 +68,9 @@ impl<'a> View<'a> {
     }
 
     /// A list, empty if absent.
-    pub(super) fn list(&self, pointer: &str) -> impl Iterator<Item = View<'a>> + use<'a> {
+    pub(super) fn list(&self, pointer: &str) -> impl Iterator<Item = ObjectView<'a>> + use<'a> {
         let items = self.at(pointer).and_then(Value::as_array);
-        items.into_iter().flatten().map(View)
+        items.into_iter().flatten().map(ObjectView)
     }
 
     /// A point in time.
@@ -102,8 +102,8 @@ impl<'a> View<'a> {
     }
 }
 
-impl<'a> From<View<'a>> for Condition<'a> {
-    fn from(view: View<'a>) -> Self {
+impl<'a> From<ObjectView<'a>> for Condition<'a> {
+    fn from(view: ObjectView<'a>) -> Self {
         Self {
             status: view.text("/status"),
             reason: view.text("/reason"),
@@ -114,7 +114,7 @@ impl<'a> From<View<'a>> for Condition<'a> {
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn whole_number(value: &Value) -> Option<i64> {
     // YAML writers and Lua tools turn 3 into 3.0.
     let from_float = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64);
     value.as_i64().or_else(|| value.as_f64().and_then(from_float))

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Related, Verdict, Weight, object_view::View};
+use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
 
 /// How long a pod may be unschedulable before that counts as a failure, seconds (kstatus: `ScheduleWindow`).
 const SCHEDULE_WINDOW: i64 = 15;
 
 /// Why a pod does not start.
-pub(super) struct Obstacle {
+pub(super) struct PodProblem {
     /// The container, empty if it is about the whole pod.
     pub container: String,
     /// For people, without the pod's name.
@@ -19,7 +19,7 @@ pub(super) struct Obstacle {
     pub heals: bool,
 }
 
-impl Obstacle {
+impl PodProblem {
     /// How seriously to take the failure that it is.
     pub(super) fn weight(&self) -> Weight {
         match self.heals {
@@ -30,35 +30,35 @@ impl Obstacle {
 }
 
 /// A Pod by itself.
-pub(super) fn judge(pod: &View, related: &Related) -> Verdict {
+pub(super) fn judge(pod: &ObjectView, related: &Related) -> HealthVerdict {
     match pod.text("/status/phase") {
-        "Succeeded" => return Verdict::ready("completed"),
-        "Failed" => return Verdict::failed(end_of(pod)),
+        "Succeeded" => return HealthVerdict::ready("completed"),
+        "Failed" => return HealthVerdict::failed(end_of(pod)),
         _ => {}
     }
     if let Some(obstacle) = obstacle(pod, related) {
         let weight = obstacle.weight();
-        return Verdict::failed(obstacle.words).weighing(weight);
+        return HealthVerdict::failed(obstacle.words).weighing(weight);
     }
     match pod.text("/status/phase") {
         "Running" => running(pod),
-        "Pending" | "" => Verdict::progressing(waiting_for(pod)),
-        "Unknown" => Verdict::unknown("its node does not answer"),
-        other => Verdict::unknown(format!("phase {other}")),
+        "Pending" | "" => HealthVerdict::progressing(waiting_for(pod)),
+        "Unknown" => HealthVerdict::unknown("its node does not answer"),
+        other => HealthVerdict::unknown(format!("phase {other}")),
     }
 }
 
-fn running(pod: &View) -> Verdict {
+fn running(pod: &ObjectView) -> HealthVerdict {
     match pod.text("/spec/restartPolicy") {
         // Such a pod is a task: it is done when it has ended.
-        "Never" | "OnFailure" => Verdict::progressing("running"),
-        _ if pod.condition_is_true("Ready") => Verdict::ready(""),
-        _ => Verdict::progressing(waiting_for(pod)),
+        "Never" | "OnFailure" => HealthVerdict::progressing("running"),
+        _ if pod.condition_is_true("Ready") => HealthVerdict::ready(""),
+        _ => HealthVerdict::progressing(waiting_for(pod)),
     }
 }
 
 /// What a pod that is neither ready nor in trouble waits for.
-fn waiting_for(pod: &View) -> String {
+fn waiting_for(pod: &ObjectView) -> String {
     if let Some(unready) = unready_container(pod) {
         return unready.words;
     }
@@ -68,14 +68,14 @@ fn waiting_for(pod: &View) -> String {
         .filter_map(|kind| pod.condition(kind))
         .find(|condition| condition.is_false());
     match first {
-        Some(condition) => condition.words(),
+        Some(condition) => condition.lowercase_words(),
         None => "waiting for its containers".to_owned(),
     }
 }
 
 /// How a failed pod ended.
-fn end_of(pod: &View) -> String {
-    let status = View(pod.0);
+fn end_of(pod: &ObjectView) -> String {
+    let status = ObjectView(pod.0);
     let message = status.text("/status/message");
     if !message.is_empty() {
         return message.to_owned();
@@ -88,14 +88,14 @@ fn end_of(pod: &View) -> String {
         })
 }
 
-fn containers<'a>(pod: &View<'a>) -> impl Iterator<Item = View<'a>> {
+fn containers<'a>(pod: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> {
     let init = pod.list("/status/initContainerStatuses");
     init.chain(pod.list("/status/containerStatuses"))
 }
 
 /// `container app ended with exit code 1 (OOMKilled): message`, if it ended badly.
-fn termination(container: &View, at: &str) -> Option<String> {
-    let ended = View(container.at(at)?);
+fn termination(container: &ObjectView, at: &str) -> Option<String> {
+    let ended = ObjectView(container.at(at)?);
     let (code, reason) = (ended.count("/exitCode"), ended.text("/reason"));
     if code == 0 && reason != "OOMKilled" {
         return None;
@@ -115,12 +115,12 @@ fn termination(container: &View, at: &str) -> Option<String> {
 }
 
 /// What keeps a pod from starting, unless it is just slow. Pods under deletion have none.
-pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
+pub(super) fn obstacle(pod: &ObjectView, related: &Related) -> Option<PodProblem> {
     if pod.at("/metadata/deletionTimestamp").is_some() {
         return None;
     }
     if let Some(words) = unschedulable(pod, related) {
-        return Some(Obstacle {
+        return Some(PodProblem {
             container: String::new(),
             words,
             crashes: false,
@@ -128,7 +128,7 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
         });
     }
     let mut found = containers(pod).filter_map(|container| {
-        let waiting = View(container.at("/state/waiting")?);
+        let waiting = ObjectView(container.at("/state/waiting")?);
         let reason = waiting.text("/reason");
         if !is_obstacle(reason) {
             return None;
@@ -145,7 +145,7 @@ pub(super) fn obstacle(pod: &View, related: &Related) -> Option<Obstacle> {
         if !detail.is_empty() {
             words.push_str(&format!(": {detail}"));
         }
-        Some(Obstacle {
+        Some(PodProblem {
             container: container.text("/name").to_owned(),
             words,
             crashes,
@@ -169,7 +169,7 @@ pub(super) struct Unready {
 }
 
 /// The first container that runs and is not ready. Pods under deletion have none.
-pub(super) fn unready_container(pod: &View) -> Option<Unready> {
+pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
     if pod.at("/metadata/deletionTimestamp").is_some() || pod.text("/status/phase") != "Running" {
         return None;
     }
@@ -183,7 +183,7 @@ pub(super) fn unready_container(pod: &View) -> Option<Unready> {
     let probe = spec.and_then(|spec| {
         let starting = !status.flag("/started") && spec.at("/startupProbe").is_some();
         let kind = if starting { "startup" } else { "readiness" };
-        let probe = View(spec.at(&format!("/{kind}Probe"))?);
+        let probe = ObjectView(spec.at(&format!("/{kind}Probe"))?);
         Some(format!(
             "its {kind} probe ({}) has not succeeded",
             probe_words(&probe)
@@ -197,7 +197,7 @@ pub(super) fn unready_container(pod: &View) -> Option<Unready> {
 }
 
 /// What a probe asks: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
-fn probe_words(probe: &View) -> String {
+fn probe_words(probe: &ObjectView) -> String {
     let port = |at: &str| match probe.at(at) {
         Some(Value::String(name)) => name.clone(),
         Some(number) => number.to_string(),
@@ -230,7 +230,7 @@ pub(super) struct Ended {
 }
 
 /// How a pod failed, or how a container of it ended last.
-pub(super) fn bad_end(pod: &View) -> Option<Ended> {
+pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     let of = |at: &'static str| {
         containers(pod).find_map(move |container| {
             let words = termination(&container, at)?;
@@ -275,7 +275,7 @@ fn is_lasting(reason: &str, message: &str) -> bool {
     }
 }
 
-fn unschedulable(pod: &View, related: &Related) -> Option<String> {
+fn unschedulable(pod: &ObjectView, related: &Related) -> Option<String> {
     let scheduled = pod.condition("PodScheduled")?;
     if !scheduled.is_false() || scheduled.reason != "Unschedulable" || pod.text("/status/phase") == "Running"
     {
@@ -287,5 +287,5 @@ fn unschedulable(pod: &View, related: &Related) -> Option<String> {
     let waited = since.map(|since| related.now().as_second() - since.as_second());
     waited
         .is_none_or(|seconds| seconds > SCHEDULE_WINDOW)
-        .then(|| scheduled.words())
+        .then(|| scheduled.lowercase_words())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::object_view::View;
+use super::object_view::ObjectView;
 
 /// The surroundings of an object. All of it may be empty, and may hold objects that belong to others.
 #[derive(Debug, Clone, Default)]
@@ -43,20 +43,20 @@ impl Related {
         self.pods.extend(gone);
     }
 
-    pub(super) fn reports_status(&self, object: &View) -> bool {
+    pub(super) fn reports_status(&self, object: &ObjectView) -> bool {
         let key = (object.group().to_owned(), object.text("/kind").to_owned());
         self.reporting.contains(&key)
     }
 
     /// The replica sets that a Deployment controls.
-    pub(super) fn replica_sets_of<'a>(&'a self, deployment: &View<'a>) -> Vec<View<'a>> {
-        let owned = self.replica_sets.iter().map(View);
+    pub(super) fn replica_sets_of<'a>(&'a self, deployment: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
+        let owned = self.replica_sets.iter().map(ObjectView);
         owned.filter(|set| controls(deployment, set)).collect()
     }
 
     /// The pods that an object controls, of a Deployment those of its newest revision, where that is known.
-    pub(super) fn pods_of<'a>(&'a self, owner: &View<'a>) -> Vec<View<'a>> {
-        let pods = self.pods.iter().map(View);
+    pub(super) fn pods_of<'a>(&'a self, owner: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
+        let pods = self.pods.iter().map(ObjectView);
         if owner.text("/kind") != "Deployment" {
             return pods.filter(|pod| controls(owner, pod)).collect();
         }
@@ -66,14 +66,14 @@ impl Related {
             .iter()
             .filter(|set| set.text(REVISION) == owner.text(REVISION));
         let newest: Vec<_> = newest.collect();
-        let is_ours = |pod: &View| newest.iter().any(|set| controls(set, pod));
+        let is_ours = |pod: &ObjectView| newest.iter().any(|set| controls(set, pod));
         pods.filter(is_ours).collect()
     }
 
     /// The events about an object, in the order given.
-    pub(super) fn events_of<'a>(&'a self, object: &View<'a>) -> impl Iterator<Item = View<'a>> {
+    pub(super) fn events_of<'a>(&'a self, object: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> {
         let object = *object;
-        self.events.iter().map(View).filter(move |event| {
+        self.events.iter().map(ObjectView).filter(move |event| {
             let about = |prefix: &str| {
                 let same = |field: &str, of: &str| event.text(&format!("{prefix}/{field}")) == of;
                 let uid = event.text(&format!("{prefix}/uid"));
@@ -89,7 +89,7 @@ impl Related {
 }
 
 /// Whether `owner` is the controller of `object`: by uid where both are known, else by kind and name.
-pub(super) fn controls(owner: &View, object: &View) -> bool {
+pub(super) fn controls(owner: &ObjectView, object: &ObjectView) -> bool {
     let uid = owner.text("/metadata/uid");
     owner.text("/metadata/namespace") == object.text("/metadata/namespace")
         && object.list("/metadata/ownerReferences").any(|reference| {

@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Verdict,
-    kcl::{Assertions, Evaluate},
+    HealthVerdict,
     cel::Expressions,
+    kcl::{Assertions, Evaluate},
     lua,
 };
-use crate::error::{ErrorKind, Failure};
+use crate::error::{ErrorKind, UserError};
 
 const LUA_FILE: &str = "health.lua";
 const CEL_FILE: &str = "health.cel.yaml";
@@ -28,10 +28,10 @@ const KCL_FILE: &str = "health.k";
 /// A script longer than this is refused, bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// A folder of rules that can not be used.
+/// A folder of rules that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
-    /// The folder or a file in it can not be read.
+    /// The folder or a file in it cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
         /// Which.
@@ -57,7 +57,7 @@ pub enum RulesError {
     },
 }
 
-impl From<RulesError> for Failure {
+impl From<RulesError> for UserError {
     fn from(error: RulesError) -> Self {
         let failure = Self::new(ErrorKind::Config, error.to_string());
         match error {
@@ -80,7 +80,7 @@ enum Code {
 }
 
 #[derive(Debug)]
-struct Rule {
+struct HealthRule {
     /// The folder, with `_` in it.
     pattern: String,
     /// The file, as it is named to people.
@@ -90,18 +90,18 @@ struct Rule {
 
 /// The rules of one folder; empty by default. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Rules {
+pub struct HealthRules {
     /// The most exact first.
-    rules: Arc<[Rule]>,
+    rules: Arc<[HealthRule]>,
     /// Who runs those in KCL.
     core: Option<Arc<dyn Evaluate>>,
 }
 
-impl Rules {
+impl HealthRules {
     /// Reads a folder. Other files in it (tests, actions) are left alone.
     ///
     /// # Errors
-    /// It can not be read, or holds a rule that is malformed.
+    /// It cannot be read, or holds a rule that is malformed.
     pub fn load(folder: &Path) -> Result<Self, RulesError> {
         let unreadable = |path: &Path, error: std::io::Error| RulesError::Unreadable {
             path: path.display().to_string(),
@@ -159,12 +159,12 @@ impl Rules {
             } else {
                 Code::Lua(text)
             };
-            let rule = Rule {
+            let rule = HealthRule {
                 pattern: pattern.clone(),
                 path,
                 code,
             };
-            if let Some(Rule { path, .. }) = by_folder.insert(pattern, rule) {
+            if let Some(HealthRule { path, .. }) = by_folder.insert(pattern, rule) {
                 let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
                 return Err(RulesError::Ambiguous {
                     folder: folder.display().to_string(),
@@ -198,7 +198,7 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    fn find(&self, group: &str, kind: &str) -> Option<&Rule> {
+    fn find(&self, group: &str, kind: &str) -> Option<&HealthRule> {
         let key = if group.is_empty() {
             kind.to_owned()
         } else {
@@ -222,14 +222,20 @@ impl Rules {
 
     /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that fails is
     /// `unknown`, with where and why.
-    pub(super) fn judge(&self, group: &str, kind: &str, object: &Value, now: Timestamp) -> Option<Verdict> {
+    pub(super) fn judge(
+        &self,
+        group: &str,
+        kind: &str,
+        object: &Value,
+        now: Timestamp,
+    ) -> Option<HealthVerdict> {
         let rule = self.find(group, kind)?;
         let verdict = match &rule.code {
             Code::Lua(script) => lua::judge(script, object, now),
             Code::Cel(expressions) => expressions.judge(object).map(Some),
             Code::Kcl(_) => Err("it is in KCL, and nobody was asked to run it".to_owned()),
         };
-        verdict.unwrap_or_else(|why| Some(Verdict::unknown(format!("{}: {why}", rule.path))))
+        verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
     }
 }
 
@@ -273,8 +279,8 @@ mod tests {
     use crate::runtime::kubernetes::health::{Health, Related, judge};
     use serde_json::json;
 
-    fn rules(files: &[(&str, &str)]) -> Result<Rules, RulesError> {
-        Rules::from_files(
+    fn rules(files: &[(&str, &str)]) -> Result<HealthRules, RulesError> {
+        HealthRules::from_files(
             files
                 .iter()
                 .map(|(path, text)| (PathBuf::from(path), format!("rules/{path}"), (*text).to_owned())),
@@ -359,7 +365,7 @@ mod tests {
             "current: 'true'\nfailed: 'a +'\n",
         )])
         .unwrap_err();
-        let failure = Failure::from(error);
+        let failure = UserError::from(error);
         let location = failure.location.unwrap();
         assert_eq!(
             (location.file.as_str(), location.line),
@@ -374,8 +380,8 @@ mod tests {
         std::fs::create_dir_all(kind.join("testdata")).unwrap();
         std::fs::write(kind.join("health.lua"), saying("read")).unwrap();
         std::fs::write(kind.join("testdata/health.lua"), "too deep").unwrap();
-        assert_eq!(Rules::load(folder.path()).unwrap().len(), 1);
-        let missing = Rules::load(&folder.path().join("nowhere"));
+        assert_eq!(HealthRules::load(folder.path()).unwrap().len(), 1);
+        let missing = HealthRules::load(&folder.path().join("nowhere"));
         assert!(
             matches!(missing, Err(RulesError::Unreadable { .. })),
             "{missing:?}"

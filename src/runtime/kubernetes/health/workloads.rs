@@ -1,9 +1,9 @@
 //! Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob.
 
 use super::{
-    Related, Verdict, Weight, diagnosis,
+    HealthVerdict, Related, Weight, diagnosis,
     kstatus::{reconciling, unobserved},
-    object_view::View,
+    object_view::ObjectView,
 };
 
 /// Reasons for which the Deployment controller says that it does not get on.
@@ -13,16 +13,16 @@ const DEPLOYMENT_FAILURES: [&str; 3] = [
     "FailedCreate",
 ];
 
-pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
+pub(super) fn deployment(view: &ObjectView, related: &Related) -> HealthVerdict {
     if view.flag("/spec/paused") {
-        return Verdict::suspended("paused");
+        return HealthVerdict::suspended("paused");
     }
     if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
         return verdict;
     }
     let progressing = view.condition("Progressing");
     if let Some(condition) = progressing.filter(|c| DEPLOYMENT_FAILURES.contains(&c.reason) && !c.is_true()) {
-        let mut words = condition.words();
+        let mut words = condition.lowercase_words();
         let cause = diagnosis::from_pods(view, related).map(|verdict| verdict.message);
         if let Some(cause) = cause.or_else(|| diagnosis::unready(view, related)) {
             words.push_str(&format!("; {cause}"));
@@ -34,7 +34,7 @@ pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
             _ if diagnosis::is_refusal(condition.message) => diagnosis::refusal_weight(condition.message),
             _ => Weight::Transient,
         };
-        return Verdict::failed(words).weighing(weight);
+        return HealthVerdict::failed(words).weighing(weight);
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
     let replicas = view.count("/status/replicas");
@@ -58,23 +58,23 @@ pub(super) fn deployment(view: &View, related: &Related) -> Verdict {
     } else if has_deadline && !complete {
         progressing.map_or_else(
             || "its new replica set is not available yet".to_owned(),
-            |c| c.words(),
+            |c| c.lowercase_words(),
         )
     } else if !view.condition_is_true("Available") {
         view.condition("Available")
-            .map_or_else(|| "not available yet".to_owned(), |c| c.words())
+            .map_or_else(|| "not available yet".to_owned(), |c| c.lowercase_words())
     } else {
-        return Verdict::ready(format!("{ready} replicas"));
+        return HealthVerdict::ready(format!("{ready} replicas"));
     };
     unfinished(view, related, waiting)
 }
 
-pub(super) fn stateful_set(view: &View, related: &Related) -> Verdict {
+pub(super) fn stateful_set(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
         return verdict;
     }
     if view.text("/spec/updateStrategy/type") == "OnDelete" {
-        return Verdict::ready("updated by deleting its pods (OnDelete)");
+        return HealthVerdict::ready("updated by deleting its pods (OnDelete)");
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
     let replicas = view.count("/status/replicas");
@@ -103,27 +103,27 @@ pub(super) fn stateful_set(view: &View, related: &Related) -> Verdict {
     } else if partition == 0 && current != update {
         format!("revision {update} is not the current one yet")
     } else if partition > 0 {
-        return Verdict::ready(format!(
+        return HealthVerdict::ready(format!(
             "{ready} replicas, {at_newest} updated from ordinal {partition} on"
         ));
     } else {
-        return Verdict::ready(format!("{ready} replicas"));
+        return HealthVerdict::ready(format!("{ready} replicas"));
     };
     unfinished(view, related, waiting)
 }
 
-pub(super) fn daemon_set(view: &View, related: &Related) -> Verdict {
+pub(super) fn daemon_set(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
         return verdict;
     }
     if view.number("/metadata/generation").is_none() {
-        return Verdict::progressing("its generation is not known");
+        return HealthVerdict::progressing("its generation is not known");
     }
     let Some(wanted) = view.number("/status/desiredNumberScheduled") else {
-        return Verdict::progressing("not observed by its controller yet");
+        return HealthVerdict::progressing("not observed by its controller yet");
     };
     if view.text("/spec/updateStrategy/type") == "OnDelete" {
-        return Verdict::ready("updated by deleting its pods (OnDelete)");
+        return HealthVerdict::ready("updated by deleting its pods (OnDelete)");
     }
     let steps = [
         ("currentNumberScheduled", "scheduled"),
@@ -137,11 +137,11 @@ pub(super) fn daemon_set(view: &View, related: &Related) -> Verdict {
             return unfinished(view, related, format!("{reached} of {wanted} pods {word}"));
         }
     }
-    Verdict::ready(format!("{wanted} pods"))
+    HealthVerdict::ready(format!("{wanted} pods"))
 }
 
 /// ReplicaSet and ReplicationController.
-pub(super) fn replica_set(view: &View, related: &Related) -> Verdict {
+pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
         return verdict;
     }
@@ -151,7 +151,7 @@ pub(super) fn replica_set(view: &View, related: &Related) -> Verdict {
         return unfinished(
             view,
             related,
-            format!("replicas can not be made: {}", failure.words()),
+            format!("replicas cannot be made: {}", failure.lowercase_words()),
         );
     }
     let steps = [
@@ -173,32 +173,32 @@ pub(super) fn replica_set(view: &View, related: &Related) -> Verdict {
             format!("{} replicas still to end", replicas - wanted),
         );
     }
-    Verdict::ready(format!("{wanted} replicas"))
+    HealthVerdict::ready(format!("{wanted} replicas"))
 }
 
 /// A Job is ready when it has completed, not when it has started.
-pub(super) fn job(view: &View, related: &Related) -> Verdict {
+pub(super) fn job(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
     }
     for kind in ["Failed", "FailureTarget"] {
         if let Some(condition) = view.condition(kind).filter(|c| c.is_true()) {
-            let mut words = condition.words();
+            let mut words = condition.lowercase_words();
             if let Some(ends) = diagnosis::ends(view, related) {
                 words.push_str(&format!("; {ends}"));
             }
-            return Verdict::failed(words);
+            return HealthVerdict::failed(words);
         }
     }
     if view.condition_is_true("Complete") {
-        return Verdict::ready("completed");
+        return HealthVerdict::ready("completed");
     }
     let resumed = view.at("/spec/suspend").is_some() && !view.flag("/spec/suspend");
     if view.condition_is_true("Suspended") && !resumed {
-        return Verdict::suspended("suspended");
+        return HealthVerdict::suspended("suspended");
     }
     if view.condition_is_true("SuccessCriteriaMet") {
-        return Verdict::progressing("succeeded, its last pods are ending");
+        return HealthVerdict::progressing("succeeded, its last pods are ending");
     }
     if view.at("/status/startTime").is_none() {
         return unfinished(view, related, "not started yet".to_owned());
@@ -218,29 +218,29 @@ pub(super) fn job(view: &View, related: &Related) -> Verdict {
     unfinished(view, related, words)
 }
 
-pub(super) fn cron_job(view: &View) -> Verdict {
+pub(super) fn cron_job(view: &ObjectView) -> HealthVerdict {
     if view.flag("/spec/suspend") {
-        return Verdict::suspended("suspended");
+        return HealthVerdict::suspended("suspended");
     }
-    Verdict::ready("")
+    HealthVerdict::ready("")
 }
 
 /// On its way, unless its pods show that it will not arrive.
-fn unfinished(view: &View, related: &Related, waiting: String) -> Verdict {
+fn unfinished(view: &ObjectView, related: &Related, waiting: String) -> HealthVerdict {
     match diagnosis::early_failure(view, related) {
         Some(mut failure) => {
             failure.message = format!("{waiting}; {}", failure.message);
             failure
         }
         None => match diagnosis::unready(view, related) {
-            Some(unready) => Verdict::progressing(format!("{waiting}; {unready}")),
-            None => Verdict::progressing(waiting),
+            Some(unready) => HealthVerdict::progressing(format!("{waiting}; {unready}")),
+            None => HealthVerdict::progressing(waiting),
         },
     }
 }
 
 /// Whether somebody chose the rollout's deadline: the server's default (600 s) has no owner.
-fn sets_deadline(view: &View) -> bool {
+fn sets_deadline(view: &ObjectView) -> bool {
     const SERVER_DEFAULT: i64 = 600;
     const FIELD: &str = "/fieldsV1/f:spec/f:progressDeadlineSeconds";
     view.count("/spec/progressDeadlineSeconds") != SERVER_DEFAULT

@@ -2,8 +2,8 @@
 
 mod create;
 mod planned_kinds;
-mod server_generated;
 mod replace;
+mod server_generated;
 mod update;
 
 pub(super) use update::unchanged;
@@ -15,29 +15,30 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{Subject, Task};
+use super::{PlanItem, Task};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId,
-        plan::{Action, Change, Origin, ResourcePlan, Validation},
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::Recorded,
     },
     runtime::{
-        Foreign, Item, Needs, Planned, Scope,
+        Foreign, Item, Needs, PlannedResource, StackScope,
         kubernetes::{
-            KEEP, OWNER, PROTECT, diff, crd_validation::Definition, error::ApiError, noop_guard::Guard, object_ref, completed_jobs,
-            noop_detection::Echo, runtime::Kubernetes, precondition::Seen, error_classify, readiness,
+            KEEP, OWNER, PROTECT, completed_jobs, crd_validation::Definition, error::ApiError,
+            error_classify, noop_detection::AppliedEcho, noop_guard::Guard, object_diff, object_ref,
+            precondition::Precondition, readiness, runtime::Kubernetes,
         },
     },
     secrets::{mask_object, secret_texts},
 };
 
 /// What all items of a call share.
-pub(super) struct Planner<'a> {
+pub(super) struct ObjectPlanner<'a> {
     pub runtime: &'a Kubernetes,
-    pub scope: &'a Scope,
+    pub scope: &'a StackScope,
     /// The CustomResourceDefinitions of the plan.
     pub definitions: Vec<Definition>,
     /// The names of the Namespaces among the wanted.
@@ -55,16 +56,16 @@ pub(super) struct Named {
 }
 
 /// What the server refuses, unless something before it in the plan changes that.
-pub(super) struct Refusal {
-    pub failure: Failure,
+pub(super) struct ServerRefusal {
+    pub failure: UserError,
     /// What the refusal is about: if the plan creates or changes one of these, the refusal is not final.
     pub lifted_by: Vec<ResourceId>,
 }
 
 /// A plan on its way.
-pub(super) struct Draft {
+pub(super) struct DraftPlan {
     action: Action,
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
     validated: Validation,
     replace: Vec<String>,
     ownership: Vec<String>,
@@ -72,15 +73,15 @@ pub(super) struct Draft {
     notes: Vec<String>,
     recorded: Option<Recorded>,
     foreign: Option<Foreign>,
-    protected: Option<Failure>,
+    protected: Option<UserError>,
     /// Planned again when what comes before it is done.
     provisional: bool,
-    refusal: Option<Refusal>,
+    refusal: Option<ServerRefusal>,
     pub(super) expected: Option<Value>,
     private: Value,
 }
 
-impl Draft {
+impl DraftPlan {
     fn new(action: Action) -> Self {
         Self {
             action,
@@ -101,9 +102,12 @@ impl Draft {
     }
 }
 
-impl Planner<'_> {
+impl ObjectPlanner<'_> {
     /// One item, given what is there; with why the server refuses it for now, if what comes before may lift that.
-    pub(super) async fn decide(&self, task: Task) -> Result<(Planned, Option<Refusal>), Failure> {
+    pub(super) async fn decide(
+        &self,
+        task: Task,
+    ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
         let Task {
             mut item,
             subject,
@@ -119,7 +123,7 @@ impl Planner<'_> {
         if item.desired.is_some()
             && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
         {
-            return Err(Failure::new(
+            return Err(UserError::new(
                 ErrorKind::Spec,
                 format!(
                     "`{}` would move from cluster `{from}` to `{}`",
@@ -131,10 +135,10 @@ impl Planner<'_> {
             ));
         }
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
-            return Err(unseen(&subject, silent));
+            return Err(unreadable_error(&subject, silent));
         }
         let mut draft = match (&item.desired, live) {
-            (None, None) => Draft::new(Action::Forget),
+            (None, None) => DraftPlan::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
             (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
             (Some(_), None) => self.create(&item, &subject).await?,
@@ -169,8 +173,8 @@ impl Planner<'_> {
     /// Takes what a plan holds that the server refuses until something before it is done.
     fn not_validated_yet(
         &self,
-        subject: &Subject,
-        draft: &mut Draft,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
         error: &ApiError,
         lifted_by: Vec<ResourceId>,
     ) {
@@ -179,7 +183,7 @@ impl Planner<'_> {
         draft.notes.push(format!(
             "not validated yet: the server refuses it until {before} is applied ({error})"
         ));
-        draft.refusal = Some(Refusal {
+        draft.refusal = Some(ServerRefusal {
             failure: subject.refusal(error),
             lifted_by,
         });
@@ -197,7 +201,7 @@ impl Planner<'_> {
         needs.iter().filter(is_about).cloned().collect()
     }
 
-    pub(super) fn finish(&self, item: Item, subject: &Subject, mut draft: Draft) -> Planned {
+    pub(super) fn finish(&self, item: Item, subject: &PlanItem, mut draft: DraftPlan) -> PlannedResource {
         let stack = &self.scope.stack;
         let mut public = ResourcePlan::new(
             stack,
@@ -227,12 +231,13 @@ impl Planner<'_> {
             .iter()
             .map(|note| self.runtime.secrets.mask(note))
             .collect();
-        Planned {
+        PlannedResource {
             public,
             recorded: draft.recorded,
             foreign: draft.foreign,
             protected: draft.protected,
-            unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(readiness::is_unready),
+            unready: draft.action == Action::Unchanged
+                && item.prior.as_ref().is_some_and(readiness::is_unready),
             provisional: draft.provisional,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
@@ -242,12 +247,12 @@ impl Planner<'_> {
     }
 
     /// Whether it is known that the subject's namespace is still to be made.
-    fn lacks_namespace(&self, subject: &Subject) -> bool {
+    fn lacks_namespace(&self, subject: &PlanItem) -> bool {
         let absent = self.absent.lock().expect("no panic while the lock is held");
         absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
     }
 
-    fn note_absent_namespace(&self, subject: &Subject) {
+    fn note_absent_namespace(&self, subject: &PlanItem) {
         let mut absent = self.absent.lock().expect("no panic while the lock is held");
         absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
     }
@@ -255,16 +260,17 @@ impl Planner<'_> {
     /// Whether a definition is of a stack of the same project: it is of each of them.
     fn is_shared(&self, live: &Value) -> bool {
         let is_beside = |owner| self.scope.stack.is_beside(owner);
-        live["kind"] == "CustomResourceDefinition" && object_ref::annotation(live, OWNER).is_some_and(is_beside)
+        live["kind"] == "CustomResourceDefinition"
+            && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
     /// An object of another stack stops the plan, unless that stack has let go of it.
-    fn foreign(&self, subject: &Subject, live: &Value) -> Option<Foreign> {
+    fn foreign(&self, subject: &PlanItem, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
         let owner = object_ref::annotation(live, OWNER)
             .filter(|owner| *owner != stack && !self.scope.was(owner) && !self.is_shared(live))?;
         let name = owner.escape_debug();
-        let refusal = Failure::new(
+        let refusal = UserError::new(
             ErrorKind::Policy,
             format!("{} belongs to stack `{name}`", subject.title()),
         )
@@ -282,26 +288,26 @@ impl Planner<'_> {
         })
     }
 
-    fn delete(&self, item: &Item, subject: &Subject, live: &Value) -> Draft {
+    fn delete(&self, item: &Item, subject: &PlanItem, live: &Value) -> DraftPlan {
         if let Some(why) = self.not_ours_any_more(item, live) {
-            let mut draft = Draft::new(Action::Forget);
+            let mut draft = DraftPlan::new(Action::Forget);
             draft.notes.push(format!("{} stays: {why}", subject.title()));
             return draft;
         }
-        let mut draft = Draft::new(Action::Delete);
+        let mut draft = DraftPlan::new(Action::Delete);
         draft.protected = check_protected(subject, live, "deleted").err();
-        draft.changes = vec![Change {
+        draft.changes = vec![FieldChange {
             path: String::new(),
-            from: Some(diff::shown(live, &self.runtime.secrets)),
+            from: Some(object_diff::mask_for_display(live, &self.runtime.secrets)),
             to: None,
-            origin: Origin::Change,
+            origin: ChangeOrigin::Change,
         }];
         draft.validated = Validation::Server;
         if let Some(loss) = error_classify::loses_data(live) {
             draft.data_loss = true;
             draft.notes.push(loss.to_owned());
         }
-        Seen::keep(live, &mut draft.private);
+        Precondition::keep(live, &mut draft.private);
         draft
     }
 
@@ -352,8 +358,12 @@ impl Planner<'_> {
 
     /// A Job that completed and went by itself is wanted as it was: nothing is left to do. Where references read it, it
     /// must be there.
-    fn is_over(&self, item: &Item, subject: &Subject) -> bool {
-        let Some(prior) = item.prior.as_ref().filter(|prior| completed_jobs::went_by_itself(prior)) else {
+    fn is_over(&self, item: &Item, subject: &PlanItem) -> bool {
+        let Some(prior) = item
+            .prior
+            .as_ref()
+            .filter(|prior| completed_jobs::went_by_itself(prior))
+        else {
             return false;
         };
         let body = self.body(item, self.scope.stack.as_str());
@@ -365,7 +375,7 @@ impl Planner<'_> {
     pub(super) fn record(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         body: &Map<String, Value>,
         live: Option<&Value>,
         guard: Option<&Guard>,
@@ -379,7 +389,7 @@ fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Value> {
     if object_ref::text(&body, "kind") == "Secret" && object_ref::text(&body, "apiVersion") == "v1" {
         object_ref::string_data_to_data(&mut body);
     }
-    diff::strip_server_side(&mut body);
+    object_diff::strip_server_side(&mut body);
     with_owner(body, owner)
 }
 
@@ -400,7 +410,7 @@ fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value>
 pub(in crate::runtime::kubernetes) fn record(
     runtime: &Kubernetes,
     item: &Item,
-    subject: &Subject,
+    subject: &PlanItem,
     desired: &crate::model::spec::Resource,
     body: &Map<String, Value>,
     live: Option<&Value>,
@@ -412,7 +422,8 @@ pub(in crate::runtime::kubernetes) fn record(
         private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
         // What nothing can be proven by is not kept: it would be another one in each run.
         let guard = guard.filter(|guard| !guard.is_void());
-        let echo = guard.and_then(|guard| Echo::masked(secrets, body, live, &guard.of(live)));
+        let echo =
+            guard.and_then(|guard| AppliedEcho::from_masked_apply(secrets, body, live, &guard.of(live)));
         if let Some(echo) = echo {
             private.insert("echo".to_owned(), echo.to_json());
         }
@@ -435,11 +446,11 @@ pub(in crate::runtime::kubernetes) fn record(
 }
 
 /// What was made once is neither gone nor there for all that can be seen.
-fn unseen(subject: &Subject, silent: &str) -> Failure {
-    Failure::new(
+fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
+    UserError::new(
         ErrorKind::Kubernetes,
         format!(
-            "whether {} is still there can not be seen: `{silent}` does not answer on cluster `{}`",
+            "whether {} is still there cannot be seen: `{silent}` does not answer on cluster `{}`",
             subject.title(),
             subject.cluster.api.name
         ),
@@ -476,14 +487,14 @@ fn ending_note(live: &Value) -> String {
     } else {
         format!(" (held by: {})", finalizers.join(", "))
     };
-    format!("the one that is there is being deleted{held}; it is made anew when that is gone")
+    format!("the one that is there is being deleted{held}; it is recreated when that is gone")
 }
 
-fn check_protected(subject: &Subject, live: &Value, what: &str) -> Result<(), Failure> {
+fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> Result<(), UserError> {
     if object_ref::annotation(live, PROTECT) != Some("true") {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(UserError::new(
         ErrorKind::Policy,
         format!(
             "{} would be {what}, but its annotation `{PROTECT}` forbids that",

@@ -6,21 +6,21 @@ use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 use serde_json::Value;
 
 use super::{
-    Proof, Subject, Task,
-    planner::{Planner, unchanged},
+    PlanItem, Proof, Task,
+    planner::{ObjectPlanner, unchanged},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{Digest, state::Recorded},
     runtime::kubernetes::{
         OWNER,
         cluster::Cluster,
         crd_validation::Check,
         discovery::ResourceType,
+        json_ref::JsonRef,
+        noop_detection::{self, AppliedEcho},
         noop_guard::Guard,
         object_ref,
-        json_ref::Node,
-        noop_detection::{self, Echo},
     },
     secrets::mask_object,
 };
@@ -42,7 +42,7 @@ struct OfType {
 
 impl Guards {
     /// Asks for what is missing for a subject.
-    async fn prepare(&mut self, subject: &Subject) -> Result<(), Failure> {
+    async fn prepare(&mut self, subject: &PlanItem) -> Result<(), UserError> {
         let Some(of) = &subject.of else { return Ok(()) };
         let place = match self.place(subject, of) {
             Some(place) => place,
@@ -65,19 +65,19 @@ impl Guards {
         Ok(())
     }
 
-    fn place(&self, subject: &Subject, of: &Arc<ResourceType>) -> Option<usize> {
+    fn place(&self, subject: &PlanItem, of: &Arc<ResourceType>) -> Option<usize> {
         let mut types = self.0.iter();
         types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
     }
 
-    fn of(&self, subject: &Subject) -> Option<&Guard> {
+    fn of(&self, subject: &PlanItem) -> Option<&Guard> {
         let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
         one.guards.get(one.namespace(subject))
     }
 }
 
 impl OfType {
-    fn namespace<'s>(&self, subject: &'s Subject) -> &'s str {
+    fn namespace<'s>(&self, subject: &'s PlanItem) -> &'s str {
         match self.by_namespace {
             true => &subject.name.namespace,
             false => "",
@@ -85,9 +85,9 @@ impl OfType {
     }
 }
 
-impl Planner<'_> {
+impl ObjectPlanner<'_> {
     /// Settles what can be settled; the others stay open. In the order of the tasks.
-    pub(super) async fn prove_all(&self, tasks: Vec<Task>) -> Result<Vec<Proof>, Failure> {
+    pub(super) async fn prove_all(&self, tasks: Vec<Task>) -> Result<Vec<Proof>, UserError> {
         let mut guards = Guards::default();
         for Task {
             subject, item, raw, ..
@@ -108,7 +108,7 @@ impl Planner<'_> {
             (!share.is_empty()).then_some(share)
         });
         let guards = &guards;
-        let prove = |share: Vec<Task>| -> Result<Vec<Proof>, Failure> {
+        let prove = |share: Vec<Task>| -> Result<Vec<Proof>, UserError> {
             share.into_iter().map(|task| self.prove(task, guards)).collect()
         };
         thread::scope(|scope| {
@@ -125,11 +125,11 @@ impl Planner<'_> {
         })
     }
 
-    fn prove(&self, mut task: Task, guards: &Guards) -> Result<Proof, Failure> {
+    fn prove(&self, mut task: Task, guards: &Guards) -> Result<Proof, UserError> {
         if self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
-        let Some(recorded) = self.proven(&mut task, guards)? else {
+        let Some(recorded) = self.prove_noop(&mut task, guards)? else {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded));
@@ -142,7 +142,7 @@ impl Planner<'_> {
     }
 
     /// Whether the plan changes the definition of an object's kind, and the new one does not let the object in.
-    fn may_be_refused(&self, task: &Task) -> Result<bool, Failure> {
+    fn may_be_refused(&self, task: &Task) -> Result<bool, UserError> {
         let (Some(definition), Some(raw), Some(desired)) =
             (self.definition(&task.subject), &task.raw, &task.item.desired)
         else {
@@ -155,7 +155,7 @@ impl Planner<'_> {
 
     /// The record of an object of which it can be proven that applying it would change nothing. What was wanted is
     /// dropped then: it is not sent.
-    fn proven(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, Failure> {
+    fn prove_noop(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, UserError> {
         let Task {
             item, subject, raw, ..
         } = task;
@@ -165,9 +165,9 @@ impl Planner<'_> {
         let cluster = &subject.cluster.api.name;
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);
-        let echo = prior.and_then(|prior| Echo::read(prior.private.get("echo")?));
+        let echo = prior.and_then(|prior| AppliedEcho::read(prior.private.get("echo")?));
         let Some(live) = raw
-            .look()
+            .parse()
             .filter(|live| self.is_ours(live) && !noop_detection::is_shared(live))
         else {
             return Ok(None);
@@ -189,7 +189,7 @@ impl Planner<'_> {
         let secrets = &self.runtime.secrets;
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            Echo::masked(secrets, &sent, &live, &same).as_ref() == Some(&echo)
+            AppliedEcho::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
         };
         let recorded_uid = prior.private.get("uid").and_then(Value::as_str);
         let is_same_object = recorded_uid == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
@@ -217,7 +217,7 @@ impl Planner<'_> {
     }
 
     /// Whether the object is there to stay, and no other stack's.
-    fn is_ours(&self, live: &Node<'_>) -> bool {
+    fn is_ours(&self, live: &JsonRef<'_>) -> bool {
         let metadata = |key: &str| live.get("metadata")?.get(key);
         let owner = metadata("annotations").and_then(|a| a.get(OWNER));
         metadata("deletionTimestamp").is_none()

@@ -4,16 +4,16 @@ use serde_json::{Map, Value};
 
 use super::Application;
 use crate::{
-    error::Failure,
-    model::{plan::Action, masked_value},
+    error::UserError,
+    model::{masked_value, plan::Action},
     runtime::{
-        Applied,
+        AppliedResource,
         terraform::{
             error::TerraformError,
-            resource_state::Holding,
+            log_messages::{TerraformDiagnostic, plain},
             masking,
-            log_messages::{Diagnostic, plain},
-            module_resource::Subject,
+            module_resource::ModuleResource,
+            resource_state::ResourceState,
         },
     },
 };
@@ -25,26 +25,26 @@ impl Application<'_> {
             if self.ended.contains(&index) {
                 continue;
             }
-            let state = self.held(index).await;
-            let unstored = self.unstored(index);
+            let state = self.resource_state(index).await;
+            let unstored = self.unstored_error(index);
             let ready = &self.prepared.ready[index];
             let well = unstored.is_none()
                 && (self.progress.complete(index).is_some()
-                    || (code == Some(0) && self.progress.doing(index).is_none()));
+                    || (code == Some(0) && self.progress.current_action(index).is_none()));
             if well {
                 let applied = self.applied(index, state.as_ref());
                 self.end(index, Ok(applied)).await;
                 continue;
             }
             // Whatever may be there is remembered, half made or not.
-            let may_exist = state.is_some() || self.progress.doing(index).is_some();
+            let may_exist = state.is_some() || self.progress.current_action(index).is_some();
             if may_exist
-                && self.progress.begun(index)
+                && self.progress.mark_started(index)
                 && let Some(recorded) = &ready.recorded
             {
                 let recorded = recorded.clone();
                 let id = ready.subject.id().clone();
-                if let Err(failure) = self.sink.written(&id, recorded).await {
+                if let Err(failure) = self.sink.record_written(&id, recorded).await {
                     self.lost.get_or_insert(failure);
                 }
             }
@@ -54,7 +54,7 @@ impl Application<'_> {
     }
 
     /// What was made and is not in the store: whoever reads this can still find it.
-    fn unstored(&self, index: usize) -> Option<TerraformError> {
+    fn unstored_error(&self, index: usize) -> Option<TerraformError> {
         let why = self.unstored.clone()?;
         let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
         Some(TerraformError::NotStored {
@@ -75,14 +75,14 @@ impl Application<'_> {
             .progress
             .error_about(|about| about == address || of_provider(about))
         {
-            return diagnostic.of(&id, secrets);
+            return diagnostic.to_error(&id, secrets);
         }
         if self.progress.gave_up(index)
             && let Some(error) = self.progress.error_of_nobody(&id, secrets)
         {
             return error;
         }
-        if let Some(action) = self.progress.doing(index) {
+        if let Some(action) = self.progress.current_action(index) {
             let action = match action {
                 "create" => "created",
                 "delete" => "deleted",
@@ -93,10 +93,12 @@ impl Application<'_> {
         if self.interrupted.is_some() {
             return TerraformError::Interrupted { id };
         }
-        let failed = |diagnostic: &Diagnostic| {
+        let failed = |diagnostic: &TerraformDiagnostic| {
             let ready = self.prepared.ready.iter().map(|ready| &ready.subject);
-            let about = |subject: &&Subject| diagnostic.about() == Some(subject.address.to_string().as_str());
-            ready.into_iter().find(about).map(Subject::id)
+            let about = |subject: &&ModuleResource| {
+                diagnostic.address() == Some(subject.address.to_string().as_str())
+            };
+            ready.into_iter().find(about).map(ModuleResource::id)
         };
         let why = match self.progress.first_error() {
             // Said there.
@@ -112,17 +114,17 @@ impl Application<'_> {
         TerraformError::NotTried { id, why }
     }
 
-    pub(super) fn applied(&self, index: usize, state: Option<&Holding>) -> Applied {
+    pub(super) fn applied(&self, index: usize, state: Option<&ResourceState>) -> AppliedResource {
         let ready = &self.prepared.ready[index];
         let live = ready
             .expected
             .as_ref()
-            .map(|expected| fill(expected, state.and_then(Holding::attributes)));
-        let mut sensitive = state.map(Holding::secret_texts).unwrap_or_default();
+            .map(|expected| fill(expected, state.and_then(ResourceState::attributes)));
+        let mut sensitive = state.map(ResourceState::secret_texts).unwrap_or_default();
         if let Some(live) = &live {
             sensitive.extend(masking::secret_texts(live, &ready.sensitive));
         }
-        Applied {
+        AppliedResource {
             id: ready.subject.id().clone(),
             recorded: ready.recorded.clone().filter(|_| ready.action != Action::Forget),
             live,
@@ -130,13 +132,13 @@ impl Application<'_> {
         }
     }
 
-    /// Tells the sink, once. If it can not be remembered, nothing more is begun.
-    pub(super) async fn end(&mut self, index: usize, result: Result<Applied, Failure>) {
+    /// Tells the sink, once. If it cannot be remembered, nothing more is begun.
+    pub(super) async fn end(&mut self, index: usize, result: Result<AppliedResource, UserError>) {
         let id = self.prepared.ready[index].subject.id();
         if !self.ended.insert(index) || !self.asked.contains(id) {
             return;
         }
-        if let Err(failure) = self.sink.ended(id, result).await {
+        if let Err(failure) = self.sink.record_result(id, result).await {
             self.lost.get_or_insert(failure);
         }
     }

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{ResourceId, StackId},
     runtime::{
-        ApplySink, Scope,
+        ApplySink, StackScope,
         terraform::{
             Terraform,
-            state_document::{self, Book},
             error::TerraformError,
-            resource_state::Holding,
+            resource_state::ResourceState,
+            state_document::{self, TerraformState},
         },
     },
 };
@@ -23,13 +23,13 @@ pub(in crate::runtime::terraform) struct Books(tokio::sync::Mutex<HashMap<StackI
 struct Open {
     /// Segments under way.
     users: usize,
-    book: Book,
+    book: TerraformState,
     /// Whether the store has it as it is.
     stored: bool,
 }
 
 impl Books {
-    pub(super) async fn enter(&self, runtime: &Terraform, scope: &Scope) -> Result<(), TerraformError> {
+    pub(super) async fn enter(&self, runtime: &Terraform, scope: &StackScope) -> Result<(), TerraformError> {
         let mut all = self.0.lock().await;
         if let Some(open) = all.get_mut(&scope.stack) {
             open.users += 1;
@@ -37,7 +37,7 @@ impl Books {
         }
         let open = Open {
             users: 1,
-            book: Book::open(&scope.data, runtime.options.key.as_deref())?,
+            book: TerraformState::open(&scope.data, runtime.options.key.as_deref())?,
             stored: true,
         };
         all.insert(scope.stack.clone(), open);
@@ -55,7 +55,7 @@ impl Books {
     }
 
     /// Changes a stack's book. It is not stored yet.
-    pub(super) async fn change(&self, stack: &StackId, change: impl FnOnce(&mut Book)) {
+    pub(super) async fn change(&self, stack: &StackId, change: impl FnOnce(&mut TerraformState)) {
         let mut all = self.0.lock().await;
         if let Some(open) = all.get_mut(stack) {
             let before = open.book.clone();
@@ -70,19 +70,19 @@ impl Books {
         runtime: &Terraform,
         stack: &StackId,
         sink: &dyn ApplySink,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), UserError> {
         let mut all = self.0.lock().await;
         let Some(open) = all.get_mut(stack).filter(|open| !open.stored) else {
             return Ok(());
         };
-        let sealed = open.book.sealed(runtime.options.key.as_deref())?;
+        let sealed = open.book.seal(runtime.options.key.as_deref())?;
         sink.runtime_data(state_document::STATE, sealed).await?;
         open.stored = true;
         Ok(())
     }
 
     /// What a stack's book holds of a resource.
-    pub(super) async fn held(&self, stack: &StackId, id: &ResourceId) -> Option<Holding> {
+    pub(super) async fn resource_state(&self, stack: &StackId, id: &ResourceId) -> Option<ResourceState> {
         let books = self.0.lock().await;
         books.get(stack)?.book.resources.get(id).cloned()
     }

@@ -2,7 +2,7 @@
 //!
 //! Terraform writes its state (a file in memory) after each resource. It is read several times a second and written
 //! through to the stack's state, so that whatever ends this run, what was reported complete is remembered. OpenTofu
-//! writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` can not be less), and after each
+//! writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` cannot be less), and after each
 //! resource once it is interrupted: until then the ids that it reports are remembered, and the next run imports them.
 //! When Terraform has ended, the book is brought up to its last state, whatever went wrong with the store before.
 
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::Application;
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::plan::Action,
-    retry::{Policy, Verdict},
+    retry::{RetryDecision, RetryPolicy},
     runtime::terraform::{
-        state_document::Book,
         error::TerraformError,
-        resource_state::{self, Holding},
         memfd::Stamp,
+        resource_state::{self, ResourceState},
+        state_document::TerraformState,
     },
 };
 
@@ -27,7 +27,7 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(500);
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
 
 /// How long the last write is tried, over the tries that each write has by itself.
-const LAST_WRITE: Policy = Policy {
+const LAST_WRITE: RetryPolicy = RetryPolicy {
     attempts: 20,
     first: Duration::from_millis(500),
     longest: Duration::from_secs(5),
@@ -35,13 +35,13 @@ const LAST_WRITE: Policy = Policy {
 };
 
 /// What was written last.
-pub(super) struct Kept {
+pub(super) struct LastWritten {
     written: Instant,
     /// Of the state that the book was brought up to.
     stamp: Option<Stamp>,
 }
 
-impl Kept {
+impl LastWritten {
     pub(super) fn new() -> Self {
         Self {
             written: Instant::now(),
@@ -52,7 +52,7 @@ impl Kept {
 
 impl Application<'_> {
     /// Stores the book if it is time, and ends what is complete.
-    pub(super) async fn look(&mut self) {
+    pub(super) async fn sync(&mut self) {
         if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
             return;
         }
@@ -70,7 +70,7 @@ impl Application<'_> {
         };
         let complete: Vec<_> = (0..self.prepared.ready.len()).filter(|&i| complete(i)).collect();
         for index in complete {
-            let state = self.held(index).await;
+            let state = self.resource_state(index).await;
             let ready = &self.prepared.ready[index];
             let visible = (ready.action == Action::Delete) == state.is_none();
             if visible && !self.ended.contains(&index) {
@@ -81,7 +81,7 @@ impl Application<'_> {
     }
 
     /// Brings the book up to what Terraform's state says now, and stores it.
-    async fn write(&mut self) -> Result<(), Failure> {
+    async fn write(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let stack = &self.scope.stack;
         self.runtime.books.store(self.runtime, stack, self.sink).await
@@ -89,17 +89,17 @@ impl Application<'_> {
 
     /// After Terraform ended: brings the book up to its last state, and stores it. A store that is away is tried again
     /// for as long as the lease may hold.
-    pub(super) async fn write_last(&mut self) -> Result<(), Failure> {
+    pub(super) async fn write_last(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let (runtime, stack) = (self.runtime, &self.scope.stack);
         let earlier = std::mem::take(&mut self.earlier);
         // What this run did not make may still be there since an earlier one.
-        let not_made = |book: &mut Book| {
+        let not_made = |book: &mut TerraformState| {
             for (index, ready) in self.prepared.ready.iter().enumerate() {
                 let id = ready.subject.id();
                 let is_known = book.resources.contains_key(id) || book.in_flight.contains_key(id);
                 let failed = self.progress.complete(index).is_none() && !is_known;
-                if ready.makes() && (failed || !self.progress.begun(index)) {
+                if ready.makes() && (failed || !self.progress.mark_started(index)) {
                     match earlier.get(id) {
                         Some(flight) => book.in_flight.insert(id.clone(), flight.clone()),
                         None => book.in_flight.remove(id),
@@ -108,9 +108,9 @@ impl Application<'_> {
             }
         };
         runtime.books.change(stack, not_made).await;
-        let again = |failure: &Failure| match failure.kind {
-            ErrorKind::Store => Verdict::Retry,
-            _ => Verdict::GiveUp,
+        let again = |failure: &UserError| match failure.kind {
+            ErrorKind::Store => RetryDecision::Retry,
+            _ => RetryDecision::GiveUp,
         };
         let store = || runtime.books.store(runtime, stack, self.sink);
         LAST_WRITE.run(again, store).await
@@ -130,7 +130,7 @@ impl Application<'_> {
         }
         let ready = &self.prepared.ready;
         let progress = &self.progress;
-        let change = |book: &mut Book| {
+        let change = |book: &mut TerraformState| {
             for (index, ready) in ready.iter().enumerate() {
                 let (subject, id) = (&ready.subject, ready.subject.id());
                 match entries.as_ref().map(|entries| entries.get(&subject.address)) {
@@ -144,7 +144,7 @@ impl Application<'_> {
                 }
                 // What was in flight before stays so until something is known of it.
                 let known = book.resources.contains_key(id) && !ready.makes();
-                if progress.begun(index) || known {
+                if progress.mark_started(index) || known {
                     book.in_flight.remove(id);
                 }
             }
@@ -161,8 +161,8 @@ impl Application<'_> {
         Ok(())
     }
 
-    pub(super) async fn held(&self, index: usize) -> Option<Holding> {
+    pub(super) async fn resource_state(&self, index: usize) -> Option<ResourceState> {
         let id = self.prepared.ready[index].subject.id();
-        self.runtime.books.held(&self.scope.stack, id).await
+        self.runtime.books.resource_state(&self.scope.stack, id).await
     }
 }

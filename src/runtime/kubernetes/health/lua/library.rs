@@ -360,7 +360,7 @@ fn os(lua: &Lua, now: Timestamp) -> mlua::Result<Table> {
     Ok(os)
 }
 
-/// A date in the flags that Argo CD knows; others stay as they are.
+/// A date in the flags that Argo CD knows; others are copied unchanged.
 fn formatted(at: &jiff::Zoned, format: &str) -> String {
     let mut text = String::new();
     let mut characters = format.chars();

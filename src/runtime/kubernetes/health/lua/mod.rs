@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Value as LuaValue, VmState, chunk::ChunkMode};
 use serde_json::Value;
 
-use super::{Health, Verdict, Weight};
+use super::{Health, HealthVerdict, Weight};
 
 /// Memory of a script with its object, bytes.
 const MEMORY: usize = 48 * 1024 * 1024;
@@ -33,7 +33,7 @@ const STRIDE: u32 = 200;
 const TIME: Duration = Duration::from_secs(3);
 
 /// Runs a script on an object; `None` if it has no opinion. The error is in a sentence.
-pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Option<Verdict>, String> {
+pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Option<HealthVerdict>, String> {
     let bounds = Arc::new(Bounds::default());
     let answer = evaluate(script, object, now, &bounds);
     // A bound that was reached counts even if the script caught the error.
@@ -43,7 +43,7 @@ pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Opti
             TIME.as_secs()
         ));
     }
-    answer.map_err(|error| words(&error))
+    answer.map_err(|error| error_line(&error))
 }
 
 fn evaluate(
@@ -51,7 +51,7 @@ fn evaluate(
     object: &Value,
     now: Timestamp,
     bounds: &Arc<Bounds>,
-) -> mlua::Result<Option<Verdict>> {
+) -> mlua::Result<Option<HealthVerdict>> {
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new())?;
     lua.set_memory_limit(MEMORY)?;
@@ -118,7 +118,7 @@ fn health_object(lua: &Lua, object: &Value) -> mlua::Result<LuaValue> {
 }
 
 /// Reads `{status = …, message = …}`; keys count whatever their case, as in Argo CD.
-fn verdict(answer: &LuaValue) -> mlua::Result<Option<Verdict>> {
+fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
     let table = match answer {
         LuaValue::Nil => return Ok(None),
         LuaValue::Table(table) => table,
@@ -157,21 +157,23 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<Verdict>> {
     }
     let message = message.unwrap_or_default();
     let status = status.unwrap_or_default();
-    let Some(health) = Health::of_argo_cd(&status) else {
+    let Some(health) = Health::from_argo_cd(&status) else {
         let text = format!(
             "Lua returned an invalid health status `{}`",
             status.escape_debug()
         );
-        return Ok(Some(Verdict::unknown(text)));
+        return Ok(Some(HealthVerdict::unknown(text)));
     };
     // A resource is called Degraded also while it heals: the word counts once it has lasted.
-    Ok(Some(Verdict::new(health, message).weighing(Weight::Blocked)))
+    Ok(Some(
+        HealthVerdict::new(health, message).weighing(Weight::Blocked),
+    ))
 }
 
 /// An error of Lua in one line, without the stack.
-fn words(error: &mlua::Error) -> String {
+fn error_line(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::CallbackError { cause, .. } => words(cause),
+        mlua::Error::CallbackError { cause, .. } => error_line(cause),
         mlua::Error::MemoryError(_) => format!("stopped: more than {} MiB of memory", MEMORY / 1024 / 1024),
         mlua::Error::RuntimeError(text) | mlua::Error::SyntaxError { message: text, .. } => {
             text.lines().next().unwrap_or_default().to_owned()

@@ -1,31 +1,33 @@
-//! What is not there yet: the server checks it where it can, a schema we know where it can not, and else nobody.
+//! What is not there yet: the server checks it where it can, a schema we know where it cannot, and else nobody.
 
 use serde_json::{Value, json};
 
-use super::{Draft, Planner, Subject, planned_kinds::is_of_schema, server_generated::after_create};
+use super::{
+    DraftPlan, ObjectPlanner, PlanItem, planned_kinds::is_of_schema, server_generated::after_create,
+};
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
-        Digest,
-        plan::{Action, Change, Origin, Validation},
-        masked_value,
+        Digest, masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
     runtime::{
         Item,
         kubernetes::{
             crd_validation::Definition,
-            dry_run, object_ref,
-            error_classify::{self, Cause},
+            dry_run,
+            error_classify::{self, RefusalCause},
+            object_ref,
         },
     },
     secrets::mask_object,
 };
 
-impl Planner<'_> {
-    pub(super) async fn create(&self, item: &Item, subject: &Subject) -> Result<Draft, Failure> {
+impl ObjectPlanner<'_> {
+    pub(super) async fn create(&self, item: &Item, subject: &PlanItem) -> Result<DraftPlan, UserError> {
         let mut draft = self.create_later(item, subject);
         let body = self.body(item, self.scope.stack.as_str());
-        let definition = self.defined(subject, &body, None)?;
+        let definition = self.plan_planned_kind(subject, &body, None)?;
         if body.values().any(masked_value::holds_unknown) {
             draft
                 .notes
@@ -52,11 +54,11 @@ impl Planner<'_> {
                 draft.expected = Some(after_create(answer.value, &body));
             }
             Err(error) => match error_classify::cause(&error) {
-                Cause::NoNamespace => {
+                RefusalCause::NoNamespace => {
                     self.note_absent_namespace(subject);
                     self.elsewhere(subject, &mut draft, body, definition).await?;
                 }
-                Cause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
+                RefusalCause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
                 _ if definition.is_some() && is_of_schema(&error) => {}
                 _ => match self.lifted_by(item, &error) {
                     none if none.is_empty() => return Err(subject.refusal(&error)),
@@ -70,20 +72,20 @@ impl Planner<'_> {
         Ok(draft)
     }
 
-    /// The plan of a creation that nobody has checked.
-    pub(super) fn create_later(&self, item: &Item, subject: &Subject) -> Draft {
+    /// The plan of a creation that no server has validated.
+    pub(super) fn create_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
         let body = self.body(item, self.scope.stack.as_str());
         let mut shown = body.clone();
         let written = item.desired.as_ref().map(|d| &d.attributes);
         object_ref::remove_owner(&mut shown, written.is_some_and(object_ref::has_annotations));
-        let mut draft = Draft::new(Action::Create);
-        draft.changes = vec![Change {
+        let mut draft = DraftPlan::new(Action::Create);
+        draft.changes = vec![FieldChange {
             path: String::new(),
             from: None,
             to: Some(Value::Object(
                 mask_object(&self.runtime.secrets, &shown).into_owned(),
             )),
-            origin: Origin::Change,
+            origin: ChangeOrigin::Change,
         }];
         draft.recorded = self.record(item, subject, &body, None, None);
         let body = Value::Object(body);
@@ -95,11 +97,11 @@ impl Planner<'_> {
     /// The namespace is only about to be made: the server checks the same object in `default`, by another name.
     async fn elsewhere(
         &self,
-        subject: &Subject,
-        draft: &mut Draft,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
         mut body: Value,
         definition: Option<&Definition>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), UserError> {
         let Some(of) = &subject.of else { return Ok(()) };
         let namespace = subject.name.namespace.clone();
         let whose = if self.namespaces.contains(&namespace) {
@@ -125,7 +127,7 @@ impl Planner<'_> {
                 ));
                 draft.notes.extend(answer.warnings);
             }
-            Err(error) if error_classify::cause(&error) == Cause::Invalid && definition.is_none() => {
+            Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
                 return Err(subject.refusal(&error));
             }
             Err(_) => draft.notes.push(format!(

@@ -3,22 +3,23 @@
 
 use serde_json::{Map, Value};
 
-use super::{Draft, Planner, Subject};
+use super::{DraftPlan, ObjectPlanner, PlanItem};
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{ClusterName, plan::Validation},
     runtime::{
         Item,
         kubernetes::{
+            built_in_groups,
             crd_validation::{self, Check, Definition},
             error::ApiError,
-            built_in_groups, object_ref,
-            error_classify::{self, Cause},
+            error_classify::{self, RefusalCause},
+            object_ref,
         },
     },
 };
 
-impl Planner<'_> {
+impl ObjectPlanner<'_> {
     /// Adds a CustomResourceDefinition of the plan; other objects are passed over.
     pub(in crate::runtime::kubernetes::plan) fn define(
         &mut self,
@@ -32,7 +33,7 @@ impl Planner<'_> {
     }
 
     /// The plan's definition of an object's kind, where the cluster does not serve the same.
-    pub(in crate::runtime::kubernetes::plan) fn definition(&self, subject: &Subject) -> Option<&Definition> {
+    pub(in crate::runtime::kubernetes::plan) fn definition(&self, subject: &PlanItem) -> Option<&Definition> {
         let name = &subject.name;
         let mut definitions = self.definitions.iter();
         definitions.find(|definition| {
@@ -42,16 +43,16 @@ impl Planner<'_> {
         })
     }
 
-    /// As [`Planner::definition`], if it lets the object in.
+    /// As [`ObjectPlanner::definition`], if it lets the object in.
     ///
     /// # Errors
     /// It does not; or the cluster serves the kind in other versions only, and the plan does not change that.
-    pub(super) fn defined(
+    pub(super) fn plan_planned_kind(
         &self,
-        subject: &Subject,
+        subject: &PlanItem,
         body: &Map<String, Value>,
         live: Option<&Value>,
-    ) -> Result<Option<&Definition>, Failure> {
+    ) -> Result<Option<&Definition>, UserError> {
         let Some(definition) = self.definition(subject) else {
             return match subject.other {
                 Some(_) => Err(subject.not_served(object_ref::text(body, "apiVersion"))),
@@ -63,7 +64,7 @@ impl Planner<'_> {
         match definition.check(body, live) {
             Check::Fits | Check::NoSchema => Ok(Some(definition)),
             Check::Wrong(wrong) => {
-                let failure = Failure::new(ErrorKind::Spec, format!("{title}: {}", wrong.join("; ")));
+                let failure = UserError::new(ErrorKind::Spec, format!("{title}: {}", wrong.join("; ")));
                 Err(failure.hint(format!(
                     "the schema is that of the CustomResourceDefinition `{name}` in the same stack"
                 )))
@@ -74,13 +75,13 @@ impl Planner<'_> {
                     version.escape_debug(),
                     served.join(", ").escape_debug()
                 );
-                Err(Failure::new(ErrorKind::Spec, message))
+                Err(UserError::new(ErrorKind::Spec, message))
             }
         }
     }
 
     /// Says of a plan that only the plan's own definition has judged it.
-    pub(super) fn judged_by(&self, definition: &Definition, draft: &mut Draft) {
+    pub(super) fn judged_by(&self, definition: &Definition, draft: &mut DraftPlan) {
         draft.validated = Validation::Schema;
         draft.notes.push(format!(
             "its kind is defined by `{}`, which this plan changes: checked against the new schema",
@@ -92,11 +93,11 @@ impl Planner<'_> {
     pub(super) fn update_later(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         definition: &Definition,
         body: &Map<String, Value>,
         live: &Value,
-    ) -> Draft {
+    ) -> DraftPlan {
         let mut live = live.clone();
         if subject.of.is_none() {
             // It is there in another version of its kind.
@@ -113,11 +114,14 @@ impl Planner<'_> {
     /// The cluster does not know the kind: the plan's own CustomResourceDefinition may.
     pub(super) fn unknown_kind(
         &self,
-        subject: &Subject,
-        mut draft: Draft,
+        subject: &PlanItem,
+        mut draft: DraftPlan,
         body: &Map<String, Value>,
-    ) -> Result<Draft, Failure> {
-        let (api_version, kind) = (object_ref::text(body, "apiVersion"), object_ref::text(body, "kind"));
+    ) -> Result<DraftPlan, UserError> {
+        let (api_version, kind) = (
+            object_ref::text(body, "apiVersion"),
+            object_ref::text(body, "kind"),
+        );
         let cluster = &subject.cluster.api.name;
         match self.definition(subject).map(|definition| definition.check(body, None)) {
             Some(Check::NoSchema) => {
@@ -129,7 +133,7 @@ impl Planner<'_> {
             }
             None if built_in_groups::is_built_in(&subject.name.group) => {
                 let message = format!("cluster `{cluster}` knows no kind `{kind}` in `{api_version}`");
-                return Err(Failure::new(ErrorKind::Spec, message)
+                return Err(UserError::new(ErrorKind::Spec, message)
                     .hint("`kubectl api-resources` lists the kinds it knows"));
             }
             None => draft.notes.push(format!(
@@ -145,6 +149,6 @@ impl Planner<'_> {
 pub(super) fn is_of_schema(error: &ApiError) -> bool {
     matches!(
         error_classify::cause(error),
-        Cause::Invalid | Cause::Immutable(_) | Cause::NoKind
+        RefusalCause::Invalid | RefusalCause::Immutable(_) | RefusalCause::NoKind
     )
 }

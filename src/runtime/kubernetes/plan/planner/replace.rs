@@ -1,25 +1,25 @@
-//! A change of what can not be changed in place: the object is deleted and recreated.
+//! A change of what cannot be changed in place: the object is deleted and recreated.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Draft, Planner, Subject, check_protected,
+    DraftPlan, ObjectPlanner, PlanItem, check_protected,
     create::scratch_name,
     server_generated::{self, after_create},
 };
 use crate::{
-    error::Failure,
+    error::UserError,
     model::{
-        plan::{Action, Change, Origin, Validation},
         masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
     runtime::{
         Item,
         kubernetes::{
-            diff::Sides,
             dry_run,
+            error_classify::{self, RefusalCause},
+            object_diff::DiffSides,
             volume_expansion::Expansion,
-            error_classify::{self, Cause},
         },
     },
 };
@@ -35,18 +35,18 @@ const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
     "revisionHistoryLimit",
 ];
 
-impl Planner<'_> {
+impl ObjectPlanner<'_> {
     /// The server tries the new object under a name of its own.
     pub(super) async fn replace(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         body: &Map<String, Value>,
         live: &Value,
         paths: Vec<String>,
-    ) -> Result<Draft, Failure> {
+    ) -> Result<DraftPlan, UserError> {
         check_protected(subject, live, "replaced")?;
-        let mut draft = self.undecided(item, subject, body, live);
+        let mut draft = self.plan_without_server(item, subject, body, live);
         draft.action = Action::Replace;
         let mut around_pods = false;
         let asked = Value::Object(body.clone());
@@ -68,7 +68,7 @@ impl Planner<'_> {
                     server_generated::put_back_held(&mut becomes, &asked);
                     server_generated::mark(&mut becomes, &asked, None);
                     let prior = self.prior(item, self.owner(live));
-                    draft.changes = self.changes(&Sides {
+                    draft.changes = self.changes(&DiffSides {
                         prior: prior.as_ref(),
                         desired: body,
                         live,
@@ -79,7 +79,7 @@ impl Planner<'_> {
                     draft.changes.retain(|change| !is_left_behind(subject, change));
                     around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;
                 }
-                Err(error) if error_classify::cause(&error) == Cause::Invalid => {
+                Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
                     return Err(subject.refusal(&error));
                 }
                 Err(error) => draft
@@ -92,7 +92,7 @@ impl Planner<'_> {
             let notes = std::mem::take(&mut draft.notes);
             draft
                 .notes
-                .push("it is deleted, and made anew when it is gone".to_owned());
+                .push("it is deleted, and recreated when it is gone".to_owned());
             if let Some(loss) = error_classify::loses_data(live) {
                 draft.data_loss = true;
                 draft.notes.push(loss.to_owned());
@@ -103,7 +103,12 @@ impl Planner<'_> {
     }
 
     /// Whether the set is only recreated around its pods, since nothing but its volumes grows and the server lets them.
-    async fn expand(&self, subject: &Subject, draft: &mut Draft, (live, becomes): (&Value, &Value)) -> bool {
+    async fn expand(
+        &self,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
+        (live, becomes): (&Value, &Value),
+    ) -> bool {
         let is_set = subject.name.kind == "StatefulSet" && subject.name.group == "apps";
         let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
         if !is_set || forcing != ["/spec/volumeClaimTemplates"] {
@@ -134,15 +139,15 @@ impl Planner<'_> {
     }
 }
 
-fn is_left_behind(subject: &Subject, change: &Change) -> bool {
-    let is_ours = !matches!(change.origin, Origin::Default | Origin::Admission);
+fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
+    let is_ours = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     // Every Job has a UID of its own in its selector and in the labels of its pods.
     let is_uid = subject.name.kind == "Job" && change.to.as_ref().is_some_and(masked_value::is_unknown);
     !is_ours && (change.to.is_none() || is_uid)
 }
 
-/// The server names all of a StatefulSet's `spec` if one field of it can not be changed: which, the changes say.
-fn forced_by(subject: &Subject, paths: Vec<String>, changes: &[Change]) -> Vec<String> {
+/// The server names all of a StatefulSet's `spec` if one field of it cannot be changed: which, the changes say.
+fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
     if subject.name.kind != "StatefulSet" || paths != ["/spec"] {
         return paths;
     }

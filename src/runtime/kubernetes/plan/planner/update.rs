@@ -4,54 +4,54 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Draft, Planner, Subject,
+    DraftPlan, ObjectPlanner, PlanItem,
     planned_kinds::is_of_schema,
     server_generated::{self, after_update},
     with_owner,
 };
 use crate::{
-    error::{ErrorKind, Failure},
+    error::{ErrorKind, UserError},
     model::{
-        diff,
-        plan::{Action, Change, Validation},
+        diff, masked_value,
+        plan::{Action, FieldChange, Validation},
         state::Recorded,
-        masked_value,
     },
     runtime::{
         Item,
         kubernetes::{
             FIELD_MANAGER,
-            diff::{self, Sides},
-            client::Request,
+            client::ApiRequest,
             discovery::ResourceType,
-            dry_run::{self, Answered, Ownership, Refused},
+            dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
+            error_classify::{self, RefusalCause},
+            field_owner,
             field_ownership::{self, Leftover, Transfer},
             noop_guard::Guard,
-            field_owner, rollout_impact,
-            precondition::Seen,
-            error_classify::{self, Cause},
+            object_diff::{self, DiffSides},
+            precondition::Precondition,
+            rollout_impact,
         },
     },
     secrets::mask_object,
 };
 
-impl Planner<'_> {
+impl ObjectPlanner<'_> {
     pub(super) async fn update(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         live: &Value,
-    ) -> Result<Draft, Failure> {
+    ) -> Result<DraftPlan, UserError> {
         let owner = self.owner(live);
         let body = self.left_alone(self.body(item, owner), live);
-        let definition = self.defined(subject, &body, Some(live))?;
+        let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         if body.values().any(masked_value::holds_unknown) {
-            return Ok(self.undecided(item, subject, &body, live));
+            return Ok(self.plan_without_server(item, subject, &body, live));
         }
         let (Some(of), definition) = (&subject.of, definition) else {
             return match definition {
                 Some(definition) => Ok(self.update_later(item, subject, definition, &body, live)),
-                None => Err(Failure::new(
+                None => Err(UserError::new(
                     ErrorKind::Internal,
                     "an object was found of a kind that is not known",
                 )),
@@ -78,7 +78,7 @@ impl Planner<'_> {
                 let transfer = Transfer::between(live, answer, ignored).with_leftovers(&left);
                 let mut becomes = answer.clone();
                 server_generated::mark(&mut becomes, &answered.body, Some(live));
-                let sides = Sides {
+                let sides = DiffSides {
                     prior: prior.as_ref(),
                     desired: &body,
                     live,
@@ -94,13 +94,13 @@ impl Planner<'_> {
                         adopting,
                         transfer,
                     };
-                    let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
+                    let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
                     draft.notes.extend(blame);
                     return Ok(draft);
                 };
                 let mut defaulted = becomes.clone();
                 definition.set_defaults(&mut defaulted);
-                let sides = Sides {
+                let sides = DiffSides {
                     becomes: &defaulted,
                     ..sides
                 };
@@ -109,27 +109,27 @@ impl Planner<'_> {
                     adopting,
                     transfer,
                 };
-                let mut draft = self.answered(item, subject, &sides, found, &answered, &guard);
+                let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
                 draft.notes.extend(blame);
                 self.judged_by(definition, &mut draft);
                 draft.provisional = true;
                 Ok(draft)
             }
-            Err(Refused::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
-            Err(Refused::Api(error)) => match (error_classify::cause(&error), definition) {
+            Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
+            Err(DryRunRefusal::Api(error)) => match (error_classify::cause(&error), definition) {
                 (_, Some(definition)) if is_of_schema(&error) => {
                     Ok(self.update_later(item, subject, definition, &body, live))
                 }
-                (Cause::Immutable(paths), _) => self.replace(item, subject, &body, live, paths).await,
-                (Cause::NoDryRun, _) => {
-                    let mut draft = self.undecided(item, subject, &body, live);
+                (RefusalCause::Immutable(paths), _) => self.replace(item, subject, &body, live, paths).await,
+                (RefusalCause::NoDryRun, _) => {
+                    let mut draft = self.plan_without_server(item, subject, &body, live);
                     draft.notes.push(format!("not checked by the server: {error}"));
                     Ok(draft)
                 }
                 _ => match self.lifted_by(item, &error) {
                     none if none.is_empty() => Err(subject.refusal(&error)),
                     lifted_by => {
-                        let mut draft = self.undecided(item, subject, &body, live);
+                        let mut draft = self.plan_without_server(item, subject, &body, live);
                         self.not_validated_yet(subject, &mut draft, &error, lifted_by);
                         draft.provisional = true;
                         Ok(draft)
@@ -156,26 +156,31 @@ impl Planner<'_> {
     /// an apply alone would leave them. The server says what becomes of the object without them.
     async fn leave_nothing_over(
         &self,
-        subject: &Subject,
+        subject: &PlanItem,
         of: &ResourceType,
         prior: Option<&Map<String, Value>>,
         body: &Map<String, Value>,
         (live, becomes): (&Value, &mut Value),
-    ) -> Result<Vec<Leftover>, Failure> {
+    ) -> Result<Vec<Leftover>, UserError> {
         let Some(prior) = prior else {
             return Ok(Vec::new());
         };
         let secrets = &self.runtime.secrets;
         let desired = Value::Object(mask_object(secrets, body).into_owned());
         let prior = Value::Object(prior.clone());
-        let mut left = field_ownership::leftovers(&prior, &desired, &diff::shown(live, secrets), becomes);
+        let mut left = field_ownership::leftovers(
+            &prior,
+            &desired,
+            &object_diff::mask_for_display(live, secrets),
+            becomes,
+        );
         left.retain(|leftover| !self.is_ignored(&leftover.path));
         let paths = || left.iter().map(|leftover| leftover.path.as_str());
         let Some(patch) = field_ownership::removal(live, paths()).filter(|_| !left.is_empty()) else {
             return Ok(Vec::new());
         };
         let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = Request::get(path)
+        let mut request = ApiRequest::get(path)
             .query("dryRun", "All")
             .query("fieldManager", FIELD_MANAGER)
             .body("application/json-patch+json", &patch);
@@ -183,18 +188,23 @@ impl Planner<'_> {
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
                 for leftover in &left {
-                    let Some((map, key)) = diff::member(becomes, &leftover.path) else {
+                    let Some((map, key)) = object_diff::member(becomes, &leftover.path) else {
                         continue;
                     };
                     match diff::at(&answer.value, &leftover.path) {
-                        Some(value) => map.insert(key, masked_value.clone()),
+                        Some(value) => map.insert(key, value.clone()),
                         None => map.shift_remove(&key),
                     };
                 }
                 Ok(left)
             }
             // It cannot be without them: they stay.
-            Err(error) if matches!(error_classify::cause(&error), Cause::Invalid | Cause::Immutable(_)) => {
+            Err(error)
+                if matches!(
+                    error_classify::cause(&error),
+                    RefusalCause::Invalid | RefusalCause::Immutable(_)
+                ) =>
+            {
                 Ok(Vec::new())
             }
             Err(error) => Err(subject.refusal(&error)),
@@ -207,14 +217,14 @@ impl Planner<'_> {
         prior.map(|prior| with_owner(prior.attributes.as_ref().clone(), owner))
     }
 
-    pub(super) async fn may_mutate(&self, subject: &Subject, of: &ResourceType) -> Result<bool, Failure> {
+    pub(super) async fn may_mutate(&self, subject: &PlanItem, of: &ResourceType) -> Result<bool, UserError> {
         let environment = subject.cluster.environment().await?;
         Ok(environment.may_mutate(&of.group, &of.plural))
     }
 
     /// The changes, without those at paths that are not compared.
-    pub(super) fn changes(&self, sides: &Sides<'_>) -> Vec<Change> {
-        let mut changes = diff::changes(sides, &self.runtime.secrets);
+    pub(super) fn changes(&self, sides: &DiffSides<'_>) -> Vec<FieldChange> {
+        let mut changes = object_diff::changes(sides, &self.runtime.secrets);
         changes.retain(|change| !self.is_ignored(&change.path));
         changes
     }
@@ -230,7 +240,7 @@ impl Planner<'_> {
             if diff::at(&body, path).is_none() {
                 continue;
             }
-            match (diff::at(live, path), diff::member(&mut body, path)) {
+            match (diff::at(live, path), object_diff::member(&mut body, path)) {
                 (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
                 (None, Some((map, key))) => drop(map.shift_remove(&key)),
                 (_, None) => {}
@@ -250,15 +260,15 @@ impl Planner<'_> {
         self.scope.ignore.iter().any(within)
     }
 
-    fn answered(
+    fn use_answer(
         &self,
         item: &Item,
-        subject: &Subject,
-        sides: &Sides<'_>,
+        subject: &PlanItem,
+        sides: &DiffSides<'_>,
         found: Found,
-        answered: &Answered,
+        answered: &DryRunAnswer,
         guard: &Guard,
-    ) -> Draft {
+    ) -> DraftPlan {
         let Found {
             changes,
             adopting,
@@ -271,7 +281,7 @@ impl Planner<'_> {
             return draft;
         }
         let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
-        let mut draft = Draft::new(if adopting { Action::Adopt } else { Action::Update });
+        let mut draft = DraftPlan::new(if adopting { Action::Adopt } else { Action::Update });
         draft.changes = changes;
         if !adopting {
             draft.ownership = transfer.paths();
@@ -281,81 +291,88 @@ impl Planner<'_> {
         if !adopting {
             draft.notes.extend(transfer.notes());
         }
-        draft.notes.extend(rollout_impact::impact(sides.live, sides.becomes));
+        draft
+            .notes
+            .extend(rollout_impact::impact(sides.live, sides.becomes));
         draft.notes.extend(answered.answer.warnings.iter().cloned());
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.private = json!({"body": answered.body, "force": answered.force});
-        Seen::keep(sides.live, &mut draft.private);
+        Precondition::keep(sides.live, &mut draft.private);
         draft.private["claim"] = Value::Object(transfer.claim);
         draft
     }
 
     /// What can be said without the server: what is wanted takes the place of what is there.
-    pub(super) fn undecided(
+    pub(super) fn plan_without_server(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         body: &Map<String, Value>,
         live: &Value,
-    ) -> Draft {
+    ) -> DraftPlan {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// As [`Planner::undecided`]; `fill_in` adds what the server will add.
+    /// As [`ObjectPlanner::undecided`]; `fill_in` adds what the server will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
-        subject: &Subject,
+        subject: &PlanItem,
         body: &Map<String, Value>,
         live: &Value,
         fill_in: &dyn Fn(&mut Value),
-    ) -> Draft {
+    ) -> DraftPlan {
         let prior = self.prior(item, self.owner(live)).map(Value::Object);
-        let mut becomes = diff::merged(live, prior.as_ref(), &Value::Object(body.clone()), "");
+        let mut becomes = object_diff::merge(live, prior.as_ref(), &Value::Object(body.clone()), "");
         fill_in(&mut becomes);
-        let changes = self.changes(&Sides {
+        let changes = self.changes(&DiffSides {
             prior: prior.as_ref().and_then(Value::as_object),
             desired: body,
             live,
             becomes: &becomes,
             admission: false,
         });
-        let is_known = |change: &Change| change.to.as_ref().is_none_or(|to| !masked_value::holds_unknown(to));
+        let is_known = |change: &FieldChange| {
+            change
+                .to
+                .as_ref()
+                .is_none_or(|to| !masked_value::holds_unknown(to))
+        };
         let action = match item.prior {
             None => Action::Adopt,
             Some(_) if changes.iter().any(is_known) => Action::Update,
             Some(_) => Action::Unknown,
         };
-        let mut draft = Draft::new(action);
+        let mut draft = DraftPlan::new(action);
         draft.changes = changes;
         draft.recorded = self.record(item, subject, body, Some(live), None);
         draft.expected = Some(after_update(becomes));
         draft.private = json!({"body": body, "force": item.prior.is_none()});
-        Seen::keep(live, &mut draft.private);
+        Precondition::keep(live, &mut draft.private);
         draft
     }
 }
 
 /// What came of a dry-run.
 struct Found {
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
     adopting: bool,
     transfer: Transfer,
 }
 
 /// Nothing would come of it.
-pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> Draft {
-    let mut draft = Draft::new(Action::Unchanged);
+pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> DraftPlan {
+    let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
     draft.recorded = recorded;
     draft
 }
 
-fn conflict(subject: &Subject, conflicts: &[(String, String)]) -> Failure {
+fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
     let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
     let fields: Vec<_> = conflicts.iter().map(owned).collect();
-    Failure::new(
+    UserError::new(
         ErrorKind::Policy,
         format!(
             "{}: other field managers own what the Spec wants to set: {}",

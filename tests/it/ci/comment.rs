@@ -1,0 +1,472 @@
+//! The comment: as reviewers see it (golden files), and what holds for any input (properties).
+//!
+//! `UPDATE_GOLDEN=1 cargo test --test it comment::` writes the golden files; look at the difference before committing.
+
+use std::{fs, path::PathBuf};
+
+use konverge::{
+    model::{
+        affected::InputChange,
+        comment_marker::CommentMarker,
+        plan::{Action, ChangeOrigin},
+        policy_finding::{Enforcement, PolicyFinding},
+        text::is_hidden,
+    },
+    report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{
+    golden::golden,
+    sample::{self, Sample},
+};
+
+#[test]
+fn everything_once() {
+    let shop = sample::shop();
+    let comment = markdown::comment(&shop.input(COMMENT_BUDGET));
+    assert_eq!(comment.step, 0, "nothing has to give way");
+    golden("comment-shop.md", &comment.body);
+    golden("comment-shop.html", &html::report(&shop.input(0)));
+    golden(
+        "terminal-shop.txt",
+        &terminal::plan(&shop.plan, terminal::Style::default()),
+    );
+}
+
+#[test]
+fn nothing_affected() {
+    let mut shop = sample::shop();
+    shop.plan.stacks.clear();
+    shop.affected.stacks.clear();
+    shop.findings.clear();
+    golden(
+        "comment-nothing.md",
+        &markdown::comment(&shop.input(COMMENT_BUDGET)).body,
+    );
+}
+
+#[test]
+fn a_fork() {
+    let mut shop = sample::shop();
+    shop.mode.merging = Merging::Outside;
+    shop.mode.superseded = true;
+    shop.plan.stacks.retain(|s| s.error.is_none());
+    golden(
+        "comment-fork.md",
+        &markdown::comment(&shop.input(COMMENT_BUDGET)).body,
+    );
+}
+
+#[test]
+fn a_stack_that_fails_in_part_shows_the_rest() {
+    let id = "hashicorp:aws:aws_db_instance:orders";
+    let mut shop = sample::shop();
+    shop.findings.clear();
+    shop.plan
+        .stacks
+        .retain(|stack| stack.id.as_str() == "search/dev" || stack.error.is_none());
+    let stack = shop
+        .plan
+        .stacks
+        .iter_mut()
+        .find(|stack| stack.error.is_some())
+        .unwrap();
+    let map = sample::resource("search/dev", "v1:ConfigMap:search:words", Action::Create, vec![]);
+    let error = stack.error.take();
+    *stack = sample::stack("search/dev", vec![map]);
+    stack.error = error;
+    stack.held_back = vec![id.parse().unwrap()];
+    let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    let page = html::report(&shop.input(0));
+    let log = terminal::plan(&shop.plan, terminal::Style::default());
+    let check = konverge::report::checks::checks(&shop.plan, 50, "").remove(0);
+    let rest = "skip 1 resource";
+    for (place, text) in [
+        ("comment", &comment),
+        ("page", &page),
+        ("log", &log),
+        ("check", &check.summary),
+    ] {
+        assert!(text.contains(rest), "{place}: {text}");
+    }
+    for (place, text) in [("comment", &comment), ("page", &page), ("check", &check.summary)] {
+        assert!(text.contains("could not be planned in full"), "{place}: {text}");
+    }
+    for (place, text) in [
+        ("log", &log),
+        ("check", &check.text),
+        ("page", &page),
+        ("comment", &comment),
+    ] {
+        assert!(text.contains("search/words"), "{place}: {text}");
+    }
+    assert!(comment.contains("**failed in part** +1"), "{comment}");
+    assert!(
+        comment.contains("Merging now would leave what failed as it is"),
+        "{comment}"
+    );
+    shop.mode.merging = Merging::NoStore;
+    let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    assert!(
+        !comment.contains("what could be planned besides is applied"),
+        "{comment}"
+    );
+}
+
+#[test]
+fn two_thousand_stacks_fit_and_lose_no_alert() {
+    let large = sample::large(2_000);
+    let comment = markdown::comment(&large.input(COMMENT_BUDGET));
+    assert!(comment.body.len() <= COMMENT_BUDGET, "{}", comment.body.len());
+    for stack in large.plan.stacks.iter().filter(|s| s.summary.delete > 0) {
+        let line = format!(
+            "delete `Service {}/old` in `{}`",
+            stack.id.as_str().replace('/', "-"),
+            stack.id
+        );
+        assert!(comment.body.contains(&line), "{line}");
+    }
+    assert!(comment.body.contains("Same change in 2000 stacks"));
+    golden("comment-large.md", &comment.body);
+}
+
+#[test]
+fn it_gives_way_in_order() {
+    let shop = sample::large(60);
+    let mut last = 0;
+    let mut seen = Vec::new();
+    for budget in (4..60).rev().map(|kib| kib * 1024) {
+        let comment = markdown::comment(&shop.input(budget));
+        assert!(comment.body.len() <= budget, "{budget}");
+        assert!(comment.step >= last, "less room never shows more");
+        last = comment.step;
+        seen.push(comment.step);
+        assert!(
+            comment.body.contains("delete `Service"),
+            "the alert stays at {budget}"
+        );
+    }
+    seen.dedup();
+    assert!(seen.len() >= 4, "{seen:?}");
+}
+
+/// The structure of GitHub's Markdown as far as it can break a page: fences and folds.
+fn assert_balanced(body: &str) {
+    let mut fence: Option<String> = None;
+    let mut folds = 0usize;
+    for raw in body.lines() {
+        let line = raw.trim_start_matches("> ").trim_start();
+        let ticks: String = line.chars().take_while(|c| *c == '`').collect();
+        match &fence {
+            Some(open) => {
+                if ticks.len() >= open.len() && line.trim_end() == ticks {
+                    fence = None;
+                }
+            }
+            None if ticks.len() >= 3 && !line[ticks.len()..].contains('`') => fence = Some(ticks),
+            None => {
+                let raw = without_spans(raw);
+                folds += raw.matches("<details>").count();
+                folds = folds
+                    .checked_sub(raw.matches("</details>").count())
+                    .expect("a fold is closed that is not open");
+            }
+        }
+    }
+    assert_eq!(fence, None, "an open fence");
+    assert_eq!(folds, 0, "an open fold");
+}
+
+/// The page without code: what GitHub would link, mention or read as HTML.
+fn outside_code(body: &str) -> String {
+    let mut out = String::new();
+    let mut fence: Option<usize> = None;
+    for raw in body.lines() {
+        let line = raw.trim_start_matches("> ").trim_start();
+        let ticks = line.chars().take_while(|c| *c == '`').count();
+        match fence {
+            Some(open) => {
+                if ticks >= open && line.trim_end().len() == ticks {
+                    fence = None;
+                }
+            }
+            None if ticks >= 3 && !line[ticks..].contains('`') => fence = Some(ticks),
+            None => {
+                out.push_str(&without_spans(raw));
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn without_spans(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(start) = rest.find('`') {
+        out.push_str(&rest[..start]);
+        let run = rest[start..].chars().take_while(|c| *c == '`').count();
+        let after = &rest[start + run..];
+        let mut at = 0;
+        let mut end = None;
+        while let Some(next) = after[at..].find('`') {
+            let from = at + next;
+            let length = after[from..].chars().take_while(|c| *c == '`').count();
+            if length == run {
+                end = Some(from + length);
+                break;
+            }
+            at = from + length;
+        }
+        match end {
+            Some(end) => rest = &after[end..],
+            None => {
+                out.push_str(&rest[start..start + run]);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn hostile() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "@octocat",
+        "#12",
+        "<img src=x>",
+        "</details>",
+        "<!-- konverge:v1 e30 -->",
+        "-->",
+        "```",
+        "`",
+        "````",
+        "|",
+        "\\|",
+        "\n",
+        "\r\n",
+        "](javascript:x)",
+        "[a](https://evil.example)",
+        "https://evil.example",
+        "::error::x",
+        "##[group]x",
+        "\u{202e}",
+        "\u{1b}[31m",
+        "a",
+        "é",
+        "𝄞",
+        "**",
+        "> ",
+        "### ",
+        "- ",
+        "&lt;",
+        "$(id)",
+        "\u{0}",
+        "{{",
+        "\"",
+        "'",
+        "\t",
+    ]);
+    prop::collection::vec(pieces, 0..8).prop_map(|parts| parts.concat())
+}
+
+/// What may stand in a name or in a path.
+fn cleaned(text: &str) -> String {
+    let may = |c: &char| !is_hidden(*c) && !c.is_whitespace() && !"/\\".contains(*c);
+    text.chars().filter(may).collect()
+}
+
+fn hostile_sample() -> impl Strategy<Value = Sample> {
+    let stacks = prop::collection::vec((hostile(), hostile(), hostile(), 0..5usize), 0..25);
+    (stacks, hostile(), hostile()).prop_map(|(stacks, message, file)| {
+        let mut sample = sample::shop();
+        sample.plan.stacks.clear();
+        sample.affected.stacks.clear();
+        sample.findings = vec![PolicyFinding {
+            verdict: Enforcement::Deny,
+            rule: message.clone(),
+            stack: None,
+            message: file.clone(),
+            hint: Some(message.clone()),
+        }];
+        for (index, (name, key, value, kind)) in stacks.into_iter().enumerate() {
+            let clean = cleaned(&name);
+            let id = format!("p{index}{clean}/s");
+            let thing: String = format!("v1:ConfigMap:ns:{clean}x");
+            let action = [
+                Action::Create,
+                Action::Update,
+                Action::Replace,
+                Action::Delete,
+                Action::Update,
+            ][kind];
+            let path = match action {
+                Action::Create | Action::Delete => String::new(),
+                _ => format!("/data/{}", key.replace('~', "~0").replace('/', "~1")),
+            };
+            let origin = if kind == 4 {
+                ChangeOrigin::Drift
+            } else {
+                ChangeOrigin::Change
+            };
+            let mut resource = sample::resource(
+                &id,
+                &thing,
+                action,
+                vec![sample::change(
+                    &path,
+                    Some(json!({&key: &value})),
+                    Some(json!(&value)),
+                    origin,
+                )],
+            );
+            resource.notes = vec![value.clone()];
+            resource.replace = vec![path.clone()];
+            let mut stack = sample::stack(&id, vec![resource]);
+            if kind == 2 {
+                stack.error = Some(
+                    konverge::error::UserError::new(konverge::error::ErrorKind::Kcl, message.clone())
+                        .at(file.clone(), Some(1), None)
+                        .hint(value)
+                        .body(),
+                );
+            }
+            sample.plan.stacks.push(stack);
+            let file = format!("base/{}.k", cleaned(&key));
+            let chain = [file.as_str(), "base/base.k"];
+            let change = InputChange::Modified;
+            sample
+                .affected
+                .stacks
+                .push(sample::affected_stack(&id, change, &[&chain]));
+        }
+        sample
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever the input and the budget: it fits, it is closed, alerts are kept, the same input gives the same bytes.
+    #[test]
+    fn any_comment_fits_and_is_whole(sample in hostile_sample(), budget in 4_096usize..60_000) {
+        let comment = markdown::comment(&sample.input(budget));
+        prop_assert!(comment.body.len() <= budget, "{} > {budget}", comment.body.len());
+        assert_balanced(&comment.body);
+        let again = markdown::comment(&sample.input(budget));
+        prop_assert_eq!(&comment.body, &again.body);
+        let failed = sample.plan.stacks.iter().filter(|s| s.error.is_some()).count();
+        if failed > 0 {
+            prop_assert!(comment.body.contains("could not be planned"));
+        }
+        let deleted = sample.plan.stacks.iter().flat_map(|s| &s.resources).filter(|r| r.action == Action::Delete).count();
+        if deleted > 0 {
+            prop_assert!(comment.body.contains("would be deleted"));
+        }
+    }
+
+    /// Names, paths, values and messages forge nothing: no marker, mention, link, element, table cell, command.
+    #[test]
+    fn nothing_hostile_gets_out_of_code(sample in hostile_sample()) {
+        let comment = markdown::comment(&sample.input(COMMENT_BUDGET));
+        prop_assert_eq!(CommentMarker::parse(&comment.body), Some(sample.marker.clone()));
+        let text = outside_code(&comment.body);
+        let (first, rest) = text.split_once('\n').unwrap();
+        prop_assert_eq!(first, sample.marker.line());
+        // In a summary the foreign text stands in an HTML code element, escaped; there GitHub links nothing either.
+        let rest: String = rest.split("<code>").enumerate().map(|(i, part)| {
+            if i == 0 { part.to_owned() } else { part.split_once("</code>").map_or(String::new(), |(_, after)| after.to_owned()) }
+        }).collect();
+        for forbidden in ["<!--", "@octocat", "#12", "<img", "evil.example", "javascript:", "::error", "##[", "\u{202e}", "\u{1b}", "\u{0}"] {
+            prop_assert!(!rest.contains(forbidden), "{forbidden:?} in {rest}");
+        }
+        let known = ["<details>", "</details>", "<summary>", "</summary>", "<b>", "</b>", "<sub>", "</sub>"];
+        let mut stripped = rest.clone();
+        for tag in known {
+            stripped = stripped.replace(tag, "");
+        }
+        prop_assert!(!stripped.contains('<'), "{stripped}");
+    }
+
+    /// The same for a terminal that GitHub's runner reads.
+    #[test]
+    fn a_log_obeys_nothing(sample in hostile_sample()) {
+        let log = terminal::plan(&sample.plan, terminal::Style::default());
+        for line in log.lines() {
+            prop_assert!(!line.trim().starts_with("::"), "{line:?}");
+            prop_assert!(!line.contains("##["), "{line:?}");
+            prop_assert!(!line.contains('\u{1b}'), "{line:?}");
+        }
+    }
+
+    /// The same for the HTML page: the only elements are ours.
+    #[test]
+    fn the_page_holds_foreign_text_as_text(sample in hostile_sample()) {
+        let page = html::report(&sample.input(0));
+        prop_assert!(!page.contains("<img") && !page.contains("<!-- konverge"));
+        prop_assert_eq!(page.matches("<script").count(), 1);
+        prop_assert_eq!(page.matches("<details").count(), page.matches("</details>").count());
+    }
+}
+
+#[test]
+fn at_most_fifty_checks_and_the_gravest_first() {
+    let plan = sample::large(2_000).plan;
+    let checks = konverge::report::checks::checks(&plan, 50, "");
+    assert_eq!(checks.len(), 50);
+    assert_eq!(checks[49].name, "konverge: other stacks");
+    // Of a share there are fewer, and its rest is not another's.
+    let of_share = konverge::report::checks::checks(&plan, 7, "2/8");
+    assert_eq!(of_share.len(), 7);
+    assert_eq!(of_share[6].name, "konverge: other stacks 2/8");
+    assert!(konverge::report::checks::checks(&plan, 0, "60/256").is_empty());
+    let grave = plan.stacks.iter().filter(|s| s.summary.delete > 0).count();
+    assert!(checks[..grave].iter().all(|c| c.text.contains("delete")));
+    assert_eq!(checks[49].title, "1951 stacks more");
+    assert!(checks.iter().all(|c| c.text.len() <= 65_000));
+    let shop = sample::shop();
+    let checks = konverge::report::checks::checks(&shop.plan, 50, "");
+    assert_eq!(checks[0].name, "konverge: search/dev");
+    assert_eq!(checks[0].annotations[0].line, Some(12));
+    assert_eq!(konverge::report::checks::annotations(&shop.plan).len(), 1);
+}
+
+/// The page in a real browser: its own script runs under its policy, foreign script does not, and search works.
+#[test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+fn the_page_in_a_browser() {
+    let mut shop = sample::shop();
+    shop.findings[0].message =
+        "</p><script>document.title='captured'</script><img src=x onerror=\"document.title='captured'\">"
+            .into();
+    let page = html::report(&shop.input(0));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    fs::write(&path, &page).unwrap();
+    let dom = crate::support::browser::dom(&path);
+    assert!(
+        dom.contains("<title>Konverge preview · acme/konfig</title>"),
+        "nothing foreign ran"
+    );
+    assert!(dom.contains("<svg"));
+    assert!(!dom.contains("hidden="), "everything is shown before a search");
+    // A linked search: `report.html?q=…`. `dom` takes a path, so the question is part of it.
+    let asked = crate::support::browser::dom(&PathBuf::from(format!("{}?q=targetport", path.display())));
+    assert!(
+        asked.contains("1 of 6 shown"),
+        "{}",
+        asked
+            .split("id=\"found\"")
+            .nth(1)
+            .unwrap_or_default()
+            .chars()
+            .take(80)
+            .collect::<String>()
+    );
+    // The policy is by hash: one more byte of script and the browser refuses it.
+    let broken = page.replace("\"use strict\";", "\"use strict\"; document.title='captured';");
+    fs::write(&path, broken).unwrap();
+    assert!(!crate::support::browser::dom(&path).contains("<title>captured</title>"));
+}

@@ -1,0 +1,227 @@
+//! The sticky comment: made once, found again, edited in place, left to newer runs, packed to what is taken.
+
+use konverge::github::Upsert;
+use konverge::report::{COMMENT_BUDGET, markdown};
+use serde_json::json;
+
+use super::{body, client, client_with, marker};
+use crate::support::github::{Act, FakeGithub, World};
+use crate::support::sample;
+
+#[tokio::test]
+async fn one_comment_is_made_then_edited_in_place() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    let first = github
+        .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
+        .await
+        .unwrap();
+    assert!(matches!(first, Upsert::Created { .. }), "{first:?}");
+    let second = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await
+        .unwrap();
+    assert!(matches!(second, Upsert::Updated { .. }), "{second:?}");
+    let again = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await
+        .unwrap();
+    assert!(matches!(again, Upsert::Unchanged { .. }), "{again:?}");
+    fake.world(|world| {
+        assert_eq!(world.comments.len(), 1);
+        assert!(world.comments[0].body.ends_with("two\n"));
+    });
+    assert_eq!(fake.writes(), 2);
+}
+
+#[tokio::test]
+async fn it_is_found_behind_a_hundred_others() {
+    let fake = FakeGithub::start(World::new()).await;
+    fake.world(|world| {
+        for n in 0..250 {
+            world.comment(12, "somebody", &format!("comment {n}"));
+        }
+        world.comment(12, "github-actions[bot]", &body(&marker(1), "ours"));
+    });
+    let result = client(&fake)
+        .upsert_comment(12, &marker(2), &body(&marker(2), "new"))
+        .await
+        .unwrap();
+    assert!(matches!(result, Upsert::Updated { .. }));
+    assert_eq!(fake.world(|world| world.comments.len()), 251);
+    let requests = fake.requests().len();
+    assert_eq!(requests, 5, "three pages, who we are, and one write");
+}
+
+#[tokio::test]
+async fn a_stranger_with_our_marker_is_left_alone() {
+    let fake = FakeGithub::start(World::new()).await;
+    let stranger = body(&marker(99), "captured");
+    fake.world(|world| world.comment(12, "mallory", &stranger));
+    client(&fake)
+        .upsert_comment(12, &marker(1), &body(&marker(1), "ours"))
+        .await
+        .unwrap();
+    fake.world(|world| {
+        assert_eq!(world.comments.len(), 2);
+        assert_eq!(world.comments[0].body, stranger);
+    });
+}
+
+/// An App's token begins as GITHUB_TOKEN does, and writes under the App's name.
+#[tokio::test]
+async fn an_app_finds_its_own_comment_again() {
+    let fake = FakeGithub::start(World::new().with_app("acme-konverge[bot]")).await;
+    let actions = body(&marker(1), "by GITHUB_TOKEN");
+    fake.world(|world| world.comment(12, "github-actions[bot]", &actions));
+    for (run, text) in [(2, "one"), (3, "two")] {
+        let github = client_with(&fake, "ghs_app");
+        // All that a run says is by the same one: that is asked once.
+        for number in [12, 13] {
+            github
+                .upsert_comment(number, &marker(run), &body(&marker(run), text))
+                .await
+                .unwrap();
+        }
+        github.remove_comment(13, &marker(run)).await.unwrap();
+    }
+    fake.world(|world| {
+        let by = |c: &crate::support::github::Comment| (c.login.clone(), c.body.clone());
+        let told: Vec<_> = world.comments.iter().map(by).collect();
+        let ours = ("acme-konverge[bot]".to_owned(), body(&marker(3), "two"));
+        assert_eq!(told, [("github-actions[bot]".to_owned(), actions.clone()), ours]);
+    });
+    let asked = fake.requests();
+    assert_eq!(
+        asked.iter().filter(|r| r.path == "/graphql").count(),
+        2,
+        "{asked:#?}"
+    );
+}
+
+/// Where it may not be asked who we are, we are taken for GITHUB_TOKEN; where it cannot be answered, nothing is written.
+#[tokio::test]
+async fn who_we_are_may_not_be_told() {
+    for refused in [
+        Act::Answer(
+            403,
+            vec![],
+            json!({"message": "Resource not accessible by integration"}),
+        ),
+        Act::Answer(
+            200,
+            vec![],
+            json!({"data": {"viewer": null}, "errors": [{"type": "FORBIDDEN", "message": "no"}]}),
+        ),
+    ] {
+        let fake = FakeGithub::start(World::new()).await;
+        fake.world(|world| world.comment(12, "github-actions[bot]", &body(&marker(1), "one")));
+        fake.next("POST", "/graphql", refused);
+        let github = client(&fake);
+        let again = github
+            .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+            .await;
+        assert!(matches!(again.unwrap(), Upsert::Updated { .. }));
+    }
+    let fake = FakeGithub::start(World::new().with_app("acme-konverge[bot]")).await;
+    fake.world(|world| world.comment(12, "acme-konverge[bot]", &body(&marker(1), "one")));
+    let limited = json!({"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]});
+    fake.next("POST", "/graphql", Act::Answer(200, vec![], limited));
+    let github = client_with(&fake, "ghs_app");
+    let again = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await;
+    assert!(again.unwrap_err().to_string().contains("rate limit exceeded"));
+    assert_eq!(fake.writes(), 0);
+}
+
+#[tokio::test]
+async fn an_older_run_keeps_quiet_and_legs_have_their_own() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    github
+        .upsert_comment(12, &marker(7), &body(&marker(7), "newer"))
+        .await
+        .unwrap();
+    let older = github
+        .upsert_comment(12, &marker(6), &body(&marker(6), "older"))
+        .await
+        .unwrap();
+    assert!(matches!(older, Upsert::NewerRunWrote { .. }));
+    let mut leg = marker(6);
+    leg.scope = "2/8".into();
+    github.upsert_comment(12, &leg, &body(&leg, "leg")).await.unwrap();
+    let bodies = fake.world(|world| world.comments.iter().map(|c| c.body.clone()).collect::<Vec<_>>());
+    assert_eq!(bodies, [body(&marker(7), "newer"), body(&leg, "leg")]);
+}
+
+#[tokio::test]
+async fn two_that_raced_become_one() {
+    let fake = FakeGithub::start(World::new()).await;
+    fake.world(|world| {
+        world.comment(12, "github-actions[bot]", &body(&marker(1), "a"));
+        world.comment(12, "github-actions[bot]", &body(&marker(2), "b"));
+    });
+    client(&fake)
+        .upsert_comment(12, &marker(3), &body(&marker(3), "c"))
+        .await
+        .unwrap();
+    let bodies = fake.world(|world| world.comments.iter().map(|c| c.body.clone()).collect::<Vec<_>>());
+    assert_eq!(bodies, [body(&marker(3), "c")]);
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_packed_smaller() {
+    let fake = FakeGithub::start(World::new()).await;
+    let refuse = || {
+        Act::Answer(
+            422,
+            vec![],
+            json!({"message": "Validation Failed", "errors": [{"message": "Body is too long (maximum is 65536 characters)"}]}),
+        )
+    };
+    fake.next("POST", "/comments", refuse());
+    fake.next("POST", "/comments", refuse());
+    let large = sample::large(300);
+    let github = client(&fake);
+    github
+        .upsert_packed(12, &large.marker, |budget| {
+            markdown::comment(&large.input(budget)).body
+        })
+        .await
+        .unwrap();
+    let length = fake.world(|world| world.comments[0].body.len());
+    assert!(length <= 20_000, "{length}");
+}
+
+#[tokio::test]
+async fn a_comment_at_the_limit_is_taken() {
+    let fake = FakeGithub::start(World::new()).await;
+    let large = sample::large(2_000);
+    let comment = markdown::comment(&large.input(COMMENT_BUDGET));
+    client(&fake)
+        .upsert_comment(12, &large.marker, &comment.body)
+        .await
+        .unwrap();
+    assert_eq!(fake.writes(), 1);
+}
+
+/// Somebody deletes it between the list and the write.
+#[tokio::test]
+async fn a_comment_that_is_deleted_meanwhile_is_written_anew() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    github
+        .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
+        .await
+        .unwrap();
+    let gone = Act::Answer(404, vec![], json!({"message": "Not Found"}));
+    let id = fake.world(|world| world.comments[0].id);
+    fake.next("PATCH", &format!("/issues/comments/{id}"), gone);
+    let again = github
+        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+        .await
+        .unwrap();
+    assert!(matches!(again, Upsert::Created { .. }), "{again:?}");
+    fake.world(|world| assert!(world.comments.last().unwrap().body.ends_with("two\n")));
+}

@@ -1,0 +1,98 @@
+//! Every workflow and action, ours and those that the docs show, as GitHub reads them (actionlint) and for what is
+//! unsafe in them (zizmor).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    meta::docs::{blocks, pages, root},
+    support::{
+        executable,
+        process::{Konverge, Outcome},
+    },
+};
+
+/// Our own, and the example's.
+fn workflows() -> Vec<PathBuf> {
+    let folders = [".github/workflows", "konfig-example/.github/workflows"];
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// The workflows that the docs show, written to a folder.
+fn shown(folder: &Path) -> Vec<PathBuf> {
+    let folder = folder.join(".github/workflows");
+    fs::create_dir_all(&folder).unwrap();
+    let mut files = Vec::new();
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "yaml") {
+            if block.starts_with("name:") && block.contains("\njobs:") {
+                let name = page.file_stem().unwrap().to_string_lossy().into_owned();
+                files.push(folder.join(format!("{name}-{}.yml", files.len())));
+                fs::write(files.last().unwrap(), format!("{block}\n")).unwrap();
+            }
+        }
+    }
+    files
+}
+
+fn actionlint(files: &[PathBuf]) -> Outcome {
+    Konverge::of(
+        &executable("actionlint", "actionlint"),
+        ["-no-color", "-shellcheck=", "-pyflakes="],
+    )
+    .arg_all(files)
+    .run()
+}
+
+fn zizmor(files: &[PathBuf]) -> Outcome {
+    Konverge::of(
+        &executable("zizmor", "zizmor"),
+        ["--offline", "--no-progress", "--config"],
+    )
+    .arg(root().join(".github/zizmor.yml"))
+    .arg_all(files)
+    .run()
+}
+
+#[test]
+fn workflows_and_actions_are_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = workflows();
+    let ours = files.len();
+    files.extend(shown(folder.path()));
+    assert!(files.len() >= ours + 4, "{files:?}");
+    let read = actionlint(&files);
+    assert!(read.code == Some(0), "{}\n{}", read.stdout, read.stderr);
+    files.extend(
+        ["action.yml", "action/setup/action.yml", ".github/dependabot.yml"].map(|file| root().join(file)),
+    );
+    let judged = zizmor(&files);
+    assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+}
+
+/// Both tools see what they are here for.
+#[test]
+fn what_is_wrong_in_a_workflow_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.yml");
+    let text = "name: bad\non: pull_request_target\njobs:\n  bad:\n    runs-on: ubuntu-24.04\n    steps:\n      - uses: actions/checkout@v5\n        with: {ref: \"${{ github.event.pull_request.head.sha }}\", fetch: 0}\n      - run: echo \"${{ github.event.pull_request.title }}\"\n";
+    fs::write(&file, text).unwrap();
+    let read = actionlint(std::slice::from_ref(&file));
+    assert!(read.stdout.contains("potentially untrusted"), "{}", read.stdout);
+    let judged = zizmor(&[file]);
+    for finding in [
+        "dangerous-triggers",
+        "unpinned-uses",
+        "template-injection",
+        "excessive-permissions",
+    ] {
+        assert!(judged.stdout.contains(finding), "{finding}: {}", judged.stdout);
+    }
+}

@@ -1,0 +1,348 @@
+//! What somebody is told who does not know Konverge yet: at the first try, at a slip, after Ctrl-C.
+
+use std::time::Duration;
+
+use nix::{
+    sys::signal::Signal::SIGINT,
+    unistd::{Pid, getpgid},
+};
+
+use serde_json::json;
+
+use crate::support::{
+    cluster::Cluster,
+    git::Repository,
+    kcl,
+    process::{Konverge, Outcome},
+    service::eventually,
+    shop::{Shop, resource},
+    tiny,
+};
+
+fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
+    Konverge::new(arguments)
+        .with_kcl()
+        .dir(monorepo.path())
+        .env("XDG_STATE_HOME", monorepo.path().join(".git/test-state"))
+        .run()
+}
+
+/// Everything printed, of a run that ended with this code.
+fn said(monorepo: &Repository, arguments: &[&str], code: i32) -> String {
+    let outcome = konverge(monorepo, arguments).expect(code);
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
+fn children(pid: u32) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parent = |number: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        line.is_some_and(|line| line.trim() == pid.to_string())
+    };
+    numbers.filter(parent).map(Pid::from_raw).collect()
+}
+
+#[tokio::test]
+async fn an_interruption_is_said_once_and_blamed_on_no_stack() {
+    let monorepo = Repository::konfig_example();
+    for stack in ["dev", "prod"] {
+        let endless = "a = [x * y for x in range(100000) for y in range(100000)]\n";
+        monorepo.write(&format!("appops/storefront/{stack}/main.k"), endless);
+    }
+    let running = Konverge::new(["build", "storefront/dev", "storefront/prod"])
+        .with_kcl()
+        .dir(monorepo.path())
+        .start();
+    // A terminal's Ctrl-C goes to a whole group: the worker is in one of its own.
+    let ours = getpgid(Some(Pid::from_raw(running.pid().cast_signed()))).unwrap();
+    let worker = eventually(
+        "a worker runs in a group of its own",
+        Duration::from_secs(60),
+        || async {
+            let worker = children(running.pid()).first().copied()?;
+            getpgid(Some(worker))
+                .is_ok_and(|group| group != ours)
+                .then_some(worker)
+        },
+    )
+    .await;
+    running.signal(SIGINT);
+    let outcome = running.wait().expect(130);
+    assert_eq!(outcome.stderr.matches("error:").count(), 1, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.starts_with("error: interrupted\n"),
+        "{}",
+        outcome.stderr
+    );
+    eventually("the worker ends too", Duration::from_secs(60), || async {
+        getpgid(Some(worker)).is_err().then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_repository_without_a_commit_and_one_without_a_change() {
+    let empty = Repository::init();
+    empty.write("kcl.mod", "[package]\nname = \"a\"\n");
+    for arguments in [&["affected"][..], &["preview"]] {
+        let told = said(&empty, arguments, 1);
+        assert!(
+            told.contains("nothing is committed in this repository yet") && told.contains("git commit"),
+            "{told}"
+        );
+    }
+    let monorepo = Repository::konfig_example();
+    for arguments in [&["preview", "--live", "never"][..], &["check"], &["build"]] {
+        let told = said(&monorepo, arguments, 0);
+        assert!(
+            told.contains("is part of main: only what is not committed is compared"),
+            "{told}"
+        );
+        assert!(told.contains("--base HEAD~1"), "{told}");
+    }
+}
+
+#[test]
+fn what_init_writes_applies_what_is_merged_into_the_default_branch() {
+    for branch in ["master", "trunk"] {
+        let repository = Repository::init();
+        repository.git(["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")]);
+        said(&repository, &["init"], 0);
+        let text = std::fs::read_to_string(repository.path().join(".github/workflows/konverge.yml")).unwrap();
+        assert!(text.contains(&format!("    branches: [{branch}]\n")), "{text}");
+    }
+}
+
+#[test]
+fn a_headline_counts_what_was_looked_at() {
+    let monorepo = Repository::konfig_example();
+    let headline = |arguments: &[&str], code: i32| {
+        let told = konverge(&monorepo, arguments).expect(code).stdout;
+        told.lines()
+            .find(|line| line.starts_with("### "))
+            .unwrap()
+            .to_owned()
+    };
+    let preview = ["preview", "--live", "never", "-o"];
+    let unchanged = [&preview[..], &["markdown", "storefront/dev"]].concat();
+    assert_eq!(
+        headline(&unchanged, 0),
+        "### Konverge preview: none of 1 stack changes"
+    );
+    monorepo.replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
+    let changed = headline(&[&preview[..], &["markdown"]].concat(), 0);
+    assert!(changed.contains("1 of 15 stacks changes"), "{changed}");
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
+    let monorepo = Repository::konfig_example();
+    let spec = said(&monorepo, &["build", "--spec", "nowhere.yaml"], 1);
+    assert!(
+        spec.contains("the Spec cannot be read") && spec.contains("hint:"),
+        "{spec}"
+    );
+
+    let check = |text: &[u8]| {
+        monorepo.write("konverge.yaml", text);
+        said(&monorepo, &["config", "check"], 1)
+    };
+    let foreign = check(b"version: 1 # caf\xe9\n");
+    assert!(
+        foreign.contains("save it as UTF-8") && !foreign.contains("init"),
+        "{foreign}"
+    );
+    let twice = check(b"version: 1\nversion: 1\n");
+    assert!(
+        twice.contains("it stands here twice") && !twice.contains("Policy"),
+        "{twice}"
+    );
+    // What is printed is what is in force, and can be read again.
+    monorepo.write("konverge.yaml", "version: 1\nclusters: {dev: {context: dev}}\n");
+    let printed = konverge(&monorepo, &["config", "check"]).expect(0).stdout;
+    assert!(
+        printed.contains("context: dev") && printed.contains("term: 1m"),
+        "{printed}"
+    );
+    assert!(!printed.contains("null"), "{printed}");
+    monorepo.write("konverge.yaml", &printed);
+    assert_eq!(
+        konverge(&monorepo, &["config", "check"]).expect(0).stdout,
+        printed
+    );
+
+    let scheme = check(b"version: 1\nstate: {url: 'ftp://x/y'}\n");
+    assert!(
+        scheme.contains("unknown scheme `ftp`") && scheme.contains("postgres"),
+        "{scheme}"
+    );
+
+    monorepo.write("konverge.yaml", "version: [\n");
+    let doctor = said(&monorepo, &["doctor"], 1);
+    assert!(
+        doctor.contains("not looked at") && !doctor.contains("none is configured"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn a_core_that_can_not_be_had_is_told_with_other_ways() {
+    let refused = |arguments: &[&str]| {
+        let outcome = Konverge::new(["kcl", "install"].iter().chain(arguments)).run();
+        outcome.expect(1).stderr
+    };
+    let unreachable = refused(&["--index", "http://127.0.0.1:9/simple"]);
+    for told in ["Connection refused", "HTTPS_PROXY", "--index URL", "KONVERGE_KCL"] {
+        assert!(unreachable.contains(told), "{told}: {unreachable}");
+    }
+    let none = refused(&["--interpreter", "/bin/false"]);
+    assert!(
+        none.contains("no Python interpreter") && none.contains("apt-get install python3"),
+        "{none}"
+    );
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_by_its_cause() {
+    let monorepo = Repository::konfig_example();
+    let preview = |url: &str| {
+        let config = format!("version: 1\nstate: {{id: x, url: '{url}'}}\n");
+        monorepo.write("konverge.yaml", config);
+        konverge(&monorepo, &["preview", "storefront/dev", "--live", "never"]).expect(1)
+    };
+    for url in [
+        "postgres://me@127.0.0.1:9/konverge",
+        "mysql://me@127.0.0.1:9/konverge",
+    ] {
+        let outcome = preview(url);
+        assert!(
+            outcome.stderr.contains("Connection refused"),
+            "{}",
+            outcome.stderr
+        );
+        assert!(outcome.elapsed < Duration::from_secs(30), "{:?}", outcome.elapsed);
+    }
+    let azure = preview("az://container/prefix").stderr;
+    assert!(azure.contains("set AZURE_STORAGE_ACCOUNT_NAME"), "{azure}");
+}
+
+#[test]
+fn help_and_usage_are_true() {
+    let monorepo = Repository::konfig_example();
+    let markdown = said(&monorepo, &["drift", "-o", "markdown"], 64);
+    assert!(markdown.contains("[possible values: text, json]"), "{markdown}");
+    for command in ["drift", "status"] {
+        let help = said(&monorepo, &[command, "--help"], 0);
+        assert!(help.contains("default: every one"), "{help}");
+    }
+    for command in ["apply", "destroy", "drift"] {
+        let help = said(&monorepo, &[command, "--help"], 0);
+        assert!(!help.contains("Spec is compared with Spec"), "{help}");
+    }
+    let rollback = said(
+        &monorepo,
+        &["state", "rollback", "a/b", "--to", "1", "--live", "never"],
+        64,
+    );
+    assert!(rollback.contains("unexpected argument '--live'"), "{rollback}");
+    for arguments in [["-o", "json"], ["--output=json", "--all"]] {
+        let outcome = konverge(&monorepo, &[&["preview", "--bogus"], &arguments[..]].concat()).expect(64);
+        let error = &outcome.json()["error"];
+        assert_eq!(error["kind"], "usage", "{error}");
+        assert!(error["message"].as_str().unwrap().contains("--bogus"), "{error}");
+    }
+}
+
+/// Answers the question of the program given by its arguments, at a terminal; prints all that stood there.
+const AT_A_TERMINAL: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+seen, answered = b"", False
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        part = b""
+    if not part:
+        break
+    seen += part
+    if not answered and b"is accepted: " in seen:
+        os.write(terminal, sys.argv[1].encode() + b"\n")
+        answered = True
+sys.stdout.write(seen.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_shown() {
+    let cluster = Cluster::shared();
+    let (ns, kubeconfig) = (cluster.namespace("answered").await, cluster.kubeconfig());
+    let config = "version: 1\nclusters: {test: {}}\n";
+    let shop = Shop::new(config, &[("KUBECONFIG", &kubeconfig)]);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map", "namespace": ns}});
+    shop.wants("dev", &[resource(&map)]);
+    let answered = |answer: &str| {
+        let program = env!("CARGO_BIN_EXE_konverge");
+        let arguments = ["-c", AT_A_TERMINAL, answer, program, "apply", "shop/dev"];
+        Konverge::of(&kcl::interpreter(), arguments)
+            .with_kcl()
+            .env("TERM", "xterm")
+            .env("KUBECONFIG", &kubeconfig)
+            .env("XDG_STATE_HOME", shop.monorepo.path().join(".git/test-state"))
+            .dir(shop.monorepo.path())
+            .run()
+    };
+    let slip = answered("y").expect(0).stdout;
+    assert!(
+        slip.contains("`y` is not `yes`") && slip.contains("nothing was applied"),
+        "{slip}"
+    );
+    // What was drawn is wiped away before the question.
+    let (before, _) = slip.split_once("Go on?").unwrap();
+    let line = before.rsplit(['\n', '\r']).next().unwrap();
+    assert!(
+        !line.contains(['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈']),
+        "{before:?}"
+    );
+    let nobody = shop.run(&["apply", "shop/dev"]).expect(64);
+    let (plan, refusal) = nobody
+        .stderr
+        .split_once("error: nobody is there to agree")
+        .expect(&nobody.stderr);
+    assert!(plan.contains("shop/dev"), "{plan}");
+    assert!(refusal.contains("--yes"), "{refusal}");
+
+    let yes = answered("yes").expect(0).stdout;
+    assert!(!yes.contains("is not `yes`"), "{yes}");
+    // Nothing to do is nothing to agree to.
+    let nothing = shop.run(&["apply", "shop/dev"]).expect(0);
+    assert!(
+        nothing.stderr.contains("1 stack: no change"),
+        "{}",
+        nothing.stderr
+    );
+}
+
+/// Without a cluster the base says what goes.
+#[tokio::test]
+async fn a_stack_that_is_deleted_whole_is_shown_as_deleted() {
+    let monorepo = tiny::monorepo();
+    for stack in ["shop/dev", "shop/prod"] {
+        tiny::write_stack(&monorepo, stack, "shop", "info");
+    }
+    let base = monorepo.commit("Two stacks");
+    monorepo.remove("appops/shop/dev");
+    monorepo.commit("One less");
+    let outcome = konverge(&monorepo, &["preview", "--base", &base, "--output", "json"]).expect(0);
+    let plan: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let stack = &plan["stacks"][0];
+    assert_eq!(
+        (&stack["id"], &stack["basis"], &stack["summary"]["delete"]),
+        (&"shop/dev".into(), &"spec".into(), &2.into()),
+        "{plan}"
+    );
+}

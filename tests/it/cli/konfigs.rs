@@ -1,0 +1,379 @@
+//! The published Konfigs: every stack is what the core alone gives, and a newcomer's first pull request is green.
+
+use serde_json::Value;
+
+use crate::{
+    cli::build::{core_alone, spec_of},
+    support::{
+        git::Repository,
+        github::{FakeGithub, World},
+        konfigs::{self, RootPath, SHARED_NAME},
+        process::{Konverge, Outcome},
+        stage::Stage,
+    },
+};
+
+fn konverge(repository: &Repository, arguments: &[&str]) -> Outcome {
+    Konverge::new(arguments)
+        .dir(repository.path())
+        .with_kcl()
+        .env("XDG_STATE_HOME", repository.path().join(".git/test-state"))
+        .run()
+}
+
+fn stacks(repository: &Repository, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["affected", "--output", "json"], arguments].concat();
+    let told = konverge(repository, &arguments).expect(0).json();
+    told["stacks"].as_array().unwrap().clone()
+}
+
+fn ids(stacks: &[Value]) -> Vec<&str> {
+    stacks.iter().map(|stack| stack["id"].as_str().unwrap()).collect()
+}
+
+/// Every stack built, and held against the core asked directly.
+fn is_what_the_core_gives(repository: &Repository, count: usize) {
+    let built = konverge(
+        repository,
+        &["build", "--all", "--output", "json", "--show-secrets"],
+    )
+    .expect(0);
+    let built = built.json();
+    let built = built["stacks"].as_array().unwrap();
+    assert_eq!(built.len(), count);
+    for stack in built {
+        let folder = stack["stack"].as_str().unwrap();
+        let spec = spec_of(stack);
+        assert!(!spec.resources.is_empty(), "{folder}");
+        assert_eq!(
+            spec,
+            core_alone(repository, folder),
+            "{folder} is not what the core alone gives"
+        );
+    }
+}
+
+#[test]
+fn every_stack_of_kcl_langs_konfig_is_what_the_core_alone_gives() {
+    let repository = konfigs::kcl_lang(RootPath::Upwards);
+    is_what_the_core_gives(&repository, 20);
+    // The entry of the package counts as one: a change of it affects every stack.
+    repository.write(
+        "models/kube/render/render.k",
+        repository
+            .read("models/kube/render/render.k")
+            .replace("\"main\"", "\"app\""),
+    );
+    assert_eq!(stacks(&repository, &["--worktree"]).len(), 20);
+    is_what_the_core_gives(&repository, 20);
+}
+
+#[test]
+fn every_stack_of_kusionstacks_konfig_is_what_the_core_alone_gives() {
+    let old = konfigs::konfig_2022();
+    old.write("konverge.yaml", "kcl: {settings: v0.7}\n")
+        .commit("Settings");
+    is_what_the_core_gives(&old, 28);
+    is_what_the_core_gives(&konfigs::konfig_2023(), 28);
+}
+
+#[test]
+fn a_path_that_leads_out_of_the_repository_names_the_path_to_write() {
+    let repository = konfigs::kcl_lang(RootPath::Published);
+    let folder = "examples/server/app_service/prod";
+    let refused = konverge(&repository, &["build", folder]).expect(1);
+    assert!(
+        refused
+            .stderr
+            .contains("`../../../../../konfig` leads out of the repository; write `../../../..`"),
+        "{}",
+        refused.stderr
+    );
+    repository.replace(
+        &format!("{folder}/kcl.mod"),
+        "../../../../../konfig",
+        "../../../..",
+    );
+    konverge(&repository, &["build", folder]).expect(0);
+    // An entry that leads out by the name of the checkout's folder, too.
+    repository.replace(
+        &format!("{folder}/kcl.mod"),
+        "../base/base.k",
+        "../../../../../konfig/examples/server/app_service/base/base.k",
+    );
+    let refused = konverge(&repository, &["build", folder]).expect(1);
+    assert!(
+        refused.stderr.contains("write `../base/base.k`"),
+        "{}",
+        refused.stderr
+    );
+    // Where nothing of that name is here, nothing is suggested.
+    repository.write("kcl.mod", "[package]\nname = \"else\"\n");
+    repository.replace(
+        &format!("{folder}/kcl.mod"),
+        "../../../..\" }",
+        "../../../../../other\" }",
+    );
+    let refused = konverge(&repository, &["build", folder]).expect(1);
+    assert!(
+        refused.stderr.contains("only files of the repository are read"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn projects_of_one_name_are_known_by_their_folders_until_they_are_named() {
+    let repository = konfigs::konfig_2023();
+    let all = stacks(&repository, &["--all"]);
+    let server: Vec<_> = ids(&all)
+        .into_iter()
+        .filter(|id| id.contains("/server/"))
+        .collect();
+    assert_eq!((all.len(), server.len()), (28, 10));
+    assert!(
+        server.contains(&"base/examples/server/app_service/prod"),
+        "{server:?}"
+    );
+    assert!(ids(&all).contains(&"guestbook/dev"));
+    // One message for all of it, in every command.
+    for arguments in [
+        &["affected", "--all"][..],
+        &["build", "guestbook/dev"],
+        &["preview", "--all", "--live", "never"],
+    ] {
+        let told = konverge(&repository, arguments).expect(0);
+        assert_eq!(
+            told.stderr.matches(SHARED_NAME).count(),
+            1,
+            "{arguments:?}: {}",
+            told.stderr
+        );
+        assert!(told.stderr.contains("identity: PROJECT/STACK"), "{}", told.stderr);
+    }
+
+    // A change of one is a change of that one.
+    let folder = "base/examples/server/app_service/prod";
+    repository.replace(&format!("{folder}/main.k"), "replicas = 4", "replicas = 5");
+    assert_eq!(ids(&stacks(&repository, &["--worktree"])), [folder]);
+    repository.commit("Replicas");
+
+    // A name for one of them: it is affected, and nothing else.
+    repository.write(
+        "konverge.yaml",
+        format!("stacks: [{{match: {folder}, identity: web/prod}}]\n"),
+    );
+    repository.commit("Named");
+    let named = stacks(&repository, &["--base", "HEAD~1"]);
+    assert_eq!(ids(&named), ["web/prod"]);
+    assert_eq!(named[0]["change"], "modified");
+    assert_eq!(named[0]["why"][0]["path"], "konverge.yaml");
+    assert_eq!(named[0]["why"].as_array().unwrap().len(), 1, "{named:?}");
+
+    // Without the others there is nothing to tell apart; what is left out is not removed.
+    repository.write(
+        "konverge.yaml",
+        "exclude: [base/examples, '!base/examples/server/app_volume']\n",
+    );
+    repository.commit("Examples are no stacks");
+    let left = stacks(&repository, &["--all"]);
+    assert_eq!(left.len(), 14, "{:?}", ids(&left));
+    assert!(
+        ids(&left).contains(&format!("{SHARED_NAME}/prod").as_str()),
+        "{:?}",
+        ids(&left)
+    );
+    let changed = stacks(&repository, &["--base", "HEAD~1"]);
+    assert_eq!(ids(&changed), [format!("{SHARED_NAME}/prod")]);
+    assert_eq!(changed[0]["change"], "modified");
+}
+
+#[test]
+fn packages_are_no_stacks() {
+    let repository = konfigs::one_stack();
+    let example = |folder: &str| {
+        repository
+            .write(&format!("{folder}/kcl.mod"), "[package]\nname = \"lib\"\n")
+            .write(&format!("{folder}/lib.k"), "schema Lib:\n    a: int\n")
+            .write(&format!("{folder}/examples/demo/project.yaml"), "name: demo\n")
+            .write(&format!("{folder}/examples/demo/dev/stack.yaml"), "name: dev\n")
+            .write(&format!("{folder}/examples/demo/dev/main.k"), "a = 1\n");
+    };
+    example("vendor/lib_1.0.0");
+    example("third_party/lib");
+    // A package that nobody uses has stacks like any folder.
+    assert_eq!(
+        stacks(&repository, &["--all"]).len(),
+        1,
+        "git knows none of it yet"
+    );
+    repository.commit("Packages");
+    assert_eq!(ids(&stacks(&repository, &["--all"])), ["shop/dev", "demo/dev"]);
+    repository.write(
+        "kcl.mod",
+        "[package]\nname = \"shop\"\n[dependencies]\nlib = { path = \"third_party/lib\" }\n",
+    );
+    repository.commit("A dependency");
+    let told = konverge(&repository, &["affected", "--all", "--output", "json"]).expect(0);
+    assert_eq!(
+        told.json()["stacks"].as_array().unwrap().len(),
+        1,
+        "{}",
+        told.stdout
+    );
+    assert!(told.stderr.contains("'!third_party/lib/**'"), "{}", told.stderr);
+    // What a change makes a package is left out, not removed.
+    let changed = stacks(&repository, &["--base", "HEAD~1"]);
+    assert!(
+        changed.iter().all(|stack| stack["change"] != "removed"),
+        "{changed:?}"
+    );
+    repository
+        .write("konverge.yaml", "exclude: ['!third_party/lib/**']\n")
+        .commit("Stacks all the same");
+    assert_eq!(ids(&stacks(&repository, &["--all"])), ["shop/dev", "demo/dev"]);
+}
+
+/// A stage without a cluster that konverge.yaml would name: what `konverge init` writes is all there is.
+async fn newcomer(monorepo: Repository) -> Stage {
+    Stage {
+        github: FakeGithub::start(World::of(&monorepo)).await,
+        monorepo,
+        cluster: crate::support::cluster::Cluster::shared(),
+        bucket: String::new(),
+        scratch: tempfile::tempdir().unwrap(),
+        runs: 0,
+        env: Vec::new(),
+        old_kernel: false,
+    }
+}
+
+/// `init`, commit, pull request; then a pull request that changes a stack. Answers what `init` said.
+async fn first_pull_requests_are_green(monorepo: Repository, changed: &str, from: &str, to: &str) -> String {
+    let mut stage = newcomer(monorepo).await;
+    stage.monorepo.branch("konverge");
+    let said = konverge(&stage.monorepo, &["init"]).expect(0);
+    let said = format!("{}{}", said.stdout, said.stderr);
+    let head = stage.monorepo.commit("Konverge");
+    let first = stage.pull_request(1, "konverge", "opened");
+    first.outcome.check(0);
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("success")
+    );
+    stage.monorepo.checkout("main").merge("konverge");
+
+    stage.monorepo.branch("change");
+    let text = stage.monorepo.read(changed);
+    assert!(text.contains(from), "{text}");
+    stage.monorepo.write(changed, text.replace(from, to));
+    let head = stage.monorepo.commit("A change");
+    let second = stage.pull_request(2, "change", "opened");
+    second.outcome.check(0);
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("success")
+    );
+    let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
+    assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
+    assert!(second.summary.contains("1 of "), "{}", second.summary);
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_in_the_konfig_of_2022() {
+    let changed = "appops/guestbook/dev/main.k";
+    let said =
+        first_pull_requests_are_green(konfigs::konfig_2022(), changed, "replicas = 3", "replicas = 4").await;
+    assert!(said.contains("found: 28 stacks of 22 projects"), "{said}");
+    assert!(said.contains("kcl.settings: v0.7"), "{said}");
+    assert!(said.contains("known by their folder"), "{said}");
+    assert!(said.contains("tried: `konverge affected --worktree`"), "{said}");
+    assert!(
+        said.contains("tried: `konverge build appops/clickhouse-operator/prod`: 1 resource"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_in_the_konfig_of_2023() {
+    let changed = "appops/guestbook/dev/main.k";
+    let said =
+        first_pull_requests_are_green(konfigs::konfig_2023(), changed, "replicas = 3", "replicas = 4").await;
+    assert!(said.contains("read as Kusion v0.9.0 does"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_with_one_module_a_stack() {
+    let changed = "examples/server/app_service/prod/main.k";
+    let monorepo = konfigs::kcl_lang(RootPath::Upwards);
+    let said = first_pull_requests_are_green(monorepo, changed, "replicas = 4", "replicas = 5").await;
+    assert!(said.contains("found: 20 stacks of 18 projects"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_in_a_subfolder() {
+    let changed = "platform/konfig/shop/dev/main.k";
+    let monorepo = konfigs::subfolder("platform/konfig");
+    let said = first_pull_requests_are_green(monorepo, changed, "one", "two").await;
+    assert!(
+        said.contains("1 stack of 1 project in `platform/konfig`"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_with_one_stack() {
+    let monorepo = konfigs::one_stack();
+    let said = first_pull_requests_are_green(monorepo, "shop/dev/main.k", "one", "two").await;
+    assert!(said.contains("found: 1 stack of 1 project"), "{said}");
+    assert!(
+        said.contains("tried: `konverge build shop/dev`: 1 resource"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_repository_without_a_module_is_told_so() {
+    let repository = Repository::init();
+    repository.write("README.md", "Nothing yet.\n").commit("Nothing");
+    let said = konverge(&repository, &["init"]).expect(0);
+    assert!(
+        said.stderr.contains("there is no `kcl.mod`") && said.stderr.contains("kcl mod init"),
+        "{}",
+        said.stderr
+    );
+    assert!(!said.stderr.contains("tried:"), "{}", said.stderr);
+}
+
+#[test]
+fn contexts_of_the_kubeconfig_are_offered() {
+    let repository = konfigs::one_stack();
+    let kubeconfig = repository.path().join(".git/kubeconfig");
+    std::fs::write(
+        &kubeconfig,
+        "current-context: kind-two\ncontexts: [{name: kind-one}, {name: kind-two}]\n",
+    )
+    .unwrap();
+    let said = Konverge::new(["init"])
+        .dir(repository.path())
+        .with_kcl()
+        .env("KUBECONFIG", &kubeconfig)
+        .run()
+        .expect(0);
+    assert!(
+        said.stderr.contains("2 contexts of your kubeconfig"),
+        "{}",
+        said.stderr
+    );
+    let config = repository.read("konverge.yaml");
+    assert!(
+        config.starts_with("# yaml-language-server: $schema=https://"),
+        "{config}"
+    );
+    let (one, two) = (
+        config.find("#   kind-one:").unwrap(),
+        config.find("#   kind-two:").unwrap(),
+    );
+    assert!(two < one, "the current one is first: {config}");
+}

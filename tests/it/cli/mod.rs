@@ -1,0 +1,14 @@
+//! Commands as a user types them.
+
+pub mod bad_input;
+pub mod build;
+pub mod check;
+pub mod destroy;
+pub mod doctor;
+pub mod example;
+pub mod first_run;
+pub mod konfigs;
+pub mod migration;
+pub mod output;
+pub mod shells;
+pub mod status;

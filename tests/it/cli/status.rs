@@ -1,0 +1,181 @@
+//! `konverge status`: what is recorded, what the head wants, and how what is there is doing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    objects::{Objects, path},
+    service::eventually,
+    shop::{Shop, resource},
+    stack::id,
+};
+
+const CONFIG: &str = "version: 1\nclusters: {test: {}}\napply: {ready_timeout: 60s}\n";
+
+fn shop(cluster: &Cluster) -> Shop {
+    Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())])
+}
+
+fn status(shop: &Shop) -> Vec<Value> {
+    let status = shop.run(&["status", "--output", "json"]).expect(0).json();
+    assert_eq!(status["version"], 1);
+    status["stacks"].as_array().unwrap().clone()
+}
+
+fn config_map(ns: &str, name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"value": value}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_from_its_first_apply_to_its_removal() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("status").await, Objects::of(cluster).await);
+    let shop = shop(cluster);
+    let (one, two) = (config_map(&ns, "one", "1"), config_map(&ns, "two", "1"));
+    shop.wants("dev", &[resource(&one), resource(&two)]);
+    let new = &status(&shop)[0];
+    assert_eq!((&new["id"], &new["head"]), (&json!("shop/dev"), &json!("new")));
+    assert!(
+        new.get("applied").is_none() && new.get("objects").is_none(),
+        "{new}"
+    );
+
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let commit = shop.monorepo.rev("HEAD");
+    let applied = &status(&shop)[0];
+    assert_eq!(applied["head"], "applied");
+    assert_eq!(applied["applied"]["serial"], 1, "{applied}");
+    assert_eq!(applied["resources"], 2);
+    let ready = json!({"id": id(&one), "cluster": "test", "health": "ready", "message": ""});
+    assert_eq!(applied["objects"][0], ready);
+    shop.run(&["status", "--exit-code"]).expect(0);
+
+    // Behind the head, and with something that is gone.
+    shop.wants("dev", &[resource(&one), resource(&config_map(&ns, "two", "2"))]);
+    objects.delete(&one).await;
+    let behind = shop.run(&["status", "shop/dev", "--exit-code"]).expect(2);
+    for words in [
+        "changes pending",
+        "serial 1, 2 resources",
+        "1 ready, 1 failed",
+        "it is not there",
+    ] {
+        assert!(behind.stdout.contains(words), "{words}: {}", behind.stdout);
+    }
+    let offline = shop
+        .run(&["status", "--live", "never", "--output", "json"])
+        .expect(0)
+        .json();
+    assert!(offline["stacks"][0].get("objects").is_none(), "{offline}");
+
+    // An apply of a commit that ends half-way.
+    shop.wants(
+        "dev",
+        &[
+            resource(&one),
+            resource(&config_map("status-nowhere", "two", "2")),
+        ],
+    );
+    shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(1);
+    assert_eq!(status(&shop)[0]["head"], "unfinished");
+    shop.wants("dev", &[resource(&one)]);
+    shop.run(&["apply", "--all", "--yes", "--rev", "HEAD"]).expect(0);
+    let recorded = status(&shop)[0]["applied"]["commit"].clone();
+    assert_eq!(recorded, shop.monorepo.rev("HEAD"));
+    assert_ne!(recorded, commit);
+
+    // Gone from the repository, but not from the state.
+    shop.monorepo.remove("apps/shop/dev").commit("No dev");
+    let removed = &status(&shop)[0];
+    assert_eq!(
+        (&removed["id"], &removed["head"]),
+        (&json!("shop/dev"), &json!("removed"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (
+        cluster.namespace("status-watch").await,
+        Objects::of(cluster).await,
+    );
+    let shop = shop(cluster);
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": ns},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "a:1"}]}}}});
+    shop.wants("dev", &[resource(&web)]);
+    shop.run(&["apply", "--all", "--yes", "--no-wait"]).expect(0);
+    let watching = shop.konverge(&["status", "--watch", "--exit-code"]).start();
+    // It has looked once: then the controller says that all is well.
+    let listed = format!("/namespaces/{ns}/deployments");
+    eventually("it has looked", Duration::from_secs(60), || async {
+        let audit = cluster.audit();
+        let looks = |event: &&crate::support::cluster::AuditEvent| {
+            event.uri.contains(&listed) && event.verb != "patch"
+        };
+        (audit.iter().filter(looks).count() > 1).then_some(())
+    })
+    .await;
+    let condition =
+        |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": ""});
+    let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "conditions": [condition("Available", "MinimumReplicasAvailable"), condition("Progressing", "NewReplicaSetAvailable")]});
+    objects.report(&path(&web, true), &status).await;
+    let outcome = watching.wait().expect(0);
+    let lines: Vec<_> = outcome
+        .stderr
+        .lines()
+        .filter(|line| line.contains("Deployment"))
+        .collect();
+    assert!(lines[0].contains("progressing: "), "{lines:?}");
+    assert!(lines.last().unwrap().contains("ready"), "{lines:?}");
+    assert!(outcome.stdout.contains("up to date"), "{}", outcome.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destroyed_stack_is_no_failure_and_one_never_applied_leaves_no_trace() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("status-destroyed").await;
+    let shop = shop(cluster);
+    shop.wants("dev", &[resource(&config_map(&ns, "one", "1"))]);
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    assert_eq!(status(&shop)[0]["head"], "new");
+    shop.run(&["state", "history", "shop/dev"]).expect(1);
+
+    // The working tree is what is committed: that commit is recorded, and can be gone back to.
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    assert_eq!(status(&shop)[0]["applied"]["commit"], shop.monorepo.rev("HEAD"));
+    let folder = shop.monorepo.path().join("apps/shop/dev/extra.k");
+    std::fs::write(&folder, "b = 1\n").unwrap();
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    std::fs::remove_file(&folder).unwrap();
+    shop.run(&["state", "rollback", "shop/dev", "--to", "1", "--yes"])
+        .expect(0);
+
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    let destroyed = &status(&shop)[0];
+    assert_eq!(destroyed["head"], "destroyed", "{destroyed}");
+    assert_eq!(destroyed["applied"]["reason"], "destroy", "{destroyed}");
+    let text = shop.run(&["status"]).expect(0).stdout;
+    assert!(
+        text.contains("everything that was applied was destroyed"),
+        "{text}"
+    );
+    let history = shop.run(&["state", "history", "shop/dev"]).expect(0).stdout;
+    let reasons: Vec<_> = history
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .filter(|word| ["apply", "rollback", "destroy"].contains(word))
+        .collect();
+    assert_eq!(reasons.first(), Some(&"destroy"), "{history}");
+    assert_eq!(reasons.last(), Some(&"apply"), "{history}");
+    // Destroyed twice is destroyed once.
+    let serial = destroyed["applied"]["serial"].clone();
+    shop.run(&["destroy", "shop/dev", "--yes"]).expect(0);
+    assert_eq!(status(&shop)[0]["applied"]["serial"], serial);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    assert_eq!(status(&shop)[0]["head"], "applied");
+}

@@ -1,0 +1,8 @@
+//! The engine: order, ownership, concurrent runs.
+
+pub mod concurrent_applies;
+pub mod execution;
+pub mod identities;
+pub mod interruption;
+pub mod moves;
+pub mod ownership;

@@ -1,0 +1,6 @@
+//! Compiling with the real core.
+
+pub mod compile;
+pub mod package_bounds;
+pub mod packages;
+pub mod spec_shapes;

@@ -1,0 +1,26 @@
+//! The Kubernetes runtime on a real API server.
+
+pub mod api_server;
+pub mod clusters;
+pub mod custom_resources;
+pub mod definitions;
+pub mod dependent_changes;
+pub mod faults;
+pub mod fidelity;
+pub mod health;
+pub mod health_failures;
+pub mod health_published;
+pub mod health_rules;
+pub mod rbac;
+pub mod refusals;
+pub mod regressions;
+pub mod replacement;
+pub mod request_counts;
+pub mod rollouts;
+pub mod schema;
+pub mod shared_crds;
+pub mod three_way;
+pub mod volume_expansion;
+pub mod watches;
+pub mod webhooks;
+pub mod write_conflicts;

@@ -1,0 +1,268 @@
+//! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of a
+//! cluster.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::{Cluster, User},
+    container::Container,
+    faults::{Faults, Proxy},
+    objects::Objects,
+    stack::{TestStack, spec},
+    tiny,
+};
+
+fn config_map(ns: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"k": "1"}})
+}
+
+/// A kubeconfig whose token is asked of a program.
+fn with_plugin(cluster: &Cluster, folder: &std::path::Path, script: &str) -> std::path::PathBuf {
+    let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
+    std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+        "env": [{"name": "THE_TOKEN", "value": token}]});
+    config["users"][0]["user"] = json!({ "exec": exec });
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    kubeconfig
+}
+
+#[tokio::test]
+async fn credentials_come_from_a_plugin() {
+    let cluster = Cluster::shared();
+    let (ns, folder) = (
+        cluster.namespace("plugin").await,
+        tempfile::TempDir::new().unwrap(),
+    );
+    let told = r#"echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$THE_TOKEN\"}}""#;
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("plugin", with_plugin(cluster, folder.path(), told));
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+
+    // What it was given and what it answered may be secret.
+    let broken = "echo $THE_TOKEN; echo the session has expired >&2; exit 3";
+    let babbling = "echo \"{token: $THE_TOKEN\"";
+    for (script, words) in [
+        (broken, "the session has expired"),
+        (babbling, "no `ExecCredential`"),
+    ] {
+        stack.act_as(with_plugin(cluster, folder.path(), script));
+        let failure = stack
+            .try_plan(&spec(std::slice::from_ref(&map)))
+            .await
+            .err()
+            .unwrap();
+        assert!(
+            failure.message.contains("plugin") && failure.message.contains(words),
+            "{failure:?}"
+        );
+        assert!(
+            !failure.hints.is_empty() && !format!("{failure:?}").contains("token-of"),
+            "{failure:?}"
+        );
+    }
+}
+
+/// A token that no kubeconfig holds is known once it was used, and what a plugin says is told without it.
+#[tokio::test]
+async fn what_a_plugin_answers_is_masked() {
+    let cluster = Cluster::shared();
+    let (ns, folder) = (
+        cluster.namespace("plugin-masked").await,
+        tempfile::TempDir::new().unwrap(),
+    );
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+    let file = folder.path().join("the-token");
+    std::fs::write(&file, &token).unwrap();
+    let without_environment = |script: &str| {
+        let kubeconfig = with_plugin(cluster, folder.path(), script);
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&kubeconfig).unwrap()).unwrap();
+        let exec = config["users"][0]["user"]["exec"].as_object_mut().unwrap();
+        exec.remove("env");
+        exec.insert("interactiveMode".to_owned(), json!("IfAvailable"));
+        std::fs::write(&kubeconfig, config.to_string()).unwrap();
+        kubeconfig
+    };
+    let cat = format!("$(cat {})", file.display());
+    let told = format!(
+        r#"echo "{{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {{\"token\": \"{cat}\"}}}}""#
+    );
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("plugin-masked", without_environment(&told));
+    assert_eq!(stack.secrets.mask_finished(&token), token);
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+    assert_eq!(
+        stack.secrets.mask_finished(&format!("Bearer {token}")),
+        "Bearer ***"
+    );
+
+    let complaint =
+        format!("echo \"the token={cat} has expired, Bearer another-$((1+1))-t0ken\" >&2; exit 3");
+    stack.act_as(without_environment(&complaint));
+    let failure = stack
+        .try_plan(&spec(std::slice::from_ref(&map)))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        failure.message.contains("the token=*** has expired, Bearer ***"),
+        "{failure:?}"
+    );
+}
+
+/// A service account that may do everything, and a token of it.
+async fn robot(cluster: &Cluster, ns: &str) -> String {
+    let objects = Objects::of(cluster).await;
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": ns}});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": format!("robot-of-{ns}")},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": ns}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}});
+    objects.create(&account).await;
+    objects.create(&binding).await;
+    let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
+    let path = format!("/api/v1/namespaces/{ns}/serviceaccounts/robot/token");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(wanted.to_string().into_bytes())
+        .unwrap();
+    let answer: Value = cluster.client().await.request(request).await.unwrap();
+    answer["status"]["token"].as_str().unwrap().to_owned()
+}
+
+fn asked_as_robot(cluster: &Cluster, ns: &str, what: &str) -> bool {
+    let name = format!("system:serviceaccount:{ns}:robot");
+    let mut asked = cluster.audit().into_iter();
+    asked.any(|event| event.user.username == name && event.uri.contains(what))
+}
+
+/// A service account's token is an OpenID Connect token as any provider's: this server trusts its own issuer.
+#[tokio::test]
+async fn credentials_come_from_an_oidc_provider() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("oidc").await;
+    let token = robot(cluster, &ns).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let provider = json!({"client-id": "konverge", "idp-issuer-url": "https://kubernetes.default.svc", "id-token": token});
+    config["users"][0]["user"] = json!({"auth-provider": {"name": "oidc", "config": provider}});
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let map = config_map(&ns, "c");
+    let mut stack = TestStack::new("oidc", kubeconfig);
+    stack.apply(std::slice::from_ref(&map)).await;
+    assert!(Objects::of(cluster).await.get(&map).await.is_some());
+    assert!(asked_as_robot(cluster, &ns, "/configmaps/c"));
+}
+
+/// The kubelet mounts token and authority where a pod's programs look for them, and names the server in variables.
+#[tokio::test]
+async fn credentials_are_the_pods_own_service_account() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("pod").await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let account = folder.path().join("account");
+    std::fs::create_dir_all(&account).unwrap();
+    std::fs::write(account.join("token"), robot(cluster, &ns).await).unwrap();
+    std::fs::write(account.join("namespace"), &ns).unwrap();
+    std::fs::copy(cluster.path("ca.crt"), account.join("ca.crt")).unwrap();
+    let monorepo = tiny::monorepo();
+    tiny::write_stack(&monorepo, "pod/dev", &format!("{ns}-new"), "info");
+    monorepo
+        .write(
+            "konverge.yaml",
+            "version: 1\nclusters: {here: {in_cluster: true}}\n",
+        )
+        .commit("A stack");
+    let preview = ["/usr/local/bin/konverge", "preview", "--all", "--output=json"];
+    let root = folder.path().join("root");
+    std::fs::create_dir_all(&root).unwrap();
+    let mut container = Container::new(&root);
+    container.shared(monorepo.path(), "/work");
+    let run = |container: &Container| {
+        let port = cluster.url().rsplit(':').next().unwrap();
+        container
+            .run(0, "/work", &preview)
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", port)
+            .run()
+    };
+    let outside = run(&container).expect(1);
+    assert!(
+        outside.stdout.contains("this is no pod with a service account"),
+        "{}",
+        outside.stdout
+    );
+    container.read_only(&account, "/var/run/secrets/kubernetes.io/serviceaccount");
+    let inside = run(&container).expect(0);
+    let plan: Value = serde_json::from_str(&inside.stdout).unwrap();
+    assert_eq!(plan["stacks"][0]["basis"], "live", "{plan}");
+    assert_eq!(plan["stacks"][0]["summary"]["create"], 2, "{plan}");
+    assert!(asked_as_robot(cluster, &ns, "dryRun"));
+}
+
+/// Trap 26: what may not be looked at is not taken for an object that is not there, nor for one that is gone.
+#[tokio::test]
+async fn what_may_not_be_read_is_neither_new_nor_gone() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("unreadable").await, Objects::of(cluster).await);
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "blind", "namespace": ns}, "rules": rules});
+    let nobody =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
+    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "blind"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "blind", "namespace": ns},
+        "subjects": [nobody], "roleRef": to});
+    objects.create(&role).await;
+    objects.create(&binding).await;
+    let mut stack = TestStack::new("unreadable", cluster.kubeconfig());
+    // Few are read one by one, many are listed.
+    for count in [1, 5] {
+        let maps: Vec<_> = (0..count).map(|n| config_map(&ns, &format!("c{n}"))).collect();
+        stack.act_as(cluster.kubeconfig());
+        stack.apply(&maps).await;
+        stack.act_as(cluster.kubeconfig_of(User::Nobody));
+        for wanted in [&maps[..], &[]] {
+            let failure = stack
+                .try_plan(&spec(wanted))
+                .await
+                .err()
+                .expect("it cannot be seen");
+            let said = &failure.message;
+            assert!(
+                said.contains("cannot get") || said.contains("cannot list"),
+                "{said}"
+            );
+            assert!(!failure.hints.is_empty(), "{failure:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_has_one_budget_of_requests() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("budget").await;
+    let maps: Vec<_> = (0..40).map(|n| config_map(&ns, &format!("c{n}"))).collect();
+    let proxy = Proxy::start(cluster, Faults::slow()).await;
+    let mut stack = TestStack::new("budget", proxy.kubeconfig());
+    for (requests, least, most) in [(Some(2), 2, 2), (None, 3, 16)] {
+        stack.requests = requests;
+        stack.apply(&maps).await;
+        let seen = proxy.most_at_once();
+        assert!((least..=most).contains(&seen), "{requests:?}: {seen} at once");
+        stack.apply(&[]).await;
+        proxy.most_at_once();
+    }
+}

@@ -1,0 +1,57 @@
+//! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace comes
+//! from; none for an unchanged one.
+
+use konverge::{engine::RuntimeRegistry, model::apply_result::StackResult};
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    stack::{TestStack, spec},
+};
+
+const OBJECTS: usize = 80;
+/// What a run asks for besides: kinds, version, admission, lists.
+const ONCE: u64 = 24;
+
+fn config_maps(ns: &str) -> impl Iterator<Item = Value> {
+    (0..OBJECTS).map(move |n| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("o{n}"), "namespace": ns}, "data": {"n": n.to_string()}})
+    })
+}
+
+/// Applies objects for the first time and then once more; the requests of each.
+async fn counted(name: &str, objects: &[Value]) -> [u64; 2] {
+    let mut stack = TestStack::new(name, Cluster::shared().kubeconfig());
+    let mut counts = [0; 2];
+    for count in &mut counts {
+        let kubernetes = stack.kubernetes().await;
+        let runtimes = RuntimeRegistry::new().with(kubernetes.clone());
+        let plan = stack.plan_on(&runtimes, spec(objects)).await.unwrap();
+        assert!(plan.failures.is_empty(), "{:?}", plan.failures);
+        let outcome = stack.carry_out(plan).await;
+        assert_ne!(outcome.result, StackResult::Failed, "{outcome:?}");
+        *count = kubernetes.requests();
+    }
+    counts
+}
+
+fn check([first, again]: [u64; 2]) {
+    assert!(first <= 2 * OBJECTS as u64 + ONCE, "{first} requests");
+    assert!(again <= ONCE, "{again} requests where nothing changed");
+}
+
+#[tokio::test]
+async fn a_first_apply_takes_two_requests_an_object() {
+    let ns = Cluster::shared().namespace("counted").await;
+    let objects: Vec<_> = config_maps(&ns).collect();
+    check(counted("counted", &objects).await);
+}
+
+#[tokio::test]
+async fn so_does_one_whose_spec_makes_its_own_namespace() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "counted-own"}});
+    let objects: Vec<_> = std::iter::once(namespace)
+        .chain(config_maps("counted-own"))
+        .collect();
+    check(counted("counted-own", &objects).await);
+}

@@ -1,0 +1,9 @@
+//! The project itself: docs, rooms, release, toolchain.
+
+pub mod docs;
+pub mod optional_toolchain;
+pub mod release;
+pub mod rooms;
+pub mod site;
+pub mod toolchain;
+pub mod words;

@@ -1,0 +1,8 @@
+//! Hostile input, masking and the sandbox.
+
+pub mod checkout;
+pub mod fork_isolation;
+pub mod injection;
+pub mod masking;
+pub mod sandbox;
+pub mod secret_paths;

@@ -1,0 +1,276 @@
+//! `konverge state rollback` on the real API server: the recorded commit, compiled by the recorded core, applied as a
+//! plan of its own; and what keeps it from that.
+
+use crate::support::{
+    cluster::Cluster,
+    git::Repository,
+    kcl::interpreter,
+    objects::Objects,
+    process::{Konverge, Outcome},
+};
+use konverge::{
+    checkout::Checkout,
+    kcl::{DEFAULT_VERSION, Toolchain},
+};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const STACK: &str = "shop/dev";
+
+/// A monorepo with one stack of one ConfigMap, its state in a folder.
+struct Shop {
+    repository: Repository,
+    cluster: &'static Cluster,
+    namespace: String,
+    /// The interpreter that `KONVERGE_KCL` names.
+    interpreter: Option<PathBuf>,
+}
+
+impl Shop {
+    async fn new(subject: &str) -> Self {
+        let repository = Repository::init();
+        repository.write("kcl.mod", "[package]\nname = \"it\"\nversion = \"0.1.0\"\n");
+        repository.write("apps/shop/project.yaml", "name: shop\n");
+        repository.write("apps/shop/dev/stack.yaml", "name: dev\n");
+        repository.write(
+            "apps/shop/dev/kcl.yaml",
+            "kcl_cli_configs:\n  files: [main.k]\n  disable_none: true\n",
+        );
+        let cluster = Cluster::shared();
+        Self {
+            namespace: cluster.namespace(subject).await,
+            repository,
+            cluster,
+            interpreter: Some(interpreter()),
+        }
+    }
+
+    fn git_folder(&self, name: &str) -> PathBuf {
+        self.repository.path().join(".git").join(name)
+    }
+
+    /// A commit in which the ConfigMap says `word`, compiled by a core.
+    fn commit(&self, word: &str, core: &str) -> String {
+        let url = self.git_folder("states");
+        let config = format!(
+            "version: 1\nstate: {{id: rollback, url: 'file://{}'}}\nkcl: {{version: {core}}}\n",
+            url.display()
+        );
+        let id = format!("v1:ConfigMap:{}:settings", self.namespace);
+        let program = format!(
+            "resources = [{{\n    id = \"{id}\"\n    type = \"Kubernetes\"\n    attributes = {{\n        apiVersion = \"v1\"\n        kind = \"ConfigMap\"\n        metadata = {{name = \"settings\", namespace = \"{}\"}}\n        data = {{word = \"{word}\"}}\n    }}\n}}]\n",
+            self.namespace
+        );
+        self.repository.write("konverge.yaml", config);
+        self.repository.write("apps/shop/dev/main.k", program);
+        self.repository.commit(word)
+    }
+
+    fn konverge(&self, arguments: &[&str]) -> Konverge {
+        let run = Konverge::new(arguments)
+            .dir(self.repository.path())
+            .env("XDG_CACHE_HOME", self.git_folder("caches"))
+            .env("XDG_DATA_HOME", self.git_folder("data"));
+        match &self.interpreter {
+            Some(interpreter) => run.env("KONVERGE_KCL", interpreter),
+            None => run,
+        }
+    }
+
+    fn on_cluster(&self, arguments: &[&str]) -> Konverge {
+        self.konverge(arguments)
+            .arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig())
+    }
+
+    fn apply(&self) {
+        let outcome = self.on_cluster(&["apply", STACK, "--rev", "HEAD", "--yes"]).run();
+        outcome.expect(0);
+    }
+
+    fn rollback(&self, more: &[&str]) -> Outcome {
+        // Nothing that was compiled before may answer for a core that is not there.
+        let _ = std::fs::remove_dir_all(self.git_folder("caches"));
+        let arguments = [&["state", "rollback", STACK], more].concat();
+        self.on_cluster(&arguments).run()
+    }
+
+    async fn word(&self) -> Value {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": self.namespace}});
+        let there = Objects::of(self.cluster).await.get(&object).await.unwrap();
+        there["data"]["word"].clone()
+    }
+
+    fn history(&self) -> Vec<Value> {
+        let outcome = self
+            .konverge(&["state", "history", STACK, "--output", "json"])
+            .run();
+        outcome.expect(0).json()["serials"].as_array().unwrap().clone()
+    }
+
+    /// The installed core under another version's name: what is picked, not what it does.
+    async fn install_as(&self, version: &str) {
+        let core = Toolchain::from_interpreter(&interpreter(), DEFAULT_VERSION, &Checkout::default())
+            .await
+            .unwrap();
+        let named = Toolchain {
+            version: version.to_owned(),
+            ..core
+        };
+        let folder = self.git_folder("data/konverge/kcl").join(version);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("core.json"), serde_json::to_string(&named).unwrap()).unwrap();
+    }
+
+    /// Writes the newest serial again with something else in it.
+    fn edited(&self, edit: impl FnOnce(&mut Value)) {
+        let mut pulled = self.konverge(&["state", "pull", STACK]).run().expect(0).json();
+        edit(&mut pulled["state"]);
+        let file = self.git_folder("edited.json");
+        std::fs::write(&file, pulled.to_string()).unwrap();
+        let push = ["state", "push", STACK, file.to_str().unwrap()];
+        self.konverge(&push).run().expect(0);
+    }
+}
+
+fn says(outcome: &Outcome, words: &[&str]) {
+    for word in words {
+        assert!(
+            outcome.stderr.contains(word),
+            "`{word}` is not said:\n{}",
+            outcome.stderr
+        );
+    }
+}
+
+async fn there_and_back(shop: &Shop, older: &str) {
+    let first = shop.commit("first", older);
+    // KONVERGE_KCL names the newer core: that both say something else is an error, not a choice.
+    let apply = ["apply", STACK, "--rev", "HEAD", "--yes"];
+    let refused = shop.on_cluster(&apply).run().expect(1);
+    let told = format!("{}{}", refused.stdout, refused.stderr);
+    for word in ["KONVERGE_KCL", older, "kcl.version"] {
+        assert!(told.contains(word), "{told}");
+    }
+    let installed = shop.on_cluster(&apply).env("KONVERGE_KCL", "");
+    installed.run().expect(0);
+    let second = shop.commit("second", DEFAULT_VERSION);
+    shop.apply();
+    assert_eq!(shop.word().await, "second");
+
+    // Shown, and nothing is done.
+    let shown = shop.rollback(&["--to", "1"]).expect(0);
+    assert!(
+        shown.stdout.contains("second") && shown.stdout.contains("first"),
+        "{}",
+        shown.stdout
+    );
+    says(&shown, &["nothing was applied", "--yes"]);
+    assert_eq!(shop.word().await, "second");
+    assert_eq!(shop.history().len(), 2);
+
+    let done = shop
+        .rollback(&["--to", "1", "--yes", "--output", "json"])
+        .expect(0);
+    assert_eq!(done.json()["stacks"][0]["result"], "applied");
+    assert_eq!(shop.word().await, "first");
+    // A serial of its own, with the commit and the core that it went back to; forward works the same way.
+    let history = shop.history();
+    let newest = &history[0];
+    assert_eq!((history.len(), &newest["commit"]), (3, &json!(first)));
+    assert_eq!(newest["note"], "rolled back to serial 1");
+    let state = shop.konverge(&["state", "show", STACK, "--output", "json"]).run();
+    assert_eq!(state.json()["state"]["core"], older);
+    shop.rollback(&["--to", "2", "--yes"]).expect(0);
+    assert_eq!(shop.word().await, "second");
+    assert_eq!(shop.history()[0]["commit"], second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_picks_the_core_that_compiled_it_then() {
+    let shop = Shop::new("rollback").await;
+    shop.install_as("0.13.1").await;
+    there_and_back(&shop, "0.13.1").await;
+    // Without it nothing is done, and what to type is said.
+    std::fs::remove_dir_all(shop.git_folder("data")).unwrap();
+    let refused = shop.rollback(&["--to", "1", "--yes"]).expect(1);
+    says(&refused, &["0.13.1", "konverge kcl install 0.13.1"]);
+    let without = Shop {
+        interpreter: None,
+        ..shop
+    };
+    let refused = without.rollback(&["--to", "1", "--yes"]).expect(1);
+    says(
+        &refused,
+        &["core 0.13.1 is not installed", "konverge kcl install 0.13.1"],
+    );
+    assert_eq!(without.word().await, "second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "fetches an older core from the package index: make test-all"]
+async fn a_rollback_with_a_core_that_really_is_older() {
+    let shop = Shop::new("rollback-older").await;
+    let install = shop.konverge(&["kcl", "install", "0.12.5"]).run();
+    install.expect(0);
+    there_and_back(&shop, "0.12.5").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_made_again_is_not_rolled_back() {
+    let shop = Shop::new("rollback-refused").await;
+    let first = shop.commit("first", DEFAULT_VERSION);
+    shop.apply();
+    shop.edited(|state| state["specDigest"] = "0".repeat(64).into());
+    shop.edited(|state| state["commit"] = "d".repeat(40).into());
+    shop.edited(|state| {
+        state.as_object_mut().unwrap().remove("commit");
+    });
+    let serials = shop.history().len();
+    says(
+        &shop.rollback(&["--to", "2", "--yes"]).expect(1),
+        &["compiles to another Spec", &first[..7], "nothing is rolled back"],
+    );
+    says(
+        &shop.rollback(&["--to", "3", "--yes"]).expect(1),
+        &["dddddddd", "is not in this clone", "git fetch"],
+    );
+    says(
+        &shop.rollback(&["--to", "4", "--yes"]).expect(1),
+        &["records no commit", "state history"],
+    );
+    says(
+        &shop.rollback(&["--to", "99", "--yes"]).expect(1),
+        &["no serial 99", "state history"],
+    );
+    // The stack's files at that commit, not those of today, decide; and where they are gone, it says so.
+    shop.repository.remove("apps/shop/dev/stack.yaml");
+    let gone = shop.repository.commit("No stack any more");
+    shop.edited(|state| state["commit"] = gone.clone().into());
+    says(
+        &shop.rollback(&["--to", "5", "--yes"]).expect(1),
+        &["is not there at commit", &gone[..7]],
+    );
+    assert_eq!(shop.rollback(&["--to", "1"]).code, Some(0));
+    assert_eq!(
+        (shop.history().len(), shop.word().await),
+        (serials + 1, json!("first"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_a_shallow_clone_lacks_is_fetched() {
+    let shop = Shop::new("rollback-shallow").await;
+    shop.commit("first", DEFAULT_VERSION);
+    shop.apply();
+    shop.commit("second", DEFAULT_VERSION);
+    shop.apply();
+    let clone = Shop {
+        repository: shop.repository.clone_with(&["--depth=1"]),
+        cluster: shop.cluster,
+        namespace: shop.namespace.clone(),
+        interpreter: Some(interpreter()),
+    };
+    clone.rollback(&["--to", "1", "--yes"]).expect(0);
+    assert_eq!(shop.word().await, "first");
+}
