@@ -45,7 +45,7 @@ test-all: parts example release ## also what is slower: release, image, other st
 	$(MAKE) fuzz
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
-	$(MAKE) -C konfig-example check PYTHON="$$(scripts/parts path kcl)"
+	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
 
 lint: fmt clippy deny ## rustfmt, clippy and cargo-deny, as CI wants them
 

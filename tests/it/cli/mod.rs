@@ -12,3 +12,4 @@ pub mod migration;
 pub mod output;
 pub mod shells;
 pub mod status;
+pub mod tutorial;

@@ -1,9 +1,12 @@
 //! The project itself: docs, rooms, release, toolchain.
 
 pub mod docs;
+pub mod forges;
+pub mod messages;
 pub mod optional_toolchain;
 pub mod release;
 pub mod rooms;
+pub mod sentences;
 pub mod site;
 pub mod toolchain;
 pub mod words;

@@ -53,12 +53,12 @@ fn the_site_is_whole() {
 }
 
 /// What users would type, and the part of a page that answers it.
-const QUESTIONS: [(&str, &str); 12] = [
+const QUESTIONS: [(&str, &str); 23] = [
     ("lease held", "guides/sres/#the-lease-is-held"),
     ("state lock", "guides/sres/#the-lease-is-held"),
     ("approve an unreviewed change", "guides/sres/#a-stack-was-stopped"),
-    ("roll back", "guides/sres/#back-to-an-older-state"),
-    ("rename a stack", "guides/sres/#move-rename-or-forget-a-stack"),
+    ("roll back", "guides/roll-back/"),
+    ("rename a stack", "guides/name-a-stack/#rename-a-stack"),
     ("OIDC AWS", "guides/oidc/#aws-state-in-s3"),
     (
         "why is my stack affected",
@@ -72,6 +72,17 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     ("blast radius", "guides/platform-teams/#who-may-change-what"),
     ("exit code 3", "reference/errors/#exit-codes"),
+    ("preview with a cluster", "guides/preview-with-a-cluster/"),
+    ("log in by OIDC", "guides/oidc/"),
+    ("recover from a half apply", "guides/recover/"),
+    ("run on GitLab", "guides/gitlab/"),
+    ("run on Jenkins", "guides/jenkins/"),
+    ("compare with Atlantis", "compare/#compare-with-atlantis"),
+    ("migrate", "guides/migrate/"),
+    ("add an application", "guides/add-an-application/"),
+    ("name a stack", "guides/name-a-stack/"),
+    ("read a sign", "guides/app-developers/#read-a-sign"),
+    ("what adopting costs", "costs/"),
 ];
 
 /// The box, opened as a reader opens it.

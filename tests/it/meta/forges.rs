@@ -1,0 +1,126 @@
+//! The comments of docs/guides/gitlab.md and jenkins.md: their scripts, run against a forge that keeps what it is sent.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::docs::root;
+use crate::support::process::Konverge;
+
+/// A forge: the comments of one pull request, each with its author, and who the token belongs to.
+#[derive(Clone, Default)]
+struct Forge(Arc<Mutex<Vec<Value>>>);
+
+const TOKEN: &str = "glpat-of-a-test";
+
+impl Forge {
+    /// The same for both forges: `GET …/user`, the list, a new one, another text for one.
+    async fn answer(State(forge): State<Self>, method: Method, uri: Uri, headers: HeaderMap, body: String) -> Response {
+        let is_known = ["private-token", "authorization"]
+            .iter()
+            .any(|name| headers.get(*name).is_some_and(|value| value.to_str().unwrap().ends_with(TOKEN)));
+        if !is_known {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        let mut comments = forge.0.lock().unwrap();
+        let path = uri.path();
+        if method == Method::GET && path.ends_with("/user") {
+            return Json(json!({"id": 7})).into_response();
+        }
+        if method == Method::GET {
+            return Json(comments.clone()).into_response();
+        }
+        let text = serde_json::from_str::<Value>(&body).unwrap()["body"].clone();
+        let user = json!({"id": 7});
+        if method == Method::POST {
+            let id = comments.len() + 1;
+            comments.push(json!({"id": id, "body": text, "author": user, "user": user}));
+            return StatusCode::CREATED.into_response();
+        }
+        let id: usize = path.rsplit('/').next().unwrap().parse().unwrap();
+        match comments.get_mut(id - 1) {
+            Some(comment) => comment["body"] = text,
+            None => return StatusCode::NOT_FOUND.into_response(),
+        }
+        StatusCode::OK.into_response()
+    }
+}
+
+/// The script posts once, edits after that, and leaves somebody else's copy of the marker alone.
+async fn posts_and_edits(script: String, variables: impl Fn(&str) -> Vec<(&'static str, String)>) {
+    let forge = Forge::default();
+    // Somebody else copied our first line.
+    let stranger = json!({"id": 9});
+    forge.0.lock().unwrap().push(
+        json!({"id": 1, "body": "<!-- konverge:v1 x -->\nmine now", "author": stranger, "user": stranger}),
+    );
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(Forge::answer).with_state(forge.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let variables = variables(&url);
+    tokio::task::spawn_blocking(move || {
+        let folder = tempfile::tempdir().unwrap();
+        for text in ["first \"quoted\" $HOME `x`", "second"] {
+            let body = format!("<!-- konverge:v1 e30 -->\n{text}\n");
+            std::fs::write(folder.path().join("preview.md"), &body).unwrap();
+            let mut shell = Konverge::of(Path::new("/bin/sh"), ["-euc", &script])
+                .dir(folder.path())
+                .env("PATH", std::env::var("PATH").unwrap());
+            for (name, value) in &variables {
+                shell = shell.env(name, value);
+            }
+            shell.run().expect(0);
+            let comments = forge.0.lock().unwrap();
+            assert_eq!(comments.len(), 2, "{comments:#?}");
+            assert_eq!(comments[0]["body"], "<!-- konverge:v1 x -->\nmine now");
+            assert_eq!(comments[1]["body"], body);
+        }
+    })
+    .await
+    .unwrap();
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs/guides").join(name)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gitlab_s_job_edits_one_note() {
+    let block = super::docs::blocks(&page("gitlab.md"), "yaml").remove(0);
+    let pipeline: Value = konverge::yaml::from_str(&block).unwrap();
+    let script = pipeline["comment"]["script"][0].as_str().unwrap().to_owned();
+    let variables = |url: &str| {
+        vec![
+            ("CI_API_V4_URL", format!("{url}/api/v4")),
+            ("CI_PROJECT_ID", "42".to_owned()),
+            ("CI_MERGE_REQUEST_IID", "7".to_owned()),
+            ("KONVERGE_GITLAB_TOKEN", TOKEN.to_owned()),
+        ]
+    };
+    posts_and_edits(script, variables).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jenkins_stage_edits_one_comment() {
+    let block = super::docs::blocks(&page("jenkins.md"), "groovy").remove(0);
+    let script = block.split("'''").nth(1).unwrap().to_owned();
+    let variables = |url: &str| {
+        vec![
+            ("GITHUB_API", url.to_owned()),
+            ("REPOSITORY", "acme/konfig".to_owned()),
+            ("CHANGE_ID", "7".to_owned()),
+            ("TOKEN", TOKEN.to_owned()),
+        ]
+    };
+    posts_and_edits(script, variables).await;
+}
