@@ -38,7 +38,13 @@ impl Shell<'_> {
             shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
         }
         let outcome = shell.run();
-        assert_eq!(outcome.code, Some(0), "{line}: {}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(
+            outcome.code,
+            Some(0),
+            "{line}: {}{}",
+            outcome.stdout,
+            outcome.stderr
+        );
         outcome
     }
 }
@@ -56,7 +62,11 @@ async fn the_tutorial_goes_from_a_branch_to_drift_and_back() {
     let monorepo = Repository::konfig_example();
     monorepo.write("konverge.yaml", config.replace("kind-konverge", "test"));
     let kubeconfig = cluster.kubeconfig().display().to_string();
-    let shell = Shell { monorepo: &monorepo, state: tempfile::tempdir().unwrap(), kubeconfig };
+    let shell = Shell {
+        monorepo: &monorepo,
+        state: tempfile::tempdir().unwrap(),
+        kubeconfig,
+    };
     let files = ["appops/hello/base/base.k", "appops/hello/dev/main.k"];
     let kcl = blocks(&page, "python");
     assert_eq!(kcl.len(), files.len());
@@ -71,7 +81,10 @@ async fn the_tutorial_goes_from_a_branch_to_drift_and_back() {
         if line == "konverge drift hello/dev" {
             // kubectl scale
             let deployments: Api<Deployment> = Api::namespaced(cluster.client().await, "hello-dev");
-            let by_hand = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+            let by_hand = PatchParams {
+                field_manager: Some("kubectl".to_owned()),
+                ..PatchParams::default()
+            };
             let three = Patch::Merge(json!({"spec": {"replicas": 3}}));
             deployments.patch("hello", &by_hand, &three).await.unwrap();
         }
@@ -79,28 +92,44 @@ async fn the_tutorial_goes_from_a_branch_to_drift_and_back() {
         told.push((line.to_owned(), outcome.stdout));
     }
     let of = |line: &str| {
-        let found: Vec<_> = told.iter().filter(|(typed, _)| typed == line).map(|(_, told)| told.as_str()).collect();
+        let found: Vec<_> = told
+            .iter()
+            .filter(|(typed, _)| typed == line)
+            .map(|(_, told)| told.as_str())
+            .collect();
         assert!(!found.is_empty(), "the tutorial has no `{line}` any more");
         found.join("\n")
     };
     assert!(of("konverge affected").contains("hello/dev"), "{told:#?}");
     for kind in ["Namespace", "ServiceAccount", "Service", "Deployment"] {
-        assert!(of("konverge preview").contains(&format!("create ")) && of("konverge preview").contains(kind), "{kind}");
+        assert!(
+            of("konverge preview").contains(&format!("create ")) && of("konverge preview").contains(kind),
+            "{kind}"
+        );
     }
     assert!(of("konverge preview --output markdown").starts_with("<!-- konverge:v1 "));
     let drift = of("konverge drift hello/dev");
-    assert!(drift.contains("replicas: 3") && drift.contains("kubectl"), "{drift}");
+    assert!(
+        drift.contains("replicas: 3") && drift.contains("kubectl"),
+        "{drift}"
+    );
     assert!(!of("konverge drift hello/dev --exit-code").contains("replicas"));
     let plan = of("konverge state rollback hello/dev --to 1");
     assert!(plan.contains("1.27-alpine"), "{plan}");
-    assert!(of("konverge destroy hello/dev --yes").contains("hello"), "{told:#?}");
+    assert!(
+        of("konverge destroy hello/dev --yes").contains("hello"),
+        "{told:#?}"
+    );
 }
 
 #[test]
 fn an_application_is_added_in_ten_lines() {
     let monorepo = Repository::konfig_example();
-    let shell =
-        Shell { monorepo: &monorepo, state: tempfile::tempdir().unwrap(), kubeconfig: "/nonexistent".to_owned() };
+    let shell = Shell {
+        monorepo: &monorepo,
+        state: tempfile::tempdir().unwrap(),
+        kubeconfig: "/nonexistent".to_owned(),
+    };
     let page = page("guides/add-an-application.md");
     let blocks = blocks(&page, "sh");
     let (ten, stack) = (&blocks[0], &blocks[1]);
@@ -116,8 +145,20 @@ fn an_application_is_added_in_ten_lines() {
         shell.type_in(line);
     }
     let update = ["check", "--update", "appops/hello/prod"];
-    let refused = Konverge::new(update).dir(monorepo.path()).with_kcl().run().expect(1);
-    assert!(format!("{}{}", refused.stdout, refused.stderr).contains("policy prod-replicas"), "{}", refused.stdout);
-    monorepo.replace("appops/hello/prod/main.k", "{\n    image", "{\n    replicas = 2\n    image");
+    let refused = Konverge::new(update)
+        .dir(monorepo.path())
+        .with_kcl()
+        .run()
+        .expect(1);
+    assert!(
+        format!("{}{}", refused.stdout, refused.stderr).contains("policy prod-replicas"),
+        "{}",
+        refused.stdout
+    );
+    monorepo.replace(
+        "appops/hello/prod/main.k",
+        "{\n    image",
+        "{\n    replicas = 2\n    image",
+    );
     shell.type_in(lines[lines.len() - 1]);
 }

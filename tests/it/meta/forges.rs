@@ -24,10 +24,18 @@ const TOKEN: &str = "glpat-of-a-test";
 
 impl Forge {
     /// The same for both forges: `GET …/user`, the list, a new one, another text for one.
-    async fn answer(State(forge): State<Self>, method: Method, uri: Uri, headers: HeaderMap, body: String) -> Response {
-        let is_known = ["private-token", "authorization"]
-            .iter()
-            .any(|name| headers.get(*name).is_some_and(|value| value.to_str().unwrap().ends_with(TOKEN)));
+    async fn answer(
+        State(forge): State<Self>,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+        body: String,
+    ) -> Response {
+        let is_known = ["private-token", "authorization"].iter().any(|name| {
+            headers
+                .get(*name)
+                .is_some_and(|value| value.to_str().unwrap().ends_with(TOKEN))
+        });
         if !is_known {
             return StatusCode::UNAUTHORIZED.into_response();
         }

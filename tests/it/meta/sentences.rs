@@ -26,13 +26,17 @@ fn paragraphs(page: &str) -> Vec<String> {
         let fence = line.starts_with("```");
         in_code ^= fence;
         let is_item = line.starts_with("- ")
-            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
-        let is_prose = !fence && !in_code && !["|", "#", "![", "<!--"].iter().any(|sign| line.starts_with(sign));
+            || line
+                .split_once(". ")
+                .is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        let is_prose =
+            !fence && !in_code && !["|", "#", "![", "<!--"].iter().any(|sign| line.starts_with(sign));
         if !is_prose || is_item || line.is_empty() {
             paragraphs.push(String::new());
         }
         if is_prose {
-            let text = line.trim_start_matches(|c: char| is_item && (c.is_ascii_digit() || "-. ".contains(c)));
+            let text =
+                line.trim_start_matches(|c: char| is_item && (c.is_ascii_digit() || "-. ".contains(c)));
             let last = paragraphs.last_mut().expect("there is one from the start");
             last.push_str(text);
             last.push(' ');
@@ -66,7 +70,10 @@ fn sentences(paragraph: &str) -> Vec<usize> {
 }
 
 fn measure(page: &str) -> (usize, usize) {
-    let counts: Vec<usize> = paragraphs(page).iter().flat_map(|paragraph| sentences(paragraph)).collect();
+    let counts: Vec<usize> = paragraphs(page)
+        .iter()
+        .flat_map(|paragraph| sentences(paragraph))
+        .collect();
     (counts.iter().sum(), counts.len())
 }
 
@@ -75,21 +82,30 @@ fn sentences_are_measured_without_code_and_tables() {
     let page = "# A heading of many words that does not count\n\nOne two `three four` [five six](seven.md). Seven?\n\
                 - eight nine\n\n| a | table |\n|---|---|\n\n```sh\nkonverge affected --base HEAD~1\n```\n1. ten eleven.\n";
     assert_eq!(measure(page), (10, 4));
-    assert_eq!(sentences("**Bold.** Then v1.2 is one sentence (so it is)."), [1, 8]);
+    assert_eq!(
+        sentences("**Bold.** Then v1.2 is one sentence (so it is)."),
+        [1, 8]
+    );
 }
 
 #[test]
 fn the_average_sentence_of_each_page_is_short() {
     let (mut long, mut measured) = (Vec::new(), 0);
     for page in pages() {
-        let name = page.strip_prefix(root()).expect("below the root").display().to_string();
+        let name = page
+            .strip_prefix(root())
+            .expect("below the root")
+            .display()
+            .to_string();
         if LEFT_OUT.contains(&name.as_str()) {
             continue;
         }
         let (words, sentences) = measure(&fs::read_to_string(&page).expect("a page"));
         measured += 1;
         if words >= LIMIT * sentences.max(1) {
-            long.push(format!("{name}: {words} words in {sentences} sentences; split the long ones"));
+            long.push(format!(
+                "{name}: {words} words in {sentences} sentences; split the long ones"
+            ));
         }
     }
     assert!(measured > 20, "only {measured} pages were measured");
