@@ -1,25 +1,27 @@
-//! Groups a plan's nodes into what is applied in one go, and says which group waits for which.
+//! Groups the nodes of a plan into batches that are applied together, and determines which batch waits for
+//! which.
 
 use std::collections::BTreeMap;
 
 use super::plan::PlanNode;
 use crate::{model::spec::RuntimeKind, runtime::Granularity};
 
-/// What one call of a runtime applies: one resource, or a whole segment.
+/// What one call of a runtime applies: one resource, or a whole Terraform batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     /// Indices of nodes, ascending. Empty for the barrier.
     pub members: Vec<usize>,
 }
 
-/// Units and what each waits for, ready for the schedule.
+/// The batches and their dependencies, ready for the schedule.
 pub(super) struct Batches {
     pub units: Vec<Batch>,
     pub waits: Vec<Vec<usize>>,
 }
 
-/// Deletes start when everything wanted has ended well: until then something may still use what is to go, whether the
-/// Spec says so or not. A barrier stands for that, so that the number of edges stays small.
+/// Groups the nodes into batches. Deletions start when every desired resource has succeeded: until then
+/// something may still use a resource that is to be deleted, whether the Spec says so or not. One barrier
+/// batch represents that rule, so that the number of edges stays small.
 pub(super) fn group(nodes: &[PlanNode]) -> Batches {
     let mut units: Vec<Batch> = Vec::new();
     let mut unit_of = vec![0; nodes.len()];

@@ -1,4 +1,4 @@
-//! Carries a plan out: everything in its order, as much at once as the order allows, each end written to the journal.
+//! Executes a plan in dependency order with bounded parallelism. Every result is written to the journal.
 
 mod unit;
 
@@ -28,28 +28,28 @@ use crate::{
     },
 };
 
-/// What an apply is given.
+/// The input of an apply.
 pub struct ApplyRequest<'a> {
-    /// What to do.
     pub plan: EnginePlan,
-    /// Judges what becomes known only on the way; the plan itself has been judged before.
+    /// Reviews the plans that become known only during the apply. The plan itself was reviewed before.
     pub review: &'a dyn Review,
-    /// Remembers.
+    /// Records intents and results.
     pub journal: &'a dyn Journal,
-    /// Hears how it goes.
+    /// Receives the progress.
     pub events: &'a dyn EventSink,
-    /// Stops new operations; those under way end.
+    /// Stops new operations; running operations finish.
     pub cancel: CancellationToken,
-    /// How many resources or segments may be under way at once, those that wait for readiness included; at least 1.
+    /// The maximum number of resources or batches in progress, including those that wait for readiness; at
+    /// least 1.
     pub parallelism: usize,
-    /// A stack whose Spec has become empty may be deleted whole.
+    /// Allows the deletion of a whole stack whose Spec has become empty.
     pub allow_empty: bool,
 }
 
-/// What is said before the failure of a resource that could not be planned.
+/// The prefix of the failure message of a resource that could not be planned.
 const NOT_PLANNED: &str = "could not be planned";
 
-/// Carries a plan out. What was done is in the journal, whatever the outcome.
+/// Executes a plan. Completed changes are in the journal, whatever the outcome.
 pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
     let ApplyRequest { plan, .. } = &request;
     if let Some(refusal) = refusal(&request) {
@@ -130,18 +130,18 @@ fn outcome(
     }
 }
 
-/// The walk over a plan's units; shared by the futures that carry them out.
+/// The execution of a plan's batches; shared by the futures that apply them.
 struct Executor<'a> {
     request: &'a ApplyRequest<'a>,
     plan: &'a EnginePlan,
-    /// What references read.
+    /// The live values that references read.
     live: Mutex<HashMap<ResourceId, Value>>,
-    /// What of it is secret.
+    /// The secrets in those values.
     carried: Mutex<PropagatedSecrets>,
     outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
-    /// Why nothing more may be done.
+    /// Why no further change may start.
     stopped: Mutex<Option<UserError>>,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Executor<'a> {
         self.withdraw().await;
     }
 
-    /// Takes the intents of what was skipped back, so that nobody takes it for something that may have been made.
+    /// Withdraws the intents of skipped resources, so that the next run does not assume that they may exist.
     async fn withdraw(&self) {
         let ids: Vec<_> = lock(&self.outcomes)
             .values()
@@ -203,7 +203,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Says what could not be planned, and leaves out what waits for it.
+    /// Reports what could not be planned, and skips its dependents.
     fn hold_back(&self, units: &[batches::Batch], schedule: &mut Schedule) {
         for (id, failure) in &self.plan.failures {
             let failure = failure.clone().context(NOT_PLANNED);
@@ -267,7 +267,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Puts a resource's outcome down and says so.
+    /// Records and reports the result of a resource.
     fn note(&self, id: &ResourceId, action: Action, result: ResourceResult, message: Option<String>) {
         let message = message.map(|text| self.plan.secrets.mask(&text));
         self.request.events.event(RunEvent::ResourceEnded {
@@ -292,7 +292,7 @@ impl<'a> Executor<'a> {
         self.note(id, action, ResourceResult::Failed, Some(message));
     }
 
-    /// What to write down before a resource is touched; nothing for one that is not.
+    /// The intent to record before a resource is changed; `None` for a resource without a change.
     fn intent(
         &self,
         planned: &crate::runtime::PlannedResource,
@@ -309,7 +309,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// What the state is to hold of the clusters, if anything is done.
+    /// The cluster identities to record in the state, if anything is changed.
     async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
         let clusters = self
             .plan

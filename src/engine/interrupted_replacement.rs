@@ -1,5 +1,6 @@
-//! Replacements that an earlier run began and did not bring to their end: the old object is gone, and what a runtime
-//! plans is a mere creation, which nobody agreed to. It is shown as what it is the rest of.
+//! Replacements that an earlier run started and did not complete. The old object is gone, so the runtime
+//! plans a plain creation, which nobody approved. The plan shows it as the remaining part of the approved
+//! replacement.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::{
     secrets::Secrets,
 };
 
-/// The replacement that a plan is, as it is written down before its old object goes.
+/// The replacement of a plan, as it is recorded before the old object is deleted.
 pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Option<Replacement> {
     let public = &planned.public;
     let wanted = desired_digest(planned, secrets).filter(|_| public.action == Action::Replace)?;
@@ -27,7 +28,8 @@ pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Optio
     })
 }
 
-/// A plan, as the rest of what was agreed to if it is that: the same must be wanted now.
+/// Returns the plan as the remaining part of an approved replacement, if the desired resource is still the
+/// same. Otherwise returns it unchanged.
 pub(super) fn as_agreed(
     begun: &BTreeMap<ResourceId, Replacement>,
     stack: &StackId,
@@ -60,7 +62,7 @@ pub(super) fn as_agreed(
     planned
 }
 
-/// Over what is wanted of a resource; keyed, since it may hold secrets.
+/// The digest of the desired resource; keyed, because the resource may contain secrets.
 fn desired_digest(planned: &PlannedResource, secrets: &Secrets) -> Option<String> {
     let desired = planned.item.desired.as_ref()?;
     let wanted = json!([desired.attributes, desired.extensions]);

@@ -1,9 +1,11 @@
-//! The engine: makes a plan of what is recorded, what is wanted and what is there, and carries it out in order.
+//! The engine: compares the recorded, the desired and the live resources to a plan, and executes the plan in
+//! order.
 //!
-//! It knows neither which runtime does the work nor where the state lies: [`RuntimeRegistry`] holds the one, [`Journal`] stands
-//! for the other. A stack's graph is cut into [`stages`], each planned as a whole; [`apply`] walks the same graph with a
-//! ready queue, so that independent branches go on when one fails. What Terraform could not plan holds back what waits
-//! for it in the same way ([`assembly`]).
+//! The engine does not know which runtime does the work or where the state is stored: [`RuntimeRegistry`]
+//! holds the runtimes, [`Journal`] is the interface to the state. A stack's graph is cut into [`stages`],
+//! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
+//! branches continue when one fails. What Terraform could not plan holds back its dependents in the same way
+//! ([`plan_builder`]).
 
 mod batches;
 mod executor;

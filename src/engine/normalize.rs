@@ -1,4 +1,5 @@
-//! Lets every runtime normalise its resources before the graph is made, and follows the ids that change on the way.
+//! Lets every runtime normalise its resources before the graph is built, and updates the ids that change by
+//! that.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,15 +13,15 @@ use crate::{
     },
 };
 
-/// Resources in their normal form, with `dependsOn` and references following, in the order of the Spec.
+/// Normalised resources in the order of the Spec. `dependsOn` and references use the new ids.
 pub(super) struct NormalizedResources {
-    /// The resources.
     pub resources: Vec<Resource>,
-    /// Per resource the id it had in the Spec.
+    /// The id of each resource in the Spec.
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Asks each runtime for the normal form; Kubernetes cluster by cluster, since each knows kinds of its own.
+/// Normalises the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
+/// kinds of its own.
 pub(super) async fn prepare(
     spec: Spec,
     cluster: Option<&ClusterName>,

@@ -1,5 +1,5 @@
-//! What the other stacks have to say to a plan: nothing is deleted that another stack claims, and nothing is taken that
-//! its owner still holds.
+//! The claims of other stacks on a plan's objects. Nothing is deleted that another stack claims, and nothing
+//! is taken over that its owner still records.
 
 use std::collections::HashMap;
 
@@ -11,55 +11,55 @@ use crate::{
     runtime::{Item, PlannedResource},
 };
 
-/// Knows the other stacks.
+/// Answers questions about the other stacks.
 #[async_trait]
 pub trait OtherStacks: Send + Sync {
-    /// Which other stack wants what this one is about to delete.
+    /// Which other stack wants what this stack is about to delete.
     async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError>;
 
-    /// Which other stack records what this one is about to create or to take over.
+    /// Which other stack records what this stack is about to create or to adopt.
     async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, UserError> {
         let _ = (stack, item);
         Ok(None)
     }
 
-    /// What the owner of objects has let go of.
+    /// The objects that their owner no longer manages.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError>;
 }
 
-/// Knows of each object of an owner whether it was let go of.
+/// Says for each object of an owner whether the owner released it.
 pub struct ReleasedObjects(Box<Told>);
 
 type Told = dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync;
 
 impl ReleasedObjects {
-    /// Nothing was.
+    /// Nothing is released.
     pub fn none() -> Self {
         Self::from_fn(|_| Ok(false))
     }
 
-    /// What this says.
+    /// Uses a function that returns true for a released object.
     pub fn from_fn(tells: impl Fn(&Item) -> Result<bool, UserError> + Send + Sync + 'static) -> Self {
         Self(Box::new(tells))
     }
 }
 
-/// Who wants it.
+/// The claim of another stack on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerClaim {
-    /// Nobody else.
+    /// No other stack claims the object.
     Nobody,
-    /// That stack.
+    /// This stack claims the object.
     By(StackId),
-    /// That stack has it too, and keeps it.
+    /// This stack has the object too, and keeps it.
     SharedWith(StackId),
-    /// It cannot be said: the Spec of that stack cannot be compiled.
+    /// Unknown: the Spec of this stack cannot be compiled.
     Unclear(StackId),
-    /// It cannot be said of that stack either, and somebody answers for it: it does not want it.
+    /// Unknown as well, but a person confirmed that this stack does not claim the object.
     Waived(StackId),
 }
 
-/// A stack that is alone: nobody claims anything, and no owner lets go.
+/// For a stack without other stacks: nobody claims or releases anything.
 pub struct NoOtherStacks;
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl OtherStacks for NoOtherStacks {
     }
 }
 
-/// The other stacks as one plan asks them: each owner once, however many objects it had.
+/// The questions of one plan to the other stacks: each owner is asked once, however many objects it had.
 pub(super) struct OwnershipLookup<'a> {
     stack: &'a StackId,
     neighbours: &'a dyn OtherStacks,
@@ -81,7 +81,6 @@ pub(super) struct OwnershipLookup<'a> {
 }
 
 impl<'a> OwnershipLookup<'a> {
-    /// Around a stack.
     pub fn of(stack: &'a StackId, neighbours: &'a dyn OtherStacks) -> Self {
         Self {
             stack,
@@ -90,7 +89,7 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// A plan of one resource, as far as the other stacks let it stand.
+    /// Adjusts the plan of one resource to the claims of the other stacks.
     pub async fn resolve_claims(&mut self, planned: PlannedResource) -> Result<PlannedResource, UserError> {
         match (&planned.foreign, planned.public.action) {
             (Some(_), _) => self.taken_over(planned).await,
@@ -309,7 +308,7 @@ mod tests {
             "{refusal:?}"
         );
 
-        // Who may claim it cannot be seen: what can be made again goes, data does not.
+        // The claims cannot be determined: what can be recreated is deleted, data is not.
         let unclear = OwnerClaim::Unclear(other);
         let small = asked(delete(kubernetes, false), unclear.clone(), false).await;
         let small = small.unwrap().public;

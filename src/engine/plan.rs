@@ -1,4 +1,4 @@
-//! Makes a stack's plan: stage by stage, each runtime looking at what is there; nothing is written.
+//! Plans a stack, stage by stage. Each runtime reads the live objects; nothing is written.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,60 +29,58 @@ use crate::{
     spec::{graph::ResourceGraph, resolve::KnownValue},
 };
 
-/// What a plan is made of.
+/// The input of a plan.
 pub struct PlanRequest<'a> {
-    /// The stack's identity.
     pub stack: StackId,
-    /// Where it lies.
     pub folder: RepoPath,
-    /// What is wanted.
+    /// The desired resources.
     pub spec: Spec,
-    /// What was recorded.
+    /// The recorded state.
     pub state: &'a StackState,
-    /// Who looks at what is there.
+    /// The runtimes that read the live objects.
     pub runtimes: &'a RuntimeRegistry,
     /// Paths that are not compared.
     pub ignore: &'a [String],
-    /// The stack's cluster; a resource's extension `cluster` goes before it.
+    /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
     pub cluster: Option<ClusterName>,
-    /// Who knows the other stacks.
+    /// Answers questions about the other stacks.
     pub neighbours: &'a dyn OtherStacks,
-    /// Hears how it goes.
+    /// Receives the progress.
     pub events: &'a dyn EventSink,
-    /// Masks what failures say.
+    /// Masks the messages of failures.
     pub secrets: &'a Secrets,
 }
 
-/// A plan: what is shown, and what [`super::apply`] needs to do exactly that.
+/// A plan: what is shown, and what [`super::apply`] needs to execute exactly that.
 pub struct EnginePlan {
-    /// What is shown and reviewed. If a resource could not be planned, its `error` is set.
+    /// The plan that is shown and reviewed. Its `error` is set if a resource could not be planned.
     pub public: StackPlan,
-    /// The resources that could not be planned, each with its own reason; in the order of the Spec.
+    /// The resources that could not be planned, each with its reason; in the order of the Spec.
     pub failures: Vec<(ResourceId, UserError)>,
-    /// Those that were not planned since they wait for one of the failures, each with that one.
+    /// The resources that were not planned because they depend on a failure, each with that failure.
     pub(super) waiting: Vec<(ResourceId, ResourceId)>,
     pub(super) nodes: Vec<PlanNode>,
     pub(super) targets: Targets,
     pub(super) scope: StackScope,
-    /// Replacements that an earlier run began.
+    /// Replacements that an earlier run started.
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
     pub(super) runtimes: RuntimeRegistry,
     pub(super) secrets: Secrets,
-    /// The Spec wants nothing, though something is recorded.
+    /// True if the Spec is empty although resources are recorded.
     pub(super) empties_stack: bool,
 }
 
 impl EnginePlan {
-    /// Why nothing of it may be done: a resource whose failure is the whole stack's. One that Terraform could not plan
-    /// holds back what waits for it, and every deletion; the rest is done.
+    /// The failure of a resource that stops the whole stack. A failure of Terraform does not: it only holds
+    /// back its dependents and all deletions.
     pub fn refusal(&self) -> Option<UserError> {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| plan_builder::stops_the_stack(failure))?;
         Some(plan_builder::of_resource(id, failure.clone()))
     }
 
-    /// What a resource that references read is expected to become, with `$unknown` for what only the other side knows;
-    /// secrets in clear, so never printed.
+    /// The expected value of a resource that references read, with `$unknown` for what only the server knows.
+    /// Contains secrets in clear text: never print it.
     pub fn expected_object(&self, id: &ResourceId) -> Option<&Value> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.planned.item.id == *id)?;
@@ -90,34 +88,34 @@ impl EnginePlan {
     }
 }
 
-/// One resource of a plan.
 pub(super) struct PlanNode {
     pub granularity: Granularity,
-    /// Of what is wanted and of what is to go, counted apart.
+    /// The stage. Desired resources and deletions are counted separately.
     pub stage: usize,
-    /// Indices of the nodes that must end well before it starts.
+    /// Indices of the nodes that must succeed before this node starts.
     pub waits: Vec<usize>,
-    /// Who could not be planned, so that it may not be done.
+    /// The failed resource that this node waits for, so that it is skipped.
     pub held: Option<ResourceId>,
-    /// What is recorded as its dependencies.
+    /// The dependencies to record.
     pub depends_on: Vec<ResourceId>,
-    /// Whether it is to go.
+    /// True for a deletion.
     pub goes: bool,
-    /// Whether it reads values of others.
+    /// True if the resource reads values of others.
     pub refers: bool,
-    /// As wanted, references unresolved, if it may have to be planned again.
+    /// The desired resource with unresolved references, if it may have to be planned again.
     pub wanted: Option<Resource>,
-    /// Whether values were missing: it is planned again when they are known.
+    /// True if values were unknown: the resource is planned again when they are known.
     pub provisional: bool,
-    /// Without its changes, which are in the plan that is shown; those of a replacement are written down when it begins.
+    /// The plan without its changes, which are in the public plan. The changes of a replacement are recorded
+    /// when it starts.
     pub planned: PlannedResource,
 }
 
 /// Plans a stack.
 ///
 /// # Errors
-/// The Spec cannot be put in order, or a runtime cannot be reached. A single resource that cannot be planned is
-/// in [`EnginePlan::failures`] instead.
+/// The Spec has no valid order, or a runtime cannot be reached. A resource that cannot be planned is in
+/// [`EnginePlan::failures`] instead.
 pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError> {
     request.events.event(RunEvent::PlanStarted {
         stack: request.stack.clone(),
@@ -184,7 +182,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError>
         failures,
         ..
     } = planner;
-    // When the plan is carried out, what comes before is done.
+    // During the apply all earlier stages are finished.
     scope.pending = Arc::default();
     Ok(plan_builder::assemble(
         request,
@@ -201,9 +199,9 @@ struct PlanBuilder<'a> {
     runtimes: &'a RuntimeRegistry,
     targets: &'a Targets,
     planned: Vec<Option<PlannedResource>>,
-    /// What references of later stages read, and whether nothing will be done to it.
+    /// The values that references of later stages read, and whether the resource is unchanged.
     expected: HashMap<ResourceId, (Value, bool)>,
-    /// What of it is secret.
+    /// The secrets in those values.
     carried: PropagatedSecrets,
     failures: PlanFailures,
     stack: &'a StackId,
@@ -291,7 +289,7 @@ impl PlanBuilder<'_> {
         Ok(())
     }
 
-    /// Tells later segments what these create or change.
+    /// Tells later batches what these nodes create or change.
     fn add_pending(&mut self, members: &[usize]) {
         let planned = members.iter().filter_map(|&member| self.planned[member].as_ref());
         let changing = planned.filter(|planned| {
@@ -308,8 +306,8 @@ impl PlanBuilder<'_> {
         Arc::make_mut(&mut self.scope.pending).extend(pending);
     }
 
-    /// Whether a draft that waits for a failed one cannot even be planned: it reads what is not known, or is applied
-    /// as one with others that need not wait.
+    /// Returns true if a draft that waits for a failed one cannot be planned either: it reads unknown values,
+    /// or it is applied in one batch with resources that need not wait.
     fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
         reads || (draft.granularity == Granularity::Segment && !draft.goes)

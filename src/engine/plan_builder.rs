@@ -1,5 +1,5 @@
-//! Puts a plan together from what became of each draft: what is shown, what can be carried out, and what is held back by
-//! what could not be planned.
+//! Builds the plan from the results of all drafts: what is shown, what is executed, and what failures hold
+//! back.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ use crate::{
     runtime::{PlannedResource, StackScope},
 };
 
-/// What could not be planned.
+/// The failures of a plan.
 #[derive(Default)]
 pub(super) struct PlanFailures {
-    /// Each with its own reason.
+    /// Each failed resource with its reason.
     pub own: HashMap<ResourceId, UserError>,
-    /// Those that were left out since they wait for one of these: which.
+    /// The skipped resources, each with the failed resource that it waits for.
     pub waiting: HashMap<ResourceId, ResourceId>,
 }
 
 impl PlanFailures {
-    /// Whether there is no plan of it, whatever the reason.
+    /// Returns true if there is no plan of this resource, for any reason.
     pub fn has(&self, id: &ResourceId) -> bool {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
-    /// Per draft the index of a failed one that it waits for, directly or not.
+    /// For each draft the index of a failed draft that it waits for, directly or indirectly.
     pub fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {
@@ -60,14 +60,14 @@ impl PlanFailures {
     }
 }
 
-/// Whether a failure is the whole stack's: what is refused by a guardrail, by the cluster, or in the Spec itself must be
-/// fixed before anything is touched. Terraform may lack an executable, a package, credentials or a service, none of
-/// which is the cluster's business.
+/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
+/// itself must be fixed before anything is changed. Missing Terraform executables, packages, credentials or
+/// services do not concern the cluster.
 pub(super) fn stops_the_stack(failure: &UserError) -> bool {
     failure.kind != ErrorKind::Terraform
 }
 
-/// The plan.
+/// Builds the plan.
 pub(super) fn assemble(
     request: PlanRequest<'_>,
     scope: StackScope,
@@ -156,8 +156,8 @@ pub(super) fn assemble(
     }
 }
 
-/// Who holds each draft back. What goes is held back by any failure: the one that could not be planned may be using it,
-/// under an id of its own or through a value that only its plan would show.
+/// The failure that holds back each draft. Every failure holds back all deletions: the failed resource may
+/// use what is to be deleted, under an id of its own or through a value that only its plan would show.
 fn held_back_by(drafts: &[DraftNode], failures: &PlanFailures) -> Vec<Option<ResourceId>> {
     let any = drafts
         .iter()
@@ -172,7 +172,7 @@ fn held_back_by(drafts: &[DraftNode], failures: &PlanFailures) -> Vec<Option<Res
         .collect()
 }
 
-/// A failure that names its resource, once.
+/// Adds the resource's name to a failure, unless it has it already.
 pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
     match failure.message.contains(&format!("`{id}`")) {
         true => failure,
@@ -180,7 +180,7 @@ pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
     }
 }
 
-/// One failure that stands for all: the first in full, the others by name.
+/// Combines all failures into one: the first in full, the others by name.
 pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<UserError> {
     let (id, first) = failures.first()?;
     let mut failure = of_resource(id, first.clone());

@@ -1,4 +1,4 @@
-//! The nodes of a plan before anything is planned: what is wanted and what is to go, in stages.
+//! The nodes of a plan before planning: desired resources and deletions, in stages.
 
 use std::{
     cell::LazyCell,
@@ -19,26 +19,26 @@ use crate::{
     spec::graph::{Edge, ResourceGraph},
 };
 
-/// A node before it is planned.
+/// A node that is not planned yet.
 pub(super) struct DraftNode {
     pub granularity: Granularity,
     pub stage: usize,
-    /// Indices of the drafts that come before.
+    /// Indices of the drafts that must come before.
     pub waits: Vec<usize>,
     pub depends_on: Vec<ResourceId>,
-    /// Those of its dependencies whose values it needs.
+    /// The dependencies whose values it needs.
     pub references: Vec<ResourceId>,
-    /// Whether it is to go.
+    /// True for a deletion.
     pub goes: bool,
-    /// It is wanted under this id, in another version of its kind: nothing goes but what is remembered.
+    /// The object is now desired under this id, in another version of its kind: only the record is removed.
     pub is_now: Option<ResourceId>,
-    /// As wanted, references unresolved, until it is handed on; `None` if it is to go.
+    /// The desired resource with unresolved references, until it is handed on; `None` for a deletion.
     pub wanted: Option<Resource>,
     pub item: Item,
     pub kind: RuntimeKind,
 }
 
-/// What is wanted, in the order of the Spec, each with its stage.
+/// The drafts of the desired resources, in the order of the Spec, each with its stage.
 pub(super) fn wanted_drafts(
     request: &PlanRequest<'_>,
     resources: Vec<Resource>,
@@ -99,7 +99,8 @@ pub(super) fn wanted_drafts(
     Ok(drafts)
 }
 
-/// Adds what is recorded and no longer wanted; who needed another goes before it.
+/// Adds the deletions of recorded resources that are no longer desired. A dependent is deleted before its
+/// dependencies.
 pub(super) fn add_deletes(
     request: &PlanRequest<'_>,
     drafts: &mut Vec<DraftNode>,
@@ -167,10 +168,10 @@ pub(super) fn add_deletes(
     Ok(())
 }
 
-/// Under which id each Kubernetes object is wanted.
+/// The id under which each Kubernetes object is desired.
 ///
 /// # Errors
-/// One is wanted twice, in two versions of its kind: each would undo what the other did.
+/// An object is desired twice, in two versions of its kind: each would undo the other.
 fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &ResourceId>, UserError> {
     let mut claimed = HashMap::with_capacity(drafts.len());
     for draft in drafts {
@@ -187,7 +188,8 @@ fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &Resource
     Ok(claimed)
 }
 
-/// A Kubernetes object by what it is and where, whichever version its id names.
+/// The identity of a Kubernetes object: cluster, then group, kind, namespace and name, regardless of the
+/// version.
 type Object<'a> = (Option<&'a str>, (&'a str, &'a str, &'a str, &'a str));
 
 fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Option<Object<'a>> {

@@ -1,4 +1,4 @@
-//! The runtimes of a run, by the kind of resource they take.
+//! The runtimes of a run, by the kind of resource.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,17 +8,17 @@ use crate::{
     runtime::Runtime,
 };
 
-/// One runtime per kind; cheap to clone.
+/// One runtime per kind. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct RuntimeRegistry(BTreeMap<RuntimeKind, Arc<dyn Runtime>>);
 
 impl RuntimeRegistry {
-    /// None yet.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a runtime; a second one of the same kind takes the place of the first.
+    /// Adds a runtime; replaces an earlier one of the same kind.
     #[must_use]
     pub fn with(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.0.insert(runtime.kind(), runtime);
@@ -28,7 +28,7 @@ impl RuntimeRegistry {
     /// The runtime of a kind.
     ///
     /// # Errors
-    /// None was given.
+    /// There is no runtime of this kind.
     pub fn get(&self, kind: RuntimeKind) -> Result<&dyn Runtime, UserError> {
         self.0.get(&kind).map(AsRef::as_ref).ok_or_else(|| match kind {
             RuntimeKind::Kubernetes => UserError::new(
@@ -44,7 +44,7 @@ impl RuntimeRegistry {
         })
     }
 
-    /// Whether there is one of the kind.
+    /// Returns true if there is a runtime of this kind.
     pub fn has(&self, kind: RuntimeKind) -> bool {
         self.0.contains_key(&kind)
     }

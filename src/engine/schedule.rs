@@ -1,21 +1,20 @@
-//! The ready queue: which units may start, linear in units plus edges.
+//! The ready queue: which batches may start. Linear in the number of batches and edges.
 
 use std::collections::VecDeque;
 
-/// How a unit stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnitState {
     Waiting,
     Ready,
     Done,
-    /// It failed itself, or could not be tried because of the unit named.
+    /// The unit failed itself, or was skipped because of the named unit.
     Failed(usize),
 }
 
-/// The state of a walk over units that wait for each other.
+/// The progress through units that wait for each other.
 #[derive(Debug)]
 pub struct Schedule {
-    /// How many units each one still waits for.
+    /// For each unit the number of units it still waits for.
     waiting: Vec<usize>,
     dependents: Vec<Vec<usize>>,
     standing: Vec<UnitState>,
@@ -23,7 +22,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A walk over units, given what each one waits for (indices; duplicates are fine). Units in a cycle never start.
+    /// Creates a schedule from what each unit waits for (indices; duplicates are allowed). Units in a cycle
+    /// never start.
     pub fn new(waits: &[Vec<usize>]) -> Self {
         let mut dependents = vec![Vec::new(); waits.len()];
         for (unit, on) in waits.iter().enumerate() {
@@ -46,18 +46,18 @@ impl Schedule {
         }
     }
 
-    /// The next unit to start, in the order in which they became ready.
+    /// The next unit to start, in the order in which units became ready.
     pub fn start(&mut self) -> Option<usize> {
         loop {
             let unit = self.ready.pop_front()?;
-            // One that was ready may have been told to fail before its turn.
+            // A ready unit may have been marked as failed before its turn.
             if self.standing[unit] == UnitState::Ready {
                 return Some(unit);
             }
         }
     }
 
-    /// A unit ended well.
+    /// Marks a unit as succeeded.
     pub fn done(&mut self, unit: usize) {
         self.standing[unit] = UnitState::Done;
         for at in 0..self.dependents[unit].len() {
@@ -70,8 +70,8 @@ impl Schedule {
         }
     }
 
-    /// A unit failed: everything that waits for it, directly or not, is not tried. Returns those units with the one
-    /// they blame, which is `unit`.
+    /// Marks a unit as failed and skips everything that waits for it, directly or indirectly. Returns the
+    /// skipped units, each with the unit it blames, which is `unit`.
     pub fn mark_failed(&mut self, unit: usize) -> Vec<usize> {
         self.standing[unit] = UnitState::Failed(unit);
         let mut skipped = Vec::new();
@@ -90,7 +90,7 @@ impl Schedule {
         skipped
     }
 
-    /// The units that were neither done nor failed: what a cancelled walk leaves.
+    /// The units that neither succeeded nor failed: what a cancelled run leaves.
     pub fn remaining(&self) -> Vec<usize> {
         let open = |s: &UnitState| matches!(s, UnitState::Waiting | UnitState::Ready);
         (0..self.standing.len())

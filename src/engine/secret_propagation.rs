@@ -1,5 +1,5 @@
-//! Secret values that references carry into other resources (an environment variable, a URL), whether a Secret or a
-//! Terraform resource is where they come from: there too only their keyed hash is shown and recorded.
+//! Follows secret values through references into other resources (an environment variable, a URL), from a
+//! Secret or from a Terraform resource. There too only the keyed hash is shown and recorded.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -14,26 +14,26 @@ use crate::{
     secrets::Secrets,
 };
 
-/// A shorter value would hide half of every text and protect nothing.
+/// Shorter values would mask parts of many texts and protect nothing.
 const SHORTEST: usize = 4;
 
-/// The secret texts that references of a stack may read, as far as they are known.
+/// The known secret texts that references of a stack may read.
 #[derive(Default)]
 pub(super) struct PropagatedSecrets(BTreeSet<String>);
 
 impl PropagatedSecrets {
-    /// Takes what a runtime says is secret of a resource.
+    /// Adds what a runtime reports as secret in a resource.
     pub fn learn(&mut self, texts: Vec<String>) {
         self.0
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
 
-    /// Puts marks for every text of a plan that holds one of the values, in what is shown and in what is recorded. What
-    /// is sent stays as it is. What stood there before is marked where it was recorded as a mark, or where it gives way
-    /// to one.
+    /// Masks every text of a plan that contains one of the values, in what is shown and in what is recorded.
+    /// What is sent stays unchanged. The old value is masked if it was recorded as masked, or if the new
+    /// value is masked.
     ///
-    /// A text that is `wanted` as it stands was carried by no reference: nobody hides it from reviewers by a Secret that
-    /// holds a part of it.
+    /// A text that stands literally in `wanted` came from no reference: it stays visible to reviewers even if
+    /// a Secret contains a part of it.
     pub fn hide(
         &self,
         stack: &StackId,
@@ -78,7 +78,7 @@ impl PropagatedSecrets {
         };
     }
 
-    /// The same for a record.
+    /// Masks a record in the same way.
     pub fn hide_recorded(&self, recorded: &mut Recorded, wanted: Option<&Resource>, secrets: &Secrets) {
         if self.0.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl PropagatedSecrets {
     }
 }
 
-/// The texts of a resource as the code has them; one with a reference is no value of any plan.
+/// The literal texts of a resource in the Spec. A text with a reference is not a value of any plan.
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
         match value {
@@ -111,7 +111,7 @@ fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     found
 }
 
-/// The hashes of the marks in a value.
+/// The hashes of the secret markers in a value.
 fn marks(value: &Value, found: &mut HashSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| marks(item, found)),

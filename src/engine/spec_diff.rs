@@ -1,4 +1,4 @@
-//! A plan without a cluster: one Spec compared with another, by structure alone.
+//! Plans without a cluster: compares two Specs by structure only.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::{
     secrets::{Secrets, mask_resource},
 };
 
-/// What would change if `head` took the place of `base`. Nothing is asked, so nothing is validated, and a replacement
-/// shows as an update.
+/// The changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
+/// appears as an update.
 pub fn plan_against_spec(
     stack: &StackId,
     folder: &RepoPath,

@@ -1,26 +1,27 @@
 //! Cuts a graph into stages: what can be planned together.
 //!
-//! A runtime that is applied segment by segment (Terraform) gets as few segments as the graph allows; a resource whose
-//! values come from another one is planned after it.
+//! A runtime that applies whole batches (Terraform) gets as few batches as the graph allows. A resource that
+//! needs values of another one is planned after it.
 
 use crate::{model::spec::RuntimeKind, runtime::Granularity};
 
-/// A node as far as cutting is concerned.
+/// A node, with what the cutting needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageNode {
-    /// Whose it is.
+    /// The runtime of the resource.
     pub kind: RuntimeKind,
-    /// How its runtime works.
+    /// How the runtime applies its resources.
     pub granularity: Granularity,
-    /// What it waits for: the other's index, and whether it needs a value of it.
+    /// The dependencies: the index of the other node, and whether a value of it is needed.
     pub waits: Vec<(usize, bool)>,
 }
 
 /// The stage of each node, from 0. `order` is a topological order of the nodes.
 ///
-/// A node shares the stage of what it waits for, unless it needs a value that a runtime cannot see by itself (then it
-/// comes one stage later), or it belongs to a segment and waits for another runtime's resource (a segment is applied as
-/// one, so everything outside that it waits for must be done before).
+/// A node shares the stage of its dependency, with two exceptions. It comes one stage later if it needs a
+/// value that its runtime cannot see by itself. It also comes later if it belongs to a batch and waits for a
+/// resource of another runtime: a batch is applied as one, so all its outside dependencies must be finished
+/// before.
 pub fn cut_stages(nodes: &[StageNode], order: &[usize]) -> Vec<usize> {
     let mut stages = vec![0; nodes.len()];
     for &index in order {

@@ -1,4 +1,4 @@
-//! One unit: what was planned is done, what was not known is planned now.
+//! Applies one batch: executes the plan, and first plans again what was unknown.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Executor<'_> {
-    /// Whether every member ended well.
+    /// Applies the members. Returns true if all of them succeeded.
     pub(super) async fn carry_out(&self, members: &[usize]) -> bool {
         let result = self.try_carry_out(members).await;
         if let Err(failure) = result {
@@ -131,7 +131,7 @@ impl Executor<'_> {
         }
     }
 
-    /// What a resource needs, now that it is its turn: what this run has created or changed of it.
+    /// Adds what this run has created or changed to the needs of a resource.
     fn done(&self, needs: Needs) -> Needs {
         let (Needs::Planned(mut ids) | Needs::Done(mut ids)) = needs;
         let outcomes = lock(&self.outcomes);
@@ -144,8 +144,8 @@ impl Executor<'_> {
         planned
     }
 
-    /// Plans what held values that were not known, now that they are; the new plan is held against the review and
-    /// written down before anything is done.
+    /// Plans resources again whose values were unknown and are known now. The new plan is reviewed and
+    /// recorded before anything is changed.
     async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let inside: HashSet<_> = nodes.iter().map(|node| &node.planned.item.id).collect();
         let mut items = Vec::with_capacity(nodes.len());
@@ -195,14 +195,15 @@ impl Executor<'_> {
         Ok(planned)
     }
 
-    /// What needs no work outside: only what is remembered of it may change.
+    /// Finishes a resource without a change in the infrastructure: only its record may change.
     async fn settle(&self, planned: PlannedResource, node: &PlanNode) -> Result<(), UserError> {
         let id = &planned.item.id;
         match (&planned.recorded, planned.public.action) {
             (_, Action::Forget) => {
                 let entry = JournalEntry::Gone { id: id.clone() };
                 self.journal(self.request.journal.record(entry).await)?;
-                // Why what stands outside stays; nothing is said of what is gone already.
+                // The reason why the live object stays; nothing is reported for an object that is already
+                // gone.
                 let notes = planned.public.notes.join("\n");
                 let stays = (!notes.is_empty()).then_some(notes);
                 self.note(id, Action::Forget, ResourceResult::Done, stays);
@@ -220,14 +221,14 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Keeps what a resource is, if references read it.
+    /// Stores the live value of a resource if references read it.
     fn keep(&self, id: &ResourceId, live: Option<Value>) {
         if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
             lock(&self.live).insert(id.clone(), live);
         }
     }
 
-    /// What cannot be remembered must not be done: an error of the journal ends the walk.
+    /// Ends the run on an error of the journal: what cannot be recorded must not be done.
     fn journal<T>(&self, result: Result<T, UserError>) -> Result<T, UserError> {
         if let Err(failure) = &result {
             self.stop(failure.clone());
@@ -236,7 +237,8 @@ impl Executor<'_> {
     }
 }
 
-/// A segment is handed to its runtime whole; of single resources only those that change or are still to become ready.
+/// Returns true if the runtime has work to do. A batch goes to its runtime as a whole; of single resources
+/// only those that change or are not ready yet.
 fn is_work(planned: &PlannedResource, node: &PlanNode) -> bool {
     match node.granularity {
         Granularity::Segment => true,
@@ -246,14 +248,14 @@ fn is_work(planned: &PlannedResource, node: &PlanNode) -> bool {
     }
 }
 
-/// One resource of a unit.
+/// One resource of a batch.
 struct BatchMember<'w> {
     action: Action,
     node: &'w PlanNode,
     replacement: Option<Replacement>,
 }
 
-/// Hears from a runtime, and journals.
+/// Receives the results of a runtime and records them in the journal.
 struct JournalSink<'w> {
     walk: &'w Executor<'w>,
     unit: HashMap<ResourceId, BatchMember<'w>>,
