@@ -1,4 +1,4 @@
-//! Time as one process sees it. Decisions use the monotonic clock alone; the wall clock is for people.
+//! Time as one process sees it. Decisions use only the monotonic clock; the wall clock is for display.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Two clocks and a way to wait; tests give a run clocks of its own.
+/// Two clocks and a way to wait. Tests provide their own.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Time since some moment, never going back.
+    /// Time since some start; never goes back.
     fn monotonic(&self) -> Duration;
 
-    /// The time of day, which may be wrong by hours: written down, never compared.
+    /// The time of day, which may be wrong by hours: recorded, never compared.
     fn wall(&self) -> Timestamp;
 
     /// Waits, by the monotonic clock.
     async fn sleep(&self, time: Duration);
 }
 
-/// This machine's clocks.
+/// The clocks of this machine.
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 

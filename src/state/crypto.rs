@@ -1,4 +1,5 @@
-//! Keys: what seals documents and runtime data (age), and the key of the short hashes, which is made in the store.
+//! Keys: the age key that encrypts documents and runtime data, and the key of the short hashes, which is
+//! created in the store.
 
 use std::{
     io::{Read as _, Write as _},
@@ -13,13 +14,13 @@ use serde_json::{Value, json};
 use super::{StateError, StateStore, document_format};
 use crate::{secrets::HashKey, store::Key};
 
-/// Work factor of a passphrase (2^n): about a tenth of a second, paid once per sealed document.
+/// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
 
-/// The environment variable with what opens sealed documents.
+/// The environment variable with the key that decrypts documents.
 pub const IDENTITY_VARIABLE: &str = "KONVERGE_AGE_IDENTITY";
 
-/// Seals to age recipients, and opens with an age identity or a passphrase.
+/// Encrypts to age recipients, and decrypts with an age identity or a passphrase.
 #[derive(Clone)]
 pub struct Sealer(Arc<Inner>);
 
@@ -34,9 +35,11 @@ enum KeyBytes {
 }
 
 impl Sealer {
-    /// From `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age identity
-    /// (`AGE-SECRET-KEY-1…`), else a passphrase. Without recipients what is sealed is sealed to the identity or
-    /// passphrase itself; without an identity nothing can be opened. `None` if there is neither.
+    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age
+    /// identity (`AGE-SECRET-KEY-1…`) or else a passphrase.
+    ///
+    /// Without recipients, data is encrypted to the identity or passphrase itself. Without an identity
+    /// nothing can be decrypted. Returns `None` if there is neither.
     ///
     /// # Errors
     /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
@@ -76,7 +79,7 @@ impl Sealer {
         }))
     }
 
-    /// The identity's or passphrase's text, if there is one.
+    /// The text of the identity or passphrase, if there is one.
     pub fn identity(&self) -> Option<String> {
         self.0.secret.as_ref().map(|secret| match secret {
             KeyBytes::Identity(identity) => identity.to_string().expose_secret().to_owned(),
@@ -84,7 +87,7 @@ impl Sealer {
         })
     }
 
-    /// The age identity's text, if it is one and no passphrase.
+    /// The text of the age identity; `None` for a passphrase.
     pub(super) fn age_identity(&self) -> Option<String> {
         match self.0.secret {
             Some(KeyBytes::Identity(_)) => self.identity(),
@@ -92,10 +95,10 @@ impl Sealer {
         }
     }
 
-    /// Seals bytes.
+    /// Encrypts bytes.
     ///
     /// # Errors
-    /// [`StateError::Sealed`] if the cipher fails, which it does not with a sound key.
+    /// [`StateError::Sealed`] if the cipher fails, which does not happen with a valid key.
     pub fn seal(&self, plain: &[u8]) -> Result<Vec<u8>, StateError> {
         let mut recipients: Vec<Box<dyn age::Recipient>> = Vec::new();
         for recipient in &self.0.recipients {
@@ -123,10 +126,10 @@ impl Sealer {
         seal().map_err(|error| key_error("encrypting", &error.to_string()))
     }
 
-    /// Opens what [`Sealer::seal`] made.
+    /// Decrypts the output of [`Sealer::seal`].
     ///
     /// # Errors
-    /// [`StateError::Sealed`]: no key, another key, or damaged.
+    /// [`StateError::Sealed`]: no key, a different key, or damaged data.
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
         let wrong = |error: &dyn std::fmt::Display| key_error("decrypting", &error.to_string());
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
@@ -143,7 +146,7 @@ impl Sealer {
         Ok(plain)
     }
 
-    /// Seals a runtime's own data into a value that may stand in a state or journal: `{"$age": base64}`.
+    /// Encrypts a runtime's own data into a value for a state or journal: `{"$age": base64}`.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -152,10 +155,10 @@ impl Sealer {
         Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
     }
 
-    /// Opens what [`Sealer::seal_value`] made.
+    /// Decrypts the output of [`Sealer::seal_value`].
     ///
     /// # Errors
-    /// As [`Sealer::open`]; a value that is not sealed.
+    /// As [`Sealer::open`]; a value that is not encrypted.
     pub fn open_value(&self, value: &Value) -> Result<Value, StateError> {
         let cipher = value
             .get("$age")
@@ -186,10 +189,10 @@ struct KeyDocument {
 }
 
 impl StateStore {
-    /// The key of the short hashes, made if there is none yet; for runs that may write.
+    /// The key of the short hashes; created if it does not exist. For runs that may write.
     ///
     /// # Errors
-    /// The store's, or a damaged document.
+    /// Errors of the store; a damaged document.
     pub async fn hash_key(&self) -> Result<HashKey, StateError> {
         if let Some(key) = self.existing_hash_key().await? {
             return Ok(key);
@@ -205,10 +208,10 @@ impl StateStore {
         }
     }
 
-    /// The key of the short hashes, if there is one; for runs that write nothing.
+    /// The key of the short hashes, if it exists. For runs that write nothing.
     ///
     /// # Errors
-    /// The store's, or a damaged document.
+    /// Errors of the store; a damaged document.
     pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
         let bytes = self.store.get(&hash_key_place()).await?;
         bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()

@@ -1,4 +1,4 @@
-//! The three lines around every document: a checksum over the rest, a header, a body.
+//! The format of every document, in three lines: a checksum over the rest, a header, a body.
 //!
 //! ```text
 //! {"konverge":1,"checksum":"<BLAKE3 of everything after this line>"}
@@ -6,8 +6,8 @@
 //! {…}
 //! ```
 //!
-//! The checksum is over bytes, so that reading and writing a number again cannot break it. A sealed body is
-//! `{"age":"<base64>"}`.
+//! The checksum is over bytes, so that rewriting a number in another notation cannot break it. An encrypted
+//! body is `{"age":"<base64>"}`.
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -22,12 +22,11 @@ use crate::{
     store::{Created, Key, Store, StoreError},
 };
 
-/// The format that this version writes.
+/// The format version that this program writes.
 const FORMAT: u64 = 1;
-/// How often an unclear create is asked again; the store has retried each already.
+/// How many times a create with an unclear result is repeated. The store has already retried each of them.
 const UNCLEAR_CREATES: u32 = 3;
 
-/// The second line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub kind: String,
@@ -56,26 +55,26 @@ pub(super) struct Documents {
     pub repository: RepositoryId,
     pub writer: DocumentWriter,
     pub sealer: Option<Sealer>,
-    /// Whether whole documents are sealed, not only what a runtime asks for.
+    /// True if whole documents are encrypted, not only the data of runtimes.
     pub seal_documents: bool,
 }
 
-/// A document ready to be written.
+/// A document that is ready to be written.
 pub(super) struct OutgoingDocument {
     pub nonce: String,
     pub bytes: Bytes,
 }
 
-/// Whose document stands at a key after a create.
+/// Whose document is stored under a key after a create.
 pub(super) enum CreateResult {
     /// Ours, by the nonce.
     Ours,
-    /// Another's.
+    /// Another writer's.
     Theirs(Bytes),
 }
 
 impl Documents {
-    /// Puts a body into an envelope.
+    /// Builds the document of a body.
     pub fn write<T: Serialize>(
         &self,
         kind: &str,
@@ -83,7 +82,7 @@ impl Documents {
         body: &T,
     ) -> Result<OutgoingDocument, StateError> {
         let nonce = Uuid::new_v4().simple().to_string();
-        // Leases, reviews and the index hold nothing but names, digests and masked values.
+        // Leases, reviews and the index contain only names, digests and masked values.
         let sealed =
             self.seal_documents && self.sealer.is_some() && matches!(kind, "state" | "journal" | "key");
         let header = Header {
@@ -110,7 +109,7 @@ impl Documents {
         })
     }
 
-    /// Opens an envelope, after every check.
+    /// Parses and validates a document.
     pub fn read<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -159,8 +158,8 @@ impl Documents {
     }
 }
 
-/// Creates a document, and finds out whose stands there if the answer is unclear: an answer that was lost may have been
-/// a yes, and some stores say *exists* although nobody won.
+/// Creates a document. If the answer is unclear, determines whose document is stored: a lost answer may have
+/// been a success, and some stores answer *exists* although no writer won.
 pub(super) async fn put(
     store: &dyn Store,
     key: &Key,
@@ -197,7 +196,7 @@ fn nonce_of(bytes: &[u8]) -> Option<String> {
     Some(header.nonce)
 }
 
-/// Checks format and checksum, and takes the lines apart.
+/// Validates format and checksum, and splits the document into its lines.
 fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError> {
     let damaged = |why: &str| StateError::Damaged {
         key: key.to_string(),

@@ -1,5 +1,6 @@
-//! When each stack was looked at for drift: a row of whole documents, of which the highest counts. It only says whose
-//! turn it is and since when something differs: deleted, the next look begins anew.
+//! When each stack was last checked for drift: a row of whole documents, of which the highest counts. It only
+//! schedules the checks and remembers since when drift is known. If it is deleted, the next check starts a
+//! new one.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +17,27 @@ use crate::{
     store::Key,
 };
 
-/// Documents kept: a reader that listed before the newest was written still finds the one before.
+/// The number of documents kept: a reader that listed before the newest one was written still finds the one
+/// before.
 const KEPT: usize = 3;
-/// Two runs that write at once try again this often.
+/// How many times a write is retried if two runs write at once.
 const TRIES: u32 = 5;
 
-/// What is remembered of the looks for drift.
+/// The history of drift checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftHistory {
-    /// By stack.
     pub stacks: BTreeMap<StackId, DriftCheck>,
-    /// The end of the last run in which no look failed.
+    /// The end of the last run in which no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
 }
 
-/// The last look at one stack.
+/// The last check of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftCheck {
-    /// When, by that machine's clock; also of a look that failed, so that it takes nobody else's turn.
+    /// The time of the check, by the clock of that machine. Recorded for a failed check too, so that the
+    /// stack does not take the turn of another.
     pub at: Timestamp,
-    /// What was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<KnownDrift>,
 }
@@ -44,14 +45,14 @@ pub struct DriftCheck {
 /// A difference, and since when it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDrift {
-    /// Over what differs.
+    /// The digest over the differences.
     pub digest: Digest,
-    /// When a difference was first seen, in an unbroken row of looks.
+    /// When a difference was first detected, in an unbroken sequence of checks.
     pub since: Timestamp,
 }
 
 impl DriftHistory {
-    /// Takes in what another run wrote meanwhile: of two looks the later counts.
+    /// Merges what another run wrote in the meantime: of two checks the later counts.
     fn join(&mut self, other: Self) {
         self.good = self.good.max(other.good);
         for (stack, look) in other.stacks {
@@ -66,19 +67,18 @@ impl DriftHistory {
 }
 
 impl StateStore {
-    /// What is remembered of the looks for drift; nothing if there was none. One LIST and one GET.
+    /// The history of drift checks; empty if there is none. One LIST and one GET.
     ///
     /// # Errors
-    /// The store's; a damaged or foreign document.
+    /// Errors of the store; a document that is damaged or of another repository.
     pub async fn looks(&self) -> Result<DriftHistory, StateError> {
         Ok(self.newest_looks().await?.1)
     }
 
-    /// Remembers looks. Of those that another run remembered meanwhile the later ones stay; stacks that are not to be
-    /// kept are left out.
+    /// Records checks. Later checks of another run are kept. Stacks outside the given set are removed.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn remember_looks(
         &self,
         mut looks: DriftHistory,

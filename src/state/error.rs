@@ -1,4 +1,4 @@
-//! What can go wrong with the state, and the way back.
+//! The errors of the state, each with the way to recover.
 
 use super::Holder;
 use crate::{
@@ -7,79 +7,63 @@ use crate::{
     store::StoreError,
 };
 
-/// The state cannot be read, written or held.
+/// The state cannot be read, written or locked.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A document is truncated, edited or not one of ours.
+    /// A document is truncated, was edited or is not a Konverge document.
     #[error("`{key}` is damaged: {why}")]
-    Damaged {
-        /// The key.
-        key: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A newer Konverge wrote it.
+    Damaged { key: String, why: String },
+    /// A newer version of Konverge wrote the document.
     #[error("`{key}` is of format {version}, which this Konverge does not know")]
     Future {
-        /// The key.
         key: String,
-        /// Its format's number.
+        /// The version of its format.
         version: u64,
     },
-    /// It belongs to another repository.
+    /// The document belongs to another repository.
     #[error("`{key}` belongs to repository `{theirs}`, not to `{ours}`")]
     Foreign {
-        /// The key.
         key: String,
-        /// Whose it is.
+        /// The repository of the document.
         theirs: String,
-        /// Who asked.
+        /// This repository.
         ours: String,
     },
-    /// It is encrypted and cannot be opened, or must be encrypted and there is no key.
+    /// The document is encrypted and cannot be decrypted, or must be encrypted and there is no key.
     #[error("{what}: {why}")]
     Sealed {
         /// The key in the store, or what was to be encrypted.
         what: String,
-        /// The reason.
         why: String,
     },
-    /// Somebody else holds the lease and did not let go in time.
+    /// Another holder did not release the lease in time.
     #[error(
         "stack `{stack}` is being applied by {}, lease {}: {}",
         holder.writer, holder.id, holder.life()
     )]
-    Held {
-        /// The stack.
-        stack: StackId,
-        /// Who.
-        holder: Box<Holder>,
-    },
-    /// The run was asked to stop while it waited for an earlier holder to notice that its lease was taken over.
+    Held { stack: StackId, holder: Box<Holder> },
+    /// The run was asked to stop while it waited for an earlier holder to notice the takeover of its lease.
     #[error("stack `{0}` was not begun: the run was asked to stop while it took the lease over")]
     Stopped(StackId),
-    /// We held the lease and do not any more.
+    /// We held the lease and lost it.
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
     Lost {
-        /// The stack.
         stack: StackId,
-        /// How it was noticed.
+        /// How the loss was noticed.
         why: String,
     },
-    /// The index says that a state was written, and no document of it is there.
+    /// The index says that a state was written, but the store has no document of it.
     #[error(
         "the state of stack `{stack}` is gone: serial {serial} was written, and the store holds no serial of it"
     )]
     Vanished {
-        /// The stack.
         stack: StackId,
-        /// The serial that the index names.
+        /// The serial in the index.
         serial: u64,
     },
-    /// A serial, lease id or stack that is not there.
+    /// A serial, lease id or stack that does not exist.
     #[error("{0}")]
     Missing(String),
 }
@@ -128,7 +112,7 @@ impl From<StateError> for UserError {
     }
 }
 
-/// The stack that a key belongs to.
+/// The stack of a key.
 fn stack_of(key: &str) -> Option<String> {
     let rest = key.strip_prefix("stacks/")?;
     let component = rest.split('/').next()?;

@@ -1,9 +1,12 @@
-//! The index: what is recorded of each stack in a few words, so that deciding what to apply reads no state.
+//! The index: a short entry per stack, so that deciding what to apply reads no state.
 //!
-//! It holds entries that only ever grow: of two entries of one stack the one of the later lease wins, and within a lease
-//! the end wins over the beginning. So deltas may be read in any order and twice, several runs may write at once, and a
-//! compaction can lose nothing. A stack is *open* from before its first write to the outside until its state says how
-//! that ended; an open stack is looked up in its state. The index is never the truth: deleted, it is made again.
+//! Entries only ever advance. Of two entries of one stack the one of the later lease wins, and within a lease
+//! the end wins over the beginning. So deltas may be read twice and in any order, several runs may write at
+//! once, and a compaction loses nothing.
+//!
+//! A stack is *open* from before its first write to the infrastructure until its state records the end. An
+//! open stack is looked up in its state. The index is never the source of truth: if it is deleted, it is
+//! rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,43 +29,42 @@ use crate::{
     store::Key,
 };
 
-/// More deltas than this beside a compaction are compacted by the next run that may write.
+/// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
-/// Applies of fewer resources leave their entry open: looking it up is cheaper than another write.
+/// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
 const WORTH_A_DELTA: usize = 20;
-/// A listing that was outrun by a compaction is taken again this often.
+/// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
 
-/// What the index says of one stack.
+/// The index entry of one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IndexEntry {
-    /// The lease under which it was written.
+    /// The epoch of the lease under which it was written.
     pub epoch: u64,
-    /// The state's serial.
+    /// The serial of the state.
     pub serial: u64,
-    /// A run is working on it, or died doing so: the digest below is not to be trusted.
+    /// A run is working on the stack, or died while it did: the digest below must not be trusted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// Destroyed, moved away or forgotten.
+    /// The stack was destroyed, moved away or forgotten.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
-    /// How many resources are recorded.
+    /// The number of recorded resources.
     #[serde(default)]
     pub resources: usize,
-    /// What they stand for outside.
+    /// The claims of the resources.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
-    /// The input digest of the last apply that ended well.
+    /// The input digest of the last successful apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// The Spec's digest of that apply.
+    /// The Spec digest of that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
-    /// The folder it was last applied from.
+    /// The folder of the last apply.
     #[serde(default)]
     pub folder: RepoPath,
-    /// The commit of the last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
 }
@@ -83,7 +85,7 @@ impl IndexEntry {
         }
     }
 
-    /// Work that began under a lease and has not ended.
+    /// The entry of work that started under a lease and has not ended.
     fn open(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
         Self {
             epoch,
@@ -99,12 +101,13 @@ impl IndexEntry {
         }
     }
 
-    /// Whether anything of the stack may still be out there.
+    /// Returns true if objects of the stack may still exist.
     pub fn is_known(&self) -> bool {
         !self.retired && (self.open || self.resources > 0 || self.input_digest.is_some())
     }
 
-    /// The recorded input digest, if it can be trusted: a stack whose head digest equals it has nothing to apply.
+    /// The recorded input digest, if it can be trusted. A stack whose head has the same digest has nothing to
+    /// apply.
     pub fn settled_digest(&self) -> Option<Digest> {
         self.input_digest.filter(|_| !self.open)
     }
@@ -114,12 +117,12 @@ impl IndexEntry {
     }
 }
 
-/// What is recorded of all stacks.
+/// The index entries of all stacks.
 #[derive(Debug, Clone, Default)]
 pub struct IndexedStates {
-    /// By stack, retired ones included.
+    /// By stack, including retired stacks.
     pub entries: BTreeMap<StackId, IndexEntry>,
-    /// Entries that were found closed in their state, or made again from states.
+    /// Entries that were found closed in their state, or rebuilt from states.
     found: BTreeMap<StackId, IndexEntry>,
     compaction: u64,
     rebuilt: bool,
@@ -135,8 +138,8 @@ struct Delta {
 #[derive(Serialize, Deserialize)]
 struct Compaction {
     entries: BTreeMap<StackId, IndexEntry>,
-    /// Names of the deltas that are in it; they are deleted by the next compaction, not by this one, so that nobody
-    /// who listed before it misses them.
+    /// The names of the merged deltas. The next compaction deletes them, not this one, so that a reader that
+    /// listed before still finds them.
     merged: BTreeSet<String>,
 }
 
@@ -163,7 +166,7 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
         } else {
             (there, entry)
         };
-        // An opening knows nothing of the stack but that it is being worked on.
+        // An opening entry knows only that a run works on the stack.
         if newer.open && newer.resources == 0 {
             newer.resources = older.resources;
             newer.marks = older.marks;
@@ -175,11 +178,11 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
 }
 
 impl StateStore {
-    /// What is recorded of all stacks: one LIST, one compaction and the deltas since; two requests more for each stack
-    /// that an apply left open. Writes nothing.
+    /// Reads the index: one LIST, one compaction and the deltas since; two more requests for each stack that
+    /// an apply left open. Writes nothing.
     ///
     /// # Errors
-    /// The store's. A damaged index document is passed over and the index made again from the states.
+    /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
     pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
         for _ in 0..STALE_LISTINGS {
             match self.read_index().await {
@@ -198,10 +201,11 @@ impl StateStore {
         self.rebuild_index().await
     }
 
-    /// Writes down what [`StateStore::known`] found out, if it is worth it: for runs that may write, once at their start.
+    /// Writes what [`StateStore::read_all`] found, if that saves requests later. For runs that may write,
+    /// once at their start.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn maintain_index(&self, known: &IndexedStates) -> Result<(), StateError> {
         if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
             self.compact(known).await
@@ -212,11 +216,11 @@ impl StateStore {
         }
     }
 
-    /// Says in one write that this run is about to work on these stacks. Optional: what is not announced here is
-    /// announced stack by stack, at the first journal entry.
+    /// Announces in one write that this run is about to work on these stacks. Optional: stacks without this
+    /// announcement are announced one by one, at their first journal entry.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn announce_run(&self, known: &IndexedStates, stacks: &[StackId]) -> Result<(), StateError> {
         let opened = |stack: &StackId| {
             let before = known.entries.get(stack);
@@ -235,11 +239,11 @@ impl StateStore {
         Ok(())
     }
 
-    /// Tells the index how the applies of this run ended, in one write, at the run's end. Optional: an entry that is
-    /// not told stays open and is looked up.
+    /// Records the ends of this run's applies in the index, in one write at the end of the run. Optional:
+    /// other entries stay open and are looked up.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn settle(&self) -> Result<(), StateError> {
         let (entries, resources, deltas) = {
             let mut finished = self.finished.lock().expect("no panic while the lock is held");
@@ -250,7 +254,8 @@ impl StateStore {
                 std::mem::take(&mut finished.deltas),
             )
         };
-        // That a stack has a state at all is always told: without it nobody could see later that its documents are gone.
+        // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
+        // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
         let is_small = entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources);
         if entries.is_empty() || (is_small && !has_first) {
@@ -264,10 +269,10 @@ impl StateStore {
         Ok(())
     }
 
-    /// Reads every state and makes the index again, whatever it says now.
+    /// Rebuilds the index from all states, whatever it says now.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn rebuild_index(&self) -> Result<IndexedStates, StateError> {
         let keys = self.store.list(&keys::stacks()).await?;
         let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
@@ -297,7 +302,7 @@ impl StateStore {
                 .into_iter()
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
-        // Work that was announced and has not reached its stack yet is in the deltas alone.
+        // Work that was announced and has not reached its stack yet is only in the deltas.
         for delta in self.deltas(&known.unmerged).await? {
             match delta {
                 Some(Ok(delta)) => join(&mut known.entries, delta.entries),
@@ -308,8 +313,8 @@ impl StateStore {
         Ok(known)
     }
 
-    /// What the index says of a stack of which it says that a state was written, and not that it is retired. The index is
-    /// read once: serials that it named then were written.
+    /// The index entry of a stack whose state was written and that is not retired. The index is read once per
+    /// run: the serials in it were written by then.
     pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
         let written = self.written.get_or_try_init(|| async {
             let listed = self.store.list(&index()).await?;
@@ -332,7 +337,7 @@ impl StateStore {
         Ok(written.await?.get(stack))
     }
 
-    /// Says that a stack is being worked on under a lease.
+    /// Records that a run works on a stack under a lease.
     pub(super) async fn announce(&self, stack: &StackId, epoch: u64, serial: u64) -> Result<(), StateError> {
         {
             let mut finished = self.finished.lock().expect("no panic while the lock is held");
@@ -373,7 +378,7 @@ impl StateStore {
         Ok(Some(known))
     }
 
-    /// Deltas by name: `None` for one that is not there any more, an error for one that cannot be read.
+    /// Reads deltas by name: `None` for one that is gone, an error for one that cannot be read.
     async fn deltas(
         &self,
         names: &BTreeSet<String>,
@@ -419,7 +424,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// What a stack's rows say; open if a journal is not in the state, or if the state cannot be read.
+    /// Builds the entry of a stack from its documents. It is open if the state lacks a journal or cannot be
+    /// read.
     async fn entry_from_rows(
         &self,
         stack: &StackId,
@@ -457,8 +463,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Writes the next compaction, and deletes what the one before it had merged. Losing the race is no loss: the
-    /// deltas are still there.
+    /// Writes the next compaction, and deletes what the previous one had merged. Losing the race is harmless:
+    /// the deltas are still there.
     async fn compact(&self, known: &IndexedStates) -> Result<(), StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
@@ -484,7 +490,7 @@ impl StateStore {
     }
 }
 
-/// The compactions' numbers and the deltas' names in a listing.
+/// The numbers of the compactions and the names of the deltas in a listing.
 fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
     let (mut compactions, mut deltas) = (Vec::new(), BTreeSet::new());
     for key in listed {

@@ -1,4 +1,4 @@
-//! The journal: what may have happened outside since the state was written.
+//! The journal: what may have happened in the infrastructure since the state was written.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::model::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum JournalDocument {
-    /// Entries in the order they happened.
+    /// Entries in chronological order.
     Entries(Vec<JournalEntry>),
-    /// The row ends here: the lease was taken over by this epoch. The old holder's next entry collides with it.
+    /// The end of the row: this epoch took over the lease. The next entry of the old holder collides with it.
     ClosedBy(u64),
 }
 
-/// Intents whose object may be there, or may be as it was: nobody can say.
+/// Intents without a result: the object may be changed or unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OpenIntents(BTreeMap<ResourceId, (Recorded, Action)>);
 
 impl OpenIntents {
-    /// Follows one entry.
+    /// Applies one entry.
     pub(super) fn follow(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Intent { recorded, action } => {
@@ -38,7 +38,8 @@ impl OpenIntents {
             JournalEntry::Gone { id } => {
                 self.0.remove(id);
             }
-            // *Failed* may still have made it: the answer may have been lost. Terraform's own state says what it made.
+            // A *failed* creation may still have succeeded, because the answer may have been lost. For
+            // Terraform its own state knows what was created.
             JournalEntry::Failed { id } => {
                 let may_exist = |(recorded, action): &(Recorded, Action)| {
                     *action == Action::Create && recorded.runtime == RuntimeKind::Kubernetes
@@ -57,9 +58,9 @@ impl OpenIntents {
         self.0.keys().cloned().collect()
     }
 
-    /// Puts those that the state lacks into it, so that nothing that may exist is forgotten; whether there are any at
-    /// all. What was to be adopted is not put in: until that is done it is somebody else's, and adopting it again does
-    /// no harm.
+    /// Adds the resources that the state lacks, so that everything that may exist is recorded. Returns true
+    /// if there are open intents. Planned adoptions are not added: until they succeed the object is not ours,
+    /// and adopting it again is harmless.
     pub(super) fn keep_in(&self, state: &mut StackState) -> bool {
         for (recorded, action) in self.0.values() {
             if *action != Action::Adopt && state.resource(&recorded.id).is_none() {
@@ -70,11 +71,11 @@ impl OpenIntents {
     }
 }
 
-/// Merges entries into the state they follow, so that whatever of ours may exist outside is in it: results replace or
-/// remove, and of intents without one is kept what [`OpenIntents::keep_in`] says. What is recorded already stays as it
-/// is, because either may be what is outside.
+/// Merges entries into the state they follow, so that it contains everything of ours that may exist. Results
+/// replace or remove resources; intents without a result are kept as [`OpenIntents::keep_in`] says. What is
+/// already recorded stays unchanged, because the old or the new version may be the live one.
 ///
-/// Any entry at all takes the input digest away, so that the stack is taken up again.
+/// Any entry clears the input digest, so that the next run applies the stack again.
 pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
     let mut open = OpenIntents::default();
     for entry in entries {

@@ -1,25 +1,23 @@
-//! The rows of one stack, as a listing shows them. Numbers have ten digits, so that a listing is in order.
+//! The keys of one stack, as a listing returns them. Numbers have ten digits, so that a listing is in order.
 
 use std::collections::BTreeMap;
 
 use crate::{model::StackId, store::Key};
 
-/// The folder of all stacks.
 pub(super) fn stacks() -> Key {
     Key::from_components(&["stacks"])
 }
 
-/// The folder of one stack.
 pub(super) fn stack(id: &StackId) -> Key {
     Key::from_components(&["stacks", id.as_str()])
 }
 
-/// A state document.
+/// The key of a state document.
 pub(super) fn state(id: &StackId, serial: u64) -> Key {
     stack(id).child("state").child(&number(serial))
 }
 
-/// A place in an epoch's row of renewals.
+/// The key of a place in an epoch's row of renewals.
 pub(super) fn lease(id: &StackId, epoch: u64, renewal: u64) -> Key {
     stack(id)
         .child("lease")
@@ -27,7 +25,7 @@ pub(super) fn lease(id: &StackId, epoch: u64, renewal: u64) -> Key {
         .child(&number(renewal))
 }
 
-/// A place in an epoch's journal.
+/// The key of a place in an epoch's journal.
 pub(super) fn journal(id: &StackId, epoch: u64, entry: u64) -> Key {
     stack(id)
         .child("journal")
@@ -35,12 +33,12 @@ pub(super) fn journal(id: &StackId, epoch: u64, entry: u64) -> Key {
         .child(&number(entry))
 }
 
-/// A number as it stands in a key.
+/// A number as written in a key.
 pub(super) fn number(number: u64) -> String {
     format!("{number:010}")
 }
 
-/// The numbers that a stack's listing holds, in ascending order.
+/// The numbers in a stack's listing, in ascending order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RowKeys {
     pub states: Vec<u64>,
@@ -49,7 +47,7 @@ pub(super) struct RowKeys {
 }
 
 impl RowKeys {
-    /// From the keys below the stack's folder; what does not belong there is passed over.
+    /// Parses the keys below a stack's folder; other keys are skipped.
     pub fn parse<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut rows = Self::default();
         for key in keys {
@@ -72,7 +70,6 @@ impl RowKeys {
         rows
     }
 
-    /// The highest serial.
     pub fn serial(&self) -> Option<u64> {
         self.states.last().copied()
     }
@@ -84,7 +81,7 @@ impl RowKeys {
     }
 }
 
-/// The stack that a key of the `stacks` folder belongs to.
+/// The stack of a key below `stacks`.
 pub(super) fn stack_of(key: &Key) -> Option<StackId> {
     let component = key.as_str().strip_prefix("stacks/")?.split('/').next()?;
     Key::from_listing(component).last().parse().ok()

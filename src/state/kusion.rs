@@ -1,38 +1,37 @@
-//! Kusion's own formats, to be imported: `kusion_state.json` (v0.4 to v0.9) and the release files of later versions.
+//! Kusion's own formats, for import: `kusion_state.json` (v0.4 to v0.9) and the release files of later
+//! versions.
 
 use serde_json::{Map, Value};
 
 use crate::model::{ResourceId, spec::RuntimeKind, state::Recorded};
 
-/// What a file of Kusion's holds.
+/// The content of a Kusion file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KusionState {
-    /// The tenant, if one is named.
+    /// The tenant, if there is one.
     pub tenant: Option<String>,
-    /// The project.
     pub project: String,
-    /// The stack.
     pub stack: String,
-    /// Its serial or revision, for people.
+    /// The serial or revision, for display.
     pub revision: u64,
-    /// The workspace of a release: its state is shared by all stacks of the project in it.
+    /// The workspace of a release. All stacks of the project in that workspace share its state.
     pub workspace: Option<String>,
-    /// As applied, in clear: secrets have to be masked before anything is written.
+    /// The applied resources in clear text: secrets must be masked before anything is written.
     pub resources: Vec<Recorded>,
 }
 
-/// The file in a folder of releases that says which one is the newest.
+/// The file in a folder of releases that names the newest one.
 pub const RELEASES: &str = ".metadata.yml";
 
-/// The file is not what Kusion writes.
+/// The error for a file that Kusion did not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a state or release of Kusion: {0}")]
 pub struct NotKusion(pub String);
 
-/// Reads either format; both are YAML, JSON included.
+/// Parses either format. Both are YAML, which includes JSON.
 ///
 /// # Errors
-/// It is neither.
+/// The text has neither format.
 pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     let value: Value = crate::yaml::from_str(text).map_err(|error| NotKusion(error.to_string()))?;
     let word = |name: &str| {
@@ -43,7 +42,7 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     };
     let project = word("project").ok_or_else(|| NotKusion("it names no `project`".to_owned()))?;
     let stack = word("stack").ok_or_else(|| NotKusion("it names no `stack`".to_owned()))?;
-    // A release wraps the state; everything else is at the top in both.
+    // A release wraps the state; the other fields are at the top in both formats.
     let release = value.get("phase").is_some() || value.get("spec").is_some();
     let holder = if release {
         value.get("state").unwrap_or(&Value::Null)
@@ -66,10 +65,10 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     })
 }
 
-/// The name of the newest release's file, from the [`RELEASES`] file beside it.
+/// The file name of the newest release, from the [`RELEASES`] file beside it.
 ///
 /// # Errors
-/// It is no such file, or there is no release yet.
+/// The text is not such a file, or there is no release yet.
 pub fn newest_release(metadata: &str) -> Result<String, NotKusion> {
     let value: Value = crate::yaml::from_str(metadata).map_err(|error| NotKusion(error.to_string()))?;
     match value.get("latestRevision").and_then(Value::as_u64) {
@@ -84,7 +83,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
         .parse()
         .map_err(|error| NotKusion(format!("a resource: {error}")))?;
     let runtime = match value.get("type").and_then(Value::as_str) {
-        // v0.4 knew no types; all were Kubernetes.
+        // v0.4 had no types; all resources were Kubernetes objects.
         None | Some("" | "Kubernetes") => RuntimeKind::Kubernetes,
         Some("Terraform") => RuntimeKind::Terraform,
         Some(other) => return Err(NotKusion(format!("`{id}` is of type `{}`", other.escape_debug()))),

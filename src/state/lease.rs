@@ -1,4 +1,4 @@
-//! Holding the lease: renewing it, journaling, committing, giving it back.
+//! A held lease: renewing it, writing the journal, committing, releasing.
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,13 +21,16 @@ use crate::model::{
     state::{JournalEntry, StackState},
 };
 
-/// Results are written together, this many at a time, unless an intent takes them along. An apply of N resources
-/// writes at most 4 + N/20 objects, and a stack's first one more: the index learns that there is a state.
+/// Up to this many results are written together, or earlier with an intent. An apply of N resources writes at
+/// most 4 + N/20 objects, and the first apply of a stack one more, which records in the index that there is a
+/// state.
 const RESULTS_TOGETHER: usize = 100;
-/// Rows of epochs older than this many are cleaned up wholly, the ends of taken-over ones included.
+/// The rows of epochs older than this are deleted completely, including the ends of epochs that were taken
+/// over.
 const EPOCHS_KEPT: u64 = 100;
 
-/// A held lease. Dropping it without [`Lease::commit`] or [`Lease::release`] leaves it to expire, as a kill does.
+/// A held lease. Dropping it without [`Lease::commit`] or [`Lease::release`] leaves it to expire, as a kill
+/// does.
 pub struct Lease {
     inner: Arc<Inner>,
     renewals: JoinHandle<()>,
@@ -35,7 +38,7 @@ pub struct Lease {
     rows: RowKeys,
 }
 
-/// What is said beside a state.
+/// What is written beside a state.
 #[derive(Default)]
 struct StateExtras {
     note: Option<String>,
@@ -50,15 +53,15 @@ struct Inner {
 }
 
 struct LeaseRenewal {
-    /// When the last renewal that the store confirmed was asked for, by our clock.
+    /// When the last renewal that the store confirmed was requested, by our clock.
     confirmed: Duration,
     /// The next place in the row of renewals.
     next: u64,
-    /// Why the last renewal failed, if it did.
+    /// The error of the last renewal.
     trouble: Option<String>,
-    /// Why it is lost.
+    /// Why the lease is lost.
     lost: Option<String>,
-    /// Given back.
+    /// True after the release.
     ended: bool,
 }
 
@@ -99,7 +102,7 @@ impl Lease {
         }
     }
 
-    /// The state as it was when the lease was taken, a dead run's journal merged in.
+    /// The state when the lease was taken, including the journal of a dead run.
     pub fn prior(&self) -> Option<&Versioned> {
         self.prior.as_ref()
     }
@@ -109,12 +112,13 @@ impl Lease {
         self.inner.grant.epoch
     }
 
-    /// The id that `konverge state unlock` wants.
+    /// The id for `konverge state unlock`.
     pub fn id(&self) -> &str {
         &self.inner.grant.id
     }
 
-    /// Asks whether the lease still holds, without a request: to be called before every write to the outside.
+    /// Checks without a request whether we still hold the lease. Call it before every write to the
+    /// infrastructure.
     ///
     /// # Errors
     /// [`StateError::Lost`].
@@ -122,28 +126,30 @@ impl Lease {
         self.inner.check()
     }
 
-    /// Writes down what is about to happen or has happened. When it returns, intents and runtime data are in the store;
-    /// results may wait for company, because an intent without its result is looked at anyway.
+    /// Records what is about to happen or has happened. When it returns, intents and runtime data are in the
+    /// store. Results may be written later with others, because an intent without a result is examined
+    /// anyway.
     ///
     /// # Errors
-    /// [`StateError::Lost`]; the store's. After an error nothing may be written outside.
+    /// [`StateError::Lost`]; errors of the store. After an error nothing may be written to the
+    /// infrastructure.
     pub async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
         self.inner.journal(entries).await
     }
 
-    /// Records the outcome as the state's next serial and gives the lease back, in one write.
+    /// Records the outcome as the next serial of the state and releases the lease, in one write.
     ///
-    /// `reviews` are the pull requests whose reviews were used up. A resource whose intent has no result is kept in the
-    /// state, and the input digest left out, whatever the caller says.
+    /// `reviews` are the pull requests whose reviews are now used. A resource whose intent has no result is
+    /// kept in the state, and the input digest is left out, whatever the caller passes.
     ///
     /// # Errors
-    /// [`StateError::Lost`]; the store's. The lease then stands until it expires.
+    /// [`StateError::Lost`]; errors of the store. The lease then stays until it expires.
     pub async fn commit(&self, state: StackState, reviews: &[u64]) -> Result<u64, StateError> {
         self.write(WriteReason::Apply, state, reviews, StateExtras::default())
             .await
     }
 
-    /// As [`Lease::commit`], with what kind of apply it was, its receipt, and a few words for the history.
+    /// As [`Lease::commit`], with the kind of apply, its record, and a note for the history.
     ///
     /// # Errors
     /// As [`Lease::commit`].
@@ -244,10 +250,10 @@ impl Lease {
         Ok(serial)
     }
 
-    /// Gives the lease back without a new state; what was journaled stays for the next run.
+    /// Releases the lease without a new state. The journal stays for the next run.
     ///
     /// # Errors
-    /// The store's. The lease then stands until it expires.
+    /// Errors of the store. The lease then stays until it expires.
     pub async fn release(&self) -> Result<(), StateError> {
         self.renewals.abort();
         let inner = &*self.inner;
@@ -258,7 +264,7 @@ impl Lease {
         inner.flush(&mut *inner.journal.lock().await).await?;
         let letter = inner.states.letter("lease", &LeaseDocument::Released)?;
         let mut renewal = inner.lock_renewal().next;
-        // A renewal that was under way when they were stopped may have landed.
+        // A renewal in progress at the stop may have been stored.
         loop {
             match put(
                 &*inner.states.store,
@@ -276,7 +282,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Deletes what no reader needs any more. Best effort: what stays is found again by the next run.
+    /// Deletes what no reader needs any more. Best effort: the next run deletes what remains.
     async fn clean_up(&self, serial: u64, journaled: u64) {
         let inner = &*self.inner;
         let stack = &inner.grant.stack;
@@ -293,8 +299,8 @@ impl Lease {
             (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
         );
         keys.extend((0..journaled).map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
-        // Of earlier epochs the last place stays if it is the end that a takeover put there: it is what an old holder
-        // collides with. A row of one place was ended by its own state document.
+        // The last place of an earlier epoch stays if a takeover put an end there: an old holder collides
+        // with it. A row of one place was ended by its own state document.
         let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
         for (epoch, row) in self.rows.leases.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
@@ -356,7 +362,7 @@ impl Inner {
             let quiet = self.states.clock.monotonic().saturating_sub(standing.confirmed);
             (quiet, standing.trouble.clone())
         };
-        // A third of the term is left for a write that is under way when another may take over.
+        // A third of the term is reserved for a write that is in progress when another run may take over.
         if quiet >= self.grant.term * 2 / 3 {
             let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
             return Err(self.lose(&format!("it could not be renewed for {} s{why}", quiet.as_secs())));
@@ -395,7 +401,7 @@ impl Inner {
                     standing.next = place + 1;
                     return Ok(());
                 }
-                // An earlier try whose answer was lost: it renewed then, not now.
+                // An earlier attempt whose answer was lost: it renewed then, not now.
                 CreateResult::Theirs(bytes) if self.is_our_renewal(place, &bytes) => {
                     self.lock_renewal().next = place + 1
                 }
@@ -412,7 +418,7 @@ impl Inner {
 
     async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
         let mut journal = self.journal.lock().await;
-        // Whoever had the journal before may have spent the term on a store that does not answer.
+        // The previous owner of the journal lock may have spent the term on a store that does not answer.
         self.check()?;
         let mut urgent = false;
         for entry in entries {
@@ -422,7 +428,7 @@ impl Inner {
             );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
             journal.open.follow(&entry);
-            // What was to be stored of it before, and could not be, has been overtaken.
+            // Runtime data that could not be stored before is outdated now.
             if let JournalEntry::Runtime { key, .. } = &entry {
                 let overtaken = |waiting: &JournalEntry| matches!(waiting, JournalEntry::Runtime { key: other, .. } if other == key);
                 journal.waiting.retain(|waiting| !overtaken(waiting));
@@ -454,7 +460,7 @@ impl Inner {
             let landed = if journal.announced {
                 write.await?
             } else {
-                // The index says that the stack is being worked on before anything of it is.
+                // The index says that a run works on the stack before anything is changed.
                 let (landed, ()) = futures::try_join!(write, self.states.announce(stack, *epoch, *serial))?;
                 journal.announced = true;
                 landed
@@ -462,7 +468,7 @@ impl Inner {
             match landed {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
-                    // Nobody else writes entries into our row: an earlier try whose answer was lost.
+                    // Only we write entries into our row: an earlier attempt whose answer was lost.
                     (_, JournalDocument::Entries(_)) => journal.next += 1,
                     (_, JournalDocument::ClosedBy(_)) => {
                         return Err(self.lose("another run closed the journal"));

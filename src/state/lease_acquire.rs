@@ -1,4 +1,5 @@
-//! Getting the lease: waiting for its holder, taking over from a dead one, and closing what that one left open.
+//! Acquiring the lease: waiting for its holder, taking over from a dead holder, and closing what that holder
+//! left open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +13,20 @@ use super::{
 };
 use crate::model::{RepoPath, StackId};
 
-/// How a lease is asked for.
+/// The options of an acquisition.
 #[derive(Clone)]
 pub struct LeaseOptions {
-    /// Who has not renewed for this long may be taken over. Renewed every third of it.
+    /// A holder that has not renewed for this long may be taken over. Renewals are sent every third of it.
     pub term: Duration,
-    /// How long to wait for another holder at most.
+    /// The maximum time to wait for another holder.
     pub wait: Duration,
-    /// Where the stack lies, for a stack that has no state yet.
+    /// The folder of the stack, for a stack that has no state yet.
     pub folder: RepoPath,
-    /// Told while waiting, and asked whether the holder's run is over.
+    /// Observes the wait, and is asked whether the holder's run is over.
     pub watch: Option<Arc<dyn LeaseWatch>>,
-    /// Go on from the newest document that can be read, if the newest of all cannot (`state push --over-damaged`).
+    /// Continue from the newest readable document if the newest one is damaged (`state push --over-damaged`).
     pub over_damaged: bool,
-    /// Start anew although documents that were written are gone (`state push`, `state import`, `state forget`).
+    /// Start a new state although written documents are gone (`state push`, `state import`, `state forget`).
     pub over_vanished: bool,
 }
 
@@ -51,48 +52,45 @@ impl LeaseOptions {
     }
 }
 
-/// What to do about a holder.
+/// What to do about the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitVerdict {
-    /// Wait on.
     KeepWaiting,
-    /// Its run is over (GitHub says so): take over at once.
+    /// The holder's run is over, as GitHub says: take over at once.
     HolderIsOver,
-    /// Stop waiting.
     GiveUp,
 }
 
-/// Sees who is waited for: a progress line, and GitHub's answer whether that run is over.
+/// Observes the wait: shows a progress line, and asks GitHub whether the holder's run is over.
 #[async_trait]
 pub trait LeaseWatch: Send + Sync {
-    /// Called at every look at the lease.
+    /// Called each time the lease is read.
     async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict;
 
-    /// Returns when whoever waits is asked to stop.
+    /// Returns when the waiting run is asked to stop.
     async fn stopped(&self) {
         std::future::pending().await
     }
 }
 
-/// Who holds a lease, as a watcher sees it.
+/// The holder of a lease, as another run sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Holder {
-    /// The lease's id, which `konverge state unlock` wants.
+    /// The id of the lease, for `konverge state unlock`.
     pub id: String,
-    /// Its number: the fencing token.
+    /// The number of the lease: the fencing token.
     pub epoch: u64,
-    /// Who.
     pub writer: DocumentWriter,
-    /// Since when, by the holder's clock.
+    /// When it was taken, by the holder's clock.
     pub since: Timestamp,
     /// The holder's term.
     pub term: Duration,
-    /// How long this watcher has seen no renewal, by its own clock.
+    /// How long this process has seen no renewal, by its own clock.
     pub quiet: Duration,
 }
 
 impl Holder {
-    /// What a watcher knows of whether it lives, and when it no longer counts.
+    /// Describes whether the holder is alive, and when its lease expires.
     pub fn life(&self) -> String {
         format!(
             "no renewal seen for the {} s that were watched, taken over after {} s without one",
@@ -101,7 +99,7 @@ impl Holder {
         )
     }
 
-    /// How to end its lease by hand.
+    /// Describes how to end the lease by hand.
     pub fn way_out(&self, stack: &StackId) -> String {
         format!(
             "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
@@ -114,13 +112,13 @@ impl Holder {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub(super) enum LeaseDocument {
-    /// Taken, or renewed.
+    /// Taken or renewed.
     Held {
         id: String,
         term_ms: u64,
         since: Timestamp,
     },
-    /// Given back without a state document of its own.
+    /// Released without a state document of its own.
     Released,
     /// Ended by the holder of a later epoch.
     TakenOver { by: u64 },
@@ -128,17 +126,16 @@ pub(super) enum LeaseDocument {
     Unlocked { reason: String },
 }
 
-/// How the newest lease stands.
+/// The condition of the newest lease.
 enum LeaseStanding {
     /// Nobody holds it, and its last holder ended it itself.
     Free,
-    /// Nobody holds it, but its last holder may not know: it has to be fenced.
+    /// Nobody holds it, but its last holder may not know: it must be fenced.
     Ended,
-    /// Somebody does.
     Held(Holder),
 }
 
-/// What a waiting run remembers of what it saw.
+/// What a waiting run has observed.
 struct Watch {
     started: Duration,
     seen: Option<(u64, u64)>,
@@ -146,11 +143,11 @@ struct Watch {
 }
 
 impl StateStore {
-    /// Gets the lease of a stack: waits for its holder, and takes over one whose term passed without a renewal as this
-    /// process saw it, by its own monotonic clock alone.
+    /// Acquires the lease of a stack. Waits for its holder. Takes over from a holder whose term passed
+    /// without a renewal, measured by this process's monotonic clock only.
     ///
     /// # Errors
-    /// [`StateError::Held`] if the holder did not let go in time; the store's; a damaged state.
+    /// [`StateError::Held`] if the holder did not release it in time; errors of the store; a damaged state.
     pub async fn acquire(&self, stack: &StackId, options: LeaseOptions) -> Result<Lease, StateError> {
         let now = self.clock.monotonic();
         let mut watch = Watch {
@@ -159,20 +156,20 @@ impl StateStore {
             since: now,
         };
         loop {
-            // What an answer shows was so when it was asked for, however late it comes.
+            // An answer describes the moment of its request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
             if !options.over_vanished {
                 reading = self.require_document(stack, reading).await?;
             }
             let standing = match self.read_standing(stack, &reading, asked, &mut watch).await {
-                // The document that ended the lease is gone; the index says that it was there.
+                // The document that ended the lease is gone; the index says that it existed.
                 Ok(LeaseStanding::Held(holder))
                     if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
                 {
                     LeaseStanding::Free
                 }
-                // Whose it was cannot be read; that its holder has stopped is waited for like after an unlock.
+                // The holder cannot be read. As after an unlock, wait until it has stopped.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                     LeaseStanding::Ended
                 }
@@ -194,10 +191,10 @@ impl StateStore {
         }
     }
 
-    /// Ends a lease by a person's word. `id` must be that of the lease as it stands.
+    /// Ends a lease on a person's request. `id` must be the id of the current lease.
     ///
     /// # Errors
-    /// [`StateError::Missing`] if that lease does not stand (any more); the store's.
+    /// [`StateError::Missing`] if that lease does not exist (any more); errors of the store.
     pub async fn unlock(&self, stack: &StackId, id: &str, reason: &str) -> Result<Holder, StateError> {
         let holder = self.holder(stack).await?;
         let other = |text: String| Err(StateError::Missing(text));
@@ -218,10 +215,10 @@ impl StateStore {
         }
     }
 
-    /// Who holds the lease of a stack now, if anybody.
+    /// The current holder of a stack's lease, if any.
     ///
     /// # Errors
-    /// The store's; a damaged document.
+    /// Errors of the store; a damaged document.
     pub async fn holder(&self, stack: &StackId) -> Result<Option<Holder>, StateError> {
         let reading = self.read(stack).await?;
         let mut watch = Watch {
@@ -240,7 +237,7 @@ impl StateStore {
         )
     }
 
-    /// Whether the index says that a lease was ended by a state document which is gone.
+    /// Returns true if the index says that a lease was ended by a state document that is gone now.
     async fn is_ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
         let entry = self
             .written_entry(stack)
@@ -282,7 +279,7 @@ impl StateStore {
             watch.since = self.clock.monotonic();
         }
         let Some(bytes) = self.store.get(&key).await? else {
-            // Cleaned up behind the listing: the next look shows what came after it.
+            // Deleted after the listing: the next read shows what came after it.
             return Ok(LeaseStanding::Ended);
         };
         let (header, lease): (Header, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
@@ -332,7 +329,7 @@ impl StateStore {
         let pause = look_again
             .min(options.wait - waited)
             .max(Duration::from_millis(1));
-        // Asked to stop, the observer gives up at the next look.
+        // When it is asked to stop, the watch gives up at the next read.
         tokio::select! {
             () = self.clock.sleep(pause) => {}
             () = options.until_stopped() => {}

@@ -1,5 +1,5 @@
-//! Taking the next epoch, and ending what the holders before left open: their row of renewals, their journal, and by the
-//! state's next serial the place where they would commit.
+//! Takes the next epoch, and closes what earlier holders left open: their row of renewals, their journal,
+//! and, by the next serial of the state, the place where they would commit.
 
 use std::time::Duration;
 
@@ -23,39 +23,39 @@ pub(super) struct LeaseGrant {
     pub document: LeaseDocument,
     pub id: String,
     pub epoch: u64,
-    /// The newest serial, our own fence included.
+    /// The newest serial, including our own fence.
     pub serial: u64,
     pub term: Duration,
-    /// When it was asked for or renewed, by our clock.
+    /// When it was requested or renewed, by our clock.
     pub asked: Duration,
     /// The next place in its row.
     pub renewals: u64,
 }
 
-/// Why the next epoch may be taken, which decides how sure it is that the old holder has stopped.
+/// Why the next epoch may be taken. It determines how certain it is that the old holder has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeoverReason {
-    /// The last holder gave it back itself, or there was none.
+    /// The last holder released it itself, or there was none.
     Free,
-    /// The holder did not renew for its term, this renewal being its last.
+    /// The holder did not renew for its term after this renewal.
     Silent { renewal: u64 },
-    /// Its run is over, GitHub says.
+    /// The holder's run is over, as GitHub says.
     Over,
     /// A person ended it; its holder may not know yet.
     Ended,
 }
 
-/// How a row of renewals came to its end.
+/// How a row of renewals got its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEnd {
-    /// It had one.
+    /// It already had one.
     Before,
-    /// We put it, after this renewal.
+    /// We added it, after this renewal.
     After(Option<u64>),
 }
 
 impl StateStore {
-    /// Tries to take the next epoch; `None` if another was faster.
+    /// Tries to take the next epoch; `None` if another run was faster.
     pub(super) async fn take(
         &self,
         stack: &StackId,
@@ -76,7 +76,7 @@ impl StateStore {
         if let CreateResult::Theirs(_) = put(&*self.store, &keys::lease(stack, epoch, 0), &letter).await? {
             return Ok(None);
         }
-        // An old number that was cleaned up can be made again by a run that slept: look whether ours is the newest.
+        // A run that was suspended can create an old, deleted number again: check that ours is the newest.
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let unchanged = rows.states == before.rows.states && rows.journals == before.rows.journals;
         let mut reading = if unchanged {
@@ -91,10 +91,10 @@ impl StateStore {
         let (mut asked, mut renewals) = (started, 1);
         if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
-                // A holder that is alive stops by itself within this time, because it cannot renew any more.
+                // A live holder stops by itself within this time, because it can no longer renew.
                 tokio::select! {
                     () = self.clock.sleep(options.term * 2 / 3) => {}
-                    // The lease that was just made expires by itself.
+                    // The lease that was just created expires by itself.
                     () = options.until_stopped() => return Err(StateError::Stopped(stack.clone())),
                 }
                 asked = self.clock.monotonic();
@@ -106,7 +106,7 @@ impl StateStore {
                 }
                 renewals += 1;
             }
-            // What they wrote until the rows were closed counts; from here on their writes collide.
+            // What they wrote before the rows were closed counts; from here on their writes collide.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;
@@ -129,8 +129,9 @@ impl StateStore {
         Ok(Some(Lease::hold(self.clone(), grant, prior, reading.rows)))
     }
 
-    /// Ends the rows of every earlier epoch that is still listed, so that a holder that still believes in one collides.
-    /// Epochs before that of the newest document were ended by whoever wrote it. Whether a holder may still be at work.
+    /// Ends the rows of every earlier epoch in the listing, so that a holder that still believes in one
+    /// collides. Epochs before that of the newest document were ended by its writer. Returns true if a holder
+    /// may still be at work.
     async fn close_predecessors(
         &self,
         stack: &StackId,
@@ -149,7 +150,7 @@ impl StateStore {
                 .await?;
             at_work |= match (claim, end) {
                 (TakeoverReason::Free, _) => false,
-                // Whoever ended it did so before the holder that was silent for a term.
+                // Whoever ended it did so before the holder was silent for a term.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
@@ -212,7 +213,8 @@ impl StateStore {
         unreachable!("a row has a free place")
     }
 
-    /// Whether a place in a row of renewals is its end. One that cannot be read is none: the end is put after it.
+    /// Returns true if a place in a row of renewals is its end. An unreadable place is not an end: the end is
+    /// put after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
             Ok((_, LeaseDocument::Held { .. })) | Err(StateError::Damaged { .. }) => Ok(false),
@@ -221,7 +223,8 @@ impl StateStore {
         }
     }
 
-    /// Creates the state's next serial, with the dead holder's journal merged in. Whether it was ours.
+    /// Creates the next serial of the state, with the dead holder's journal merged in. Returns true if the
+    /// created document is ours.
     async fn fence(
         &self,
         stack: &StackId,
@@ -256,7 +259,8 @@ impl StateStore {
         ))
     }
 
-    /// Goes back from a newest document that cannot be read to one that can. The serials above it stay taken.
+    /// Goes back from an unreadable newest document to the newest readable one. The serials above it stay
+    /// taken.
     pub(super) async fn read_last_good(&self, stack: &StackId) -> Result<Reading, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let mut document = None;
@@ -290,7 +294,7 @@ fn newest_epoch(reading: &Reading) -> u64 {
 }
 
 impl Versioned {
-    /// Whether a run died while it worked on this stack.
+    /// Returns true if a run died while it worked on this stack.
     pub fn was_interrupted(&self) -> bool {
         !self.pending.is_empty() || self.reason == WriteReason::Takeover
     }

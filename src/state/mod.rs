@@ -1,17 +1,17 @@
-//! What is remembered between runs, in a [`Store`](crate::store::Store): state documents, leases, journals, reviews and
-//! an index over them.
+//! The data that is kept between runs in a [`Store`](crate::store::Store): state documents, leases, journals,
+//! reviews and an index over them.
 //!
-//! Everything rests on *create if absent*. A stack's state is a row of immutable documents by serial; its lease is a
-//! row by epoch, each epoch a row of renewals; its journal a row by epoch. Whoever adds to the end of a row and finds
-//! the place taken by another has lost: that is how an old holder learns that it was taken over.
+//! Everything rests on *create if absent*. A stack's state is a row of immutable documents by serial; its
+//! lease is a row by epoch, each epoch a row of renewals; its journal is a row by epoch. A writer that finds
+//! the next place of a row taken has lost: that is how an old holder learns of a takeover.
 //!
 //! ```text
-//! stacks/<identity>/state/<serial>              what is recorded; the highest serial counts
+//! stacks/<identity>/state/<serial>              the state; the highest serial counts
 //! stacks/<identity>/lease/<epoch>/<renewal>     who may write; the highest epoch counts
-//! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document holds yet
-//! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; of a share `-<number>of<all>` behind it
-//! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that nobody reads every state
-//! looks/<n>                                     when each stack was looked at for drift
+//! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet
+//! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; a shard adds `-<number>of<all>`
+//! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that no run reads every state
+//! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! ```
 
@@ -47,35 +47,34 @@ pub use sealed_box::SealedBox;
 pub use state_document::{Versioned, WriteReason};
 pub use state_store::{HistoryEntry, HistoryLine, StateStore};
 
-/// Whose states these are: `state.id` of `konverge.yaml`, else the normalised URL of `origin`. A document of another
-/// repository is refused.
+/// The repository of the states: `state.id` of `konverge.yaml`, or else the normalised URL of `origin`.
+/// Documents of another repository are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RepositoryId(String);
 
 impl RepositoryId {
-    /// An id as it stands in the configuration.
+    /// An id from the configuration.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Who writes: stands in every document, and is shown to whoever waits for a lease.
+/// The writer of a document. It is part of every document and is shown to a run that waits for a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentWriter {
-    /// The run's URL, or `user@host` outside CI.
+    /// The URL of the run, or `user@host` outside CI.
     pub run: String,
-    /// The person or bot that started it.
+    /// The person or bot that started the run.
     pub actor: String,
 }
 
 impl std::fmt::Display for DocumentWriter {
-    /// The run and who started it; outside CI the run's own name begins with that.
+    /// Shows the run and who started it. Outside CI the name of the run already begins with the user.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.run.strip_prefix(&self.actor) {
             Some(rest) if rest.starts_with('@') => f.write_str(&self.run),

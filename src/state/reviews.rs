@@ -1,4 +1,4 @@
-//! Review records beside the states: what a preview leaves, and what an apply may rest on.
+//! The review records: a preview writes them, an apply checks its plan against them.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,16 @@ use crate::{
     store::Key,
 };
 
-/// Where a review record stands.
+/// The place of a review record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ReviewKey {
-    /// The pull request.
     pub pull_request: u64,
-    /// The head that was previewed.
+    /// The previewed head.
     pub head: CommitId,
-    /// The run's number, by which later runs are told from earlier ones.
+    /// The number of the run; later runs have higher numbers.
     pub run: u64,
-    /// The run's attempt.
     pub attempt: u32,
-    /// Which share of it, where the preview was dealt out over jobs.
+    /// The shard, if the preview was distributed over jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Shard>,
 }
@@ -36,7 +34,8 @@ impl ReviewKey {
             .child(&self.name())
     }
 
-    /// `<run>-<attempt>`, and for a share `-<number>of<all>` behind it: all jobs of a run have its number and attempt.
+    /// `<run>-<attempt>`, plus `-<number>of<all>` for a shard: all jobs of a run share its number and
+    /// attempt.
     fn name(&self) -> String {
         let share = self.share.map_or_else(String::new, |share| {
             format!("-{}", share.to_string().replace('/', "of"))
@@ -72,11 +71,11 @@ pub struct ReviewStore<'a> {
 }
 
 impl ReviewStore<'_> {
-    /// Saves a record. Whether it is new: the same run, attempt and share saved one before otherwise, and that one
-    /// stays.
+    /// Saves a record. Returns true if it is new. Returns false if the same run, attempt and shard already
+    /// saved another record, which stays.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn save(
         &self,
         record: &ReviewRecord,
@@ -98,10 +97,10 @@ impl ReviewStore<'_> {
         ))
     }
 
-    /// Every record's place, by pull request, head, run and attempt.
+    /// The places of all records, by pull request, head, run and attempt.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn list(&self) -> Result<Vec<ReviewKey>, StateError> {
         self.list_keys(&Key::from_components(&["reviews"])).await
     }
@@ -109,22 +108,22 @@ impl ReviewStore<'_> {
     /// The places of one pull request's records.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn list_for_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
         self.list_keys(&pull_request(number)).await
     }
 
-    /// The last preview of a pull request's head: what its last run recorded in that run's last attempt. Of a run that
-    /// was dealt out the last attempt of each share, joined: whoever starts failed jobs again leaves the others be. A
-    /// share that recorded nothing leaves its stacks out.
+    /// The last preview of a pull request's head: the record of the last attempt of the last run. For a run
+    /// with shards, the last attempt of each shard, joined, because a re-run of failed jobs leaves the other
+    /// shards unchanged. The stacks of a shard without a record are missing.
     ///
     /// # Errors
-    /// The store's; a damaged or foreign record.
+    /// Errors of the store; a record that is damaged or of another repository.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Option<ReviewRecord>, StateError> {
         let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);
         let last = keys.iter().map(|key| key.run).max();
-        // They are sorted by attempt, and a later one takes the place of an earlier one.
+        // They are sorted by attempt, and a later one replaces an earlier one.
         let shares: BTreeMap<_, _> = keys
             .into_iter()
             .filter(|key| Some(key.run) == last)
@@ -143,10 +142,10 @@ impl ReviewStore<'_> {
         Ok(joined)
     }
 
-    /// A record by its place.
+    /// The record at a place.
     ///
     /// # Errors
-    /// The store's; a damaged or foreign record, or one that stands where it does not belong.
+    /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.
     pub async fn load(&self, place: &ReviewKey) -> Result<Option<ReviewRecord>, StateError> {
         let key = place.place();
         let Some(bytes) = self.states.store.get(&key).await? else {
@@ -165,10 +164,10 @@ impl ReviewStore<'_> {
         Ok(Some(record))
     }
 
-    /// Deletes a record: its pull request was closed unmerged, or applied to every stack in it.
+    /// Deletes a record. Its pull request was closed unmerged, or applied to all of its stacks.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn forget(&self, place: &ReviewKey) -> Result<(), StateError> {
         Ok(self.states.store.delete(&place.place()).await?)
     }
@@ -182,7 +181,7 @@ impl ReviewStore<'_> {
 }
 
 impl Versioned {
-    /// Of these merged pull requests those whose reviews were not used up on this stack yet.
+    /// The merged pull requests whose reviews are not used on this stack yet.
     pub fn unapplied_pull_requests<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
         merged
             .iter()

@@ -1,20 +1,20 @@
-//! [`SealedBox`]: bytes that only the holders of the age identity can read, and that nobody else can have written.
+//! [`SealedBox`]: bytes that only holders of the age identity can read or write.
 //!
-//! age hides, and no more: its recipients stand in `konverge.yaml`, and whoever knows one can encrypt to it. So a keyed
-//! hash stands before the bytes, by a key that only the identity gives.
+//! age only encrypts: its recipients are in `konverge.yaml`, and everybody who knows a recipient can encrypt
+//! to it. So a keyed hash precedes the bytes, with a key that is derived from the identity.
 
 use super::{
     StateError,
     crypto::{Sealer, key_error},
 };
 
-/// What the key is derived for; another use gets another one.
+/// The context of the key derivation; another use gets another key.
 const PURPOSE: &str = "konverge 2026-11 vault: what was written by a holder of the age identity";
 
-/// Bytes of the hash.
+/// The length of the hash in bytes.
 const MARK: usize = 32;
 
-/// Shuts away and takes out.
+/// Encrypts and authenticates, decrypts and verifies.
 #[derive(Clone)]
 pub struct SealedBox {
     sealer: Sealer,
@@ -22,8 +22,8 @@ pub struct SealedBox {
 }
 
 impl SealedBox {
-    /// By the text of `KONVERGE_AGE_IDENTITY`. `None` without one; and with a passphrase, each use of which costs a
-    /// tenth of a second on purpose.
+    /// Builds a box from the text of `KONVERGE_AGE_IDENTITY`. Returns `None` without an identity. Returns
+    /// `None` for a passphrase too, because each use of it costs a tenth of a second on purpose.
     ///
     /// # Errors
     /// A damaged identity.
@@ -37,7 +37,7 @@ impl SealedBox {
         }))
     }
 
-    /// Shuts bytes away under a name.
+    /// Encrypts bytes under a name.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -47,10 +47,10 @@ impl SealedBox {
         self.sealer.seal(&whole)
     }
 
-    /// Takes out what was shut away under that name.
+    /// Decrypts and verifies what was encrypted under that name.
     ///
     /// # Errors
-    /// Damaged, shut away under another name, or written by somebody without the identity.
+    /// The data is damaged, was encrypted under another name, or was written without the identity.
     pub fn open(&self, name: &str, shut: &[u8]) -> Result<Vec<u8>, StateError> {
         let mut whole = self.sealer.open(shut)?;
         let foreign = || key_error("decrypting", "it was not written by a holder of the identity");
@@ -59,7 +59,7 @@ impl SealedBox {
             .and_then(|mark| mark.try_into().ok())
             .ok_or_else(foreign)?;
         whole.drain(..MARK);
-        // Compared in constant time, as blake3's own hashes are.
+        // Compared in constant time, as the hashes of blake3 are.
         if self.mark(name, &whole) == blake3::Hash::from_bytes(mark) {
             Ok(whole)
         } else {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn who_knows_the_recipient_alone_can_not_write() {
         let sealer = Sealer::generate();
-        // What `state.encrypt_to` tells everybody is enough to encrypt.
+        // The public `state.encrypt_to` is enough to encrypt.
         for forged in [b"evil".to_vec(), [&[0; MARK], b"evil".as_slice()].concat()] {
             let forged = sealer.seal(&forged).unwrap();
             let error = vault(&sealer).open("a", &forged).unwrap_err();

@@ -1,4 +1,4 @@
-//! The state document: what one serial says.
+//! The state document: the content of one serial.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::model::{CommitId, ResourceId, apply_record::ApplyRecord, state::Stack
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteReason {
-    /// An apply ended.
+    /// The end of an apply.
     Apply,
-    /// An apply ended that took everything down.
+    /// The end of an apply that deleted everything.
     Destroy,
-    /// An apply ended that put an earlier serial back.
+    /// The end of an apply that restored an earlier serial.
     Rollback,
-    /// A lease was taken over: the old holder's next write collides with it.
+    /// A lease was taken over: the next write of the old holder collides with this serial.
     Takeover,
     /// `konverge state push`.
     Push,
-    /// `konverge state move`: the stack got or lost its name.
+    /// `konverge state move`: the stack got or lost its identity.
     Move,
     /// `konverge state forget`.
     Forget,
@@ -31,12 +31,12 @@ pub enum WriteReason {
 }
 
 impl WriteReason {
-    /// Whether it ends an apply of some kind, which has announced itself by its journal.
+    /// Returns true for the end of any kind of apply, which was announced by its journal.
     pub(super) fn is_apply(self) -> bool {
         matches!(self, Self::Apply | Self::Destroy | Self::Rollback)
     }
 
-    /// Whether a stack of which nothing is left is gone by it.
+    /// Returns true if a stack with no resources left is retired by it.
     pub(super) fn retires(self) -> bool {
         matches!(self, Self::Destroy | Self::Forget | Self::Move)
     }
@@ -57,7 +57,7 @@ impl std::fmt::Display for WriteReason {
     }
 }
 
-/// How much of the journal a state document already holds: everything before this place.
+/// The part of the journal that a state document contains: everything before this place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) struct JournalPlace {
     pub epoch: u64,
@@ -72,63 +72,62 @@ pub(super) struct StateDocument {
     pub reason: WriteReason,
     /// The epoch of the lease under which it was written.
     pub epoch: u64,
-    /// Whether that lease ended with it: releasing costs no request of its own.
+    /// True if the lease ended with this document: the release needs no request of its own.
     pub closes_lease: bool,
-    /// Where the journal that is not in it begins.
+    /// The start of the journal that is not in the document.
     pub journal: JournalPlace,
-    /// The stack is gone: destroyed, moved away or forgotten. Its history stays.
+    /// The stack was destroyed, moved away or forgotten. Its history stays.
     #[serde(default)]
     pub retired: bool,
-    /// Pull requests whose reviews were used up on this stack.
+    /// The pull requests whose reviews were used on this stack.
     #[serde(default)]
     pub applied_reviews: BTreeSet<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The apply that ended with it.
+    /// The apply that ended with this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
     pub state: StackState,
 }
 
-/// A state as it was read, with what else is known of it.
+/// A state as read, with its metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Versioned {
-    /// Its serial; 0 if there is a journal only.
+    /// The serial; 0 if there is only a journal.
     pub serial: u64,
     /// The epoch of the lease under which it was written.
     pub epoch: u64,
-    /// Why it was written.
     pub reason: WriteReason,
-    /// Who wrote it.
     pub writer: DocumentWriter,
-    /// When, by that machine's clock.
+    /// When it was written, by the clock of that machine.
     pub written: Timestamp,
-    /// A few words that were given with it.
+    /// The note that was given with it.
     pub note: Option<String>,
     /// The apply that ended with it.
     pub receipt: Option<ApplyRecord>,
-    /// Resources whose last intent has no result: they may exist, differ or be gone. They are in the state.
+    /// Resources whose last intent has no result: they may exist, differ or be gone. They are part of the
+    /// state.
     pub pending: Vec<ResourceId>,
-    /// Whether the stack was destroyed, moved away or forgotten.
+    /// True if the stack was destroyed, moved away or forgotten.
     pub retired: bool,
-    /// Pull requests whose reviews were used up on this stack.
+    /// The pull requests whose reviews were used on this stack.
     pub applied_reviews: BTreeSet<u64>,
-    /// The state, journal merged in.
+    /// The state, with the journal merged in.
     pub state: StackState,
 }
 
 impl Versioned {
-    /// The commits that were applied to the stack last, and tried on it last.
+    /// The last commits that were applied to the stack or attempted on it.
     pub fn commits(&self) -> Vec<CommitId> {
         let tried = self.receipt.as_ref().and_then(|receipt| receipt.commit.clone());
         self.state.commit.clone().into_iter().chain(tried).collect()
     }
 }
 
-/// No more pull requests than this are remembered as applied, the highest numbers.
+/// The maximum number of pull requests that are remembered as applied; the highest numbers are kept.
 const REMEMBERED_REVIEWS: usize = 500;
 
-/// Adds pull requests to those already applied and drops the oldest beyond the bound.
+/// Adds pull requests to those already applied and drops the oldest beyond the maximum.
 pub(super) fn remember_reviews(known: &mut BTreeSet<u64>, new: impl IntoIterator<Item = u64>) {
     known.extend(new);
     while known.len() > REMEMBERED_REVIEWS {

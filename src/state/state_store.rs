@@ -1,4 +1,4 @@
-//! The states of one repository in one store: reading them. Writing needs a [`super::Lease`].
+//! Reads the states of one repository from one store. Writing needs a [`super::Lease`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,11 +23,11 @@ use crate::{
     store::{Key, Store},
 };
 
-/// A listing that was outrun by another run's clean-up is taken again this often.
+/// How many times a listing is repeated that the clean-up of another run made outdated.
 const STALE_LISTINGS: u32 = 5;
-/// Requests in flight when many documents are read.
+/// Concurrent requests when many documents are read.
 pub(super) const IN_FLIGHT: usize = 32;
-/// Serials kept per stack.
+/// The default number of serials kept per stack.
 const DEFAULT_RETENTION: u64 = 50;
 
 /// All states of a repository. Cheap to clone.
@@ -38,37 +38,36 @@ pub struct StateStore {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
-    /// What the index said when it was first asked, of stacks whose state was written.
+    /// The first answer of the index in this run, for stacks whose state was written.
     pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, IndexEntry>>>,
 }
 
-/// What this run recorded and the index does not say yet.
+/// What this run recorded and the index does not contain yet.
 #[derive(Default)]
 pub(super) struct Finished {
     pub entries: BTreeMap<StackId, IndexEntry>,
-    /// Intents behind those entries.
+    /// The number of intents of those entries.
     pub resources: usize,
-    /// Stacks that were announced together, with the epoch that was expected.
+    /// Stacks that were announced together, with the expected epoch.
     pub announced: BTreeMap<StackId, u64>,
-    /// Deltas written stack by stack.
+    /// The number of deltas written stack by stack.
     pub deltas: usize,
 }
 
-/// What was read of one stack: the newest document, its journal, and the listing both come from.
+/// What was read of one stack: the newest document, its journal, and the listing of both.
 pub(super) struct Reading {
     pub rows: RowKeys,
     pub document: Option<(Header, StateDocument)>,
     pub entries: Vec<JournalEntry>,
-    /// The writer of the journal, if there is no document that names one.
+    /// The header of the journal, if no document names a writer.
     pub journal_header: Option<Header>,
 }
 
 /// One line of a stack's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryLine {
-    /// The serial.
     pub serial: u64,
-    /// What the document says, or why it cannot be read: as JSON its keys, or `unreadable`.
+    /// The document, or why it cannot be read. In JSON: its keys, or `unreadable`.
     #[serde(flatten, serialize_with = "readable")]
     pub document: Result<HistoryEntry, String>,
 }
@@ -87,20 +86,18 @@ fn readable<S: Serializer>(
     }
 }
 
-/// What a serial says, in a line.
+/// The summary of one serial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryEntry {
-    /// Why it was written.
     pub reason: WriteReason,
-    /// Who wrote it.
     pub writer: DocumentWriter,
-    /// When, by that machine's clock.
+    /// When it was written, by the clock of that machine.
     pub time: Timestamp,
-    /// The commit that was applied.
+    /// The applied commit.
     pub commit: Option<String>,
-    /// How many resources it holds.
+    /// The number of resources.
     pub resources: usize,
-    /// A few words that were given with it.
+    /// The note that was given with it.
     pub note: Option<String>,
     /// The apply that ended with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,12 +105,12 @@ pub struct HistoryEntry {
 }
 
 impl StateStore {
-    /// Whose states these are.
+    /// The repository of the states.
     pub fn repository(&self) -> &RepositoryId {
         &self.envelopes.repository
     }
 
-    /// The states of a repository in a store. Asks nothing of the store yet.
+    /// The states of a repository in a store. Sends no request yet.
     pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: DocumentWriter) -> Self {
         Self {
             store,
@@ -130,7 +127,7 @@ impl StateStore {
         }
     }
 
-    /// Gives the key that opens sealed documents, and seals whole states and journals with it if `documents`.
+    /// Sets the key that decrypts documents. With `documents`, whole states and journals are encrypted too.
     #[must_use]
     pub fn with_sealer(mut self, sealer: Sealer, documents: bool) -> Self {
         self.envelopes.sealer = Some(sealer);
@@ -138,31 +135,30 @@ impl StateStore {
         self
     }
 
-    /// How many serials are kept per stack, at least 2.
+    /// Sets the number of serials kept per stack, at least 2.
     #[must_use]
     pub fn with_retention(mut self, serials: u64) -> Self {
         self.retention = serials.max(2);
         self
     }
 
-    /// Other clocks than this machine's.
+    /// Sets other clocks than those of this machine.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The key for a runtime's own data, if there is one.
+    /// The key for the data of runtimes, if there is one.
     pub fn sealer(&self) -> Option<&Sealer> {
         self.envelopes.sealer.as_ref()
     }
 
-    /// The store.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// The store, for others to keep.
+    /// The store as a shared pointer.
     pub fn shared_store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
@@ -172,17 +168,19 @@ impl StateStore {
         ReviewStore { states: self }
     }
 
-    /// The newest state of a stack with its journal merged in: whatever may exist outside is in it. One LIST and one
-    /// GET, and one GET for each journal entry that a run left behind. `None` if nothing was ever recorded.
+    /// The newest state of a stack with its journal merged in: it contains everything that may exist. One
+    /// LIST and one GET, plus one GET for each journal entry that a run left behind. `None` if nothing was
+    /// ever recorded.
     ///
     /// # Errors
-    /// The store's; a document that is damaged, foreign or newer than this Konverge.
+    /// Errors of the store; a document that is damaged, of another repository, or newer than this version of
+    /// Konverge.
     pub async fn load(&self, stack: &StackId) -> Result<Option<Versioned>, StateError> {
         let reading = self.read(stack).await?;
         Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
-    /// Refuses a stack without a state document if the index says that one was written.
+    /// Returns an error for a stack without a state document if the index says that one was written.
     pub(super) async fn require_document(
         &self,
         stack: &StackId,
@@ -194,7 +192,7 @@ impl StateStore {
         let Some(serial) = self.written_entry(stack).await?.map(|entry| entry.serial) else {
             return Ok(reading);
         };
-        // It may have been written between the two looks.
+        // It may have been written between the two reads.
         let reading = self.read(stack).await?;
         match reading.document {
             Some(_) => Ok(reading),
@@ -208,7 +206,7 @@ impl StateStore {
     /// One serial as it was written, without any journal.
     ///
     /// # Errors
-    /// As [`StateStore::load`]; [`StateError::Missing`] if there is no such serial (any more).
+    /// As [`StateStore::load`]; [`StateError::Missing`] if the serial does not exist (any more).
     pub async fn load_serial(&self, stack: &StackId, serial: u64) -> Result<Versioned, StateError> {
         match self.document(stack, serial).await? {
             Some((header, document)) => Ok(versioned(header, document)),
@@ -218,10 +216,10 @@ impl StateStore {
         }
     }
 
-    /// The serials that are kept, the newest first. A document that cannot be read is a line that says so.
+    /// The kept serials, the newest first. An unreadable document gives a line that says so.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn history(&self, stack: &StackId) -> Result<Vec<HistoryLine>, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let serials: Vec<u64> = rows.states.into_iter().rev().collect();
@@ -247,10 +245,10 @@ impl StateStore {
         .await
     }
 
-    /// The stacks that have anything recorded, by the index.
+    /// The stacks with a recorded state, by the index.
     ///
     /// # Errors
-    /// As [`StateStore::known`].
+    /// As [`StateStore::read_all`].
     pub async fn list(&self) -> Result<Vec<StackId>, StateError> {
         let known = self.read_all().await?;
         Ok(known
@@ -261,10 +259,10 @@ impl StateStore {
             .collect())
     }
 
-    /// Whether the index says that a state of the stack was written.
+    /// Returns true if the index says that a state of the stack was written.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn was_written(&self, stack: &StackId) -> Result<bool, StateError> {
         Ok(self.written_entry(stack).await?.is_some())
     }
@@ -286,7 +284,7 @@ impl StateStore {
         )))
     }
 
-    /// Reads what a listing shows; `None` if it is outdated.
+    /// Reads the documents of a listing; `None` if the listing is outdated.
     pub(super) async fn read_rows(
         &self,
         stack: &StackId,
