@@ -1,11 +1,11 @@
-//! Amazon's shared credentials files: what `AWS_PROFILE` means, as environment variables.
+//! Amazon's shared credentials files: the environment variables that `AWS_PROFILE` stands for.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// The environment, with the profile's values for what it does not set itself.
+/// The environment, plus the values of the profile for variables that are not set.
 ///
-/// Rules: <https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html>. Only values that lie in the files are
-/// taken (keys, session token, region, web identity); `sso_*` and `credential_process` are not run.
+/// Rules: <https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html>. Only values from the files are
+/// used (keys, session token, region, web identity). `sso_*` and `credential_process` are not executed.
 pub(super) fn environment(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut merged = environment.clone();
     let set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());

@@ -1,4 +1,5 @@
-//! Folders and the object stores of the three big clouds, by the `object_store` crate. Its types stop here.
+//! Folders and the object stores of the three big clouds, through the `object_store` crate. Its types stay in
+//! this room.
 
 use std::{path::Path as FilePath, sync::Arc, time::Duration};
 
@@ -24,9 +25,9 @@ use crate::{
     retry::{RetryDecision, RetryPolicy},
 };
 
-/// No single request takes longer.
+/// The maximum duration of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-/// No connection takes longer to be made.
+/// The maximum duration of connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 struct CloudStore {
@@ -36,7 +37,8 @@ struct CloudStore {
     retry: RetryPolicy,
 }
 
-/// A folder of this machine, made if it is not there. Every write is on the disk before it is acknowledged.
+/// A folder of this machine, created if it does not exist. Every write is on the disk before it is
+/// acknowledged.
 pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
     let config = |why: String| StoreError::Config {
@@ -53,7 +55,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
     }))
 }
 
-/// Amazon S3 and what speaks its language.
+/// Amazon S3 and compatible stores.
 pub(super) fn s3(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     for (name, value) in aws_profile::environment(&place.options.environment) {
@@ -81,7 +83,6 @@ pub(super) fn s3(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-/// Google Cloud Storage.
 pub(super) fn gs(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
@@ -112,7 +113,7 @@ pub(super) fn gs(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-/// Azure Blob Storage; the account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
+/// Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
 pub(super) fn az(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     for (name, value) in &place.options.environment {
@@ -149,7 +150,7 @@ fn at(place: &Location, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
     })
 }
 
-/// The one retry policy is ours.
+/// Disables the crate's retries: our own retry policy is used.
 fn no_retries() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
@@ -191,14 +192,14 @@ impl CloudStore {
                 StoreError::Denied { url, key, why }
             }
             _ if is_denied(error) || is_bad_credential(&why) => StoreError::Denied { url, key, why },
-            // A key that is missing is an answer; what is missing when one is made is the bucket.
+            // For a read a missing key is an answer. For a create, what is missing is the bucket.
             Error::NotFound { .. } => StoreError::Config { url, why },
             _ => StoreError::Unavailable { url, key, why },
         }
     }
 }
 
-/// A folder that may not be written comes as a generic error around the system's.
+/// Returns true for a folder without write permission, which arrives as a generic error around the system's.
 fn is_denied(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -213,8 +214,8 @@ fn is_denied(error: &Error) -> bool {
     false
 }
 
-/// S3 answers a plain 400 to credentials that have run out or are none:
-/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>, and so does the token service.
+/// Returns true if the error means expired or invalid credentials. S3 answers those with a plain 400
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>), and so does the token service.
 fn is_bad_credential(why: &str) -> bool {
     [
         "ExpiredToken",
@@ -226,7 +227,7 @@ fn is_bad_credential(why: &str) -> bool {
     .any(|code| why.contains(code))
 }
 
-/// What is worth another try: everything that is not an answer about the key or about us.
+/// Decides whether to retry: yes for every error that is not an answer about the key or about our request.
 fn verdict(error: &Error) -> RetryDecision {
     match error {
         Error::Generic { store, .. } if *store != "LocalFileSystem" && !is_bad_credential(&chain(error)) => {
@@ -260,7 +261,7 @@ impl Store for CloudStore {
         };
         let found = match self.retry.run(verdict, list).await {
             Ok(found) => found,
-            // A folder that was never written to.
+            // The folder was never written to.
             Err(Error::NotFound { .. }) if self.url.starts_with("file:") => Vec::new(),
             Err(error) => return Err(self.error(prefix, &error)),
         };

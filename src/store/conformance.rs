@@ -1,15 +1,16 @@
-//! The start-up probe: whether a store keeps the one promise that everything else rests on.
+//! The conformance test at the start of a run: whether a store provides atomic create-if-absent, which
+//! everything else rests on.
 
 use bytes::Bytes;
 use uuid::Uuid;
 
 use super::{Created, Key, Store, StoreError};
 
-/// Creates one key twice, lists it, reads it back and deletes it. Five requests, once per run that writes.
+/// Creates one key twice, lists it, reads it and deletes it. Five requests, once per run that writes.
 ///
 /// # Errors
-/// [`StoreError::Unsafe`] if both creates won, or if the key does not show in a listing or reads back otherwise;
-/// whatever else the store refused.
+/// [`StoreError::Unsafe`] if both creates succeeded, if the key is missing from a listing, or if it reads
+/// back differently; any other error of the store.
 pub async fn probe(store: &dyn Store) -> Result<(), StoreError> {
     let folder = Key::from_components(&["probe"]);
     let key = folder.child(&Uuid::new_v4().simple().to_string());
@@ -25,7 +26,7 @@ async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreEr
         why: why.to_owned(),
     };
     let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
-    // An answer that was lost and asked for again says `Exists` of our own write: the content decides.
+    // If the first answer was lost, the retry answers `Exists` for our own write: the content decides.
     store.create(key, first.clone()).await?;
     if store.create(key, second).await? == Created::Created {
         return Err(not_safe("it let two writers create the same key"));
@@ -47,7 +48,7 @@ mod tests {
     use super::{super::MemoryStore, *};
     use async_trait::async_trait;
 
-    /// Ignores the condition, as some S3 look-alikes do.
+    /// Ignores the condition, as some S3-compatible stores do.
     struct Careless(MemoryStore);
 
     #[async_trait]

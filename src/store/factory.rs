@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! Opens a store from its URL.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -8,26 +8,28 @@ use url::Url;
 use super::{Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, oss, sql};
 use crate::{checkout::Checkout, interrupt::Interrupt, retry::RetryPolicy};
 
-/// What a URL does not say. `Default` takes the process's environment.
+/// The options that a URL does not contain. `Default` uses the environment of the process.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// Another endpoint than the provider's own, such as `http://127.0.0.1:9000`.
     pub endpoint: Option<String>,
-    /// The region, where the provider has regions.
+    /// The region, if the provider has regions.
     pub region: Option<String>,
-    /// S3: the bucket stands in the path, not in the host's name. Default: yes with an endpoint, no without.
+    /// S3: whether the bucket is part of the path instead of the host name. Default: true with an endpoint,
+    /// false without.
     pub path_style: Option<bool>,
-    /// Clear-text HTTP, which is accepted for endpoints on this machine alone.
+    /// Allows clear-text HTTP, which is accepted only for endpoints on this machine.
     pub allow_http: bool,
-    /// A file of PEM certificates to trust besides the system's.
+    /// A file of PEM certificates to trust in addition to the system's.
     pub ca_file: Option<String>,
-    /// Whence neither states nor certificates are read: a branch could bring its own.
+    /// The checkout. Neither states nor certificates are read from it, because a branch could bring its own.
     pub checkout: Checkout,
-    /// Where credentials are looked for.
+    /// The environment with the credentials.
     pub environment: BTreeMap<String, String>,
-    /// How often a request is tried.
+    /// The retry policy of requests.
     pub retry: RetryPolicy,
-    /// Set when the run is asked to stop: a silent store is not waited for then.
+    /// Cancelled when the run is asked to stop: the run then no longer waits for a store that does not
+    /// answer.
     pub cancel: CancellationToken,
 }
 
@@ -50,10 +52,10 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Sets an option by the name that it has in `state.options` and in a URL's query.
+    /// Sets an option by its name in `state.options` and in the query of a URL.
     ///
     /// # Errors
-    /// The names that are known, if it is none of them; a yes or no that is neither `true` nor `false`.
+    /// An unknown name, with the list of known names; a boolean that is neither `true` nor `false`.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let yes_or_no = || {
             value
@@ -81,10 +83,11 @@ impl StoreOptions {
 /// `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX`, `postgres://USER@HOST/DATABASE/PREFIX`, `mysql://…`,
 /// `https://HOST/PREFIX`. The query may set `endpoint`, `region`, `path_style`, `allow_http` and `ca_file`.
 ///
-/// Nothing is asked of the store yet; [`super::probe`] does.
+/// Sends no request to the store; [`super::probe`] does.
 ///
 /// # Errors
-/// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that cannot be made.
+/// [`StoreError::Config`]: an unknown scheme or query key, a password in the URL, a folder that cannot be
+/// created.
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let store = open_scheme(url, options).await?;
     let interrupt = Interrupt::new(options.cancel.clone());
@@ -116,7 +119,7 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
     }
 }
 
-/// A store in a folder outside of the checkout.
+/// A store in a folder outside the checkout.
 fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let config = |why: String| StoreError::Config {
         url: format!("file://{}", path.display().to_string().escape_debug()),
@@ -144,22 +147,22 @@ fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
         .ok_or_else(|| config("it is not a path of this machine"))
 }
 
-/// A URL taken apart, with the options that its query changes.
+/// A parsed URL, with the options changed by its query.
 pub(super) struct Location {
-    /// Without query and credentials, for messages.
+    /// The URL without query and credentials, for messages.
     pub shown: String,
-    /// The URL itself, query removed.
+    /// The URL without query.
     pub url: Url,
-    /// Bucket, container or host.
+    /// The bucket, container or host.
     pub host: String,
-    /// The path without slashes at its ends.
+    /// The path without leading and trailing slashes.
     pub prefix: String,
-    /// The options, query applied.
+    /// The options, with the query applied.
     pub options: StoreOptions,
 }
 
 impl Location {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let bare = text.split(['?', '#']).next().unwrap_or_default();
         let shown = match bare.split_once("://") {
@@ -204,7 +207,7 @@ impl Location {
         Ok(place)
     }
 
-    /// Clear-text HTTP is for this machine alone, and only when asked for.
+    /// Returns an error for clear-text HTTP, unless it was requested and the endpoint is on this machine.
     pub fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
         let url =
             Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
@@ -222,23 +225,23 @@ impl Location {
         )))
     }
 
-    /// A variable of the environment that is set and not empty.
+    /// An environment variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let value = self.options.environment.get(name)?;
         Some(value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The user that the URL names.
+    /// The user in the URL.
     pub fn user(&self) -> Option<&str> {
         Some(self.url.username()).filter(|user| !user.is_empty())
     }
 
-    /// Whether the URL's own host is this machine.
+    /// Returns true if the host of the URL is this machine.
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
     }
 
-    /// A configuration error at this place.
+    /// A configuration error for this location.
     pub fn error(&self, why: String) -> StoreError {
         StoreError::Config {
             url: self.shown.clone(),
@@ -249,7 +252,7 @@ impl Location {
 
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
-        // Of a scheme that is not the web's an address is a name to `url`.
+        // For schemes other than HTTP, `url` parses an IP address as a domain.
         Some(url::Host::Domain(name)) => {
             name == "localhost"
                 || name

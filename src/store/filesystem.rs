@@ -1,5 +1,5 @@
-//! A folder of this machine, made by the first write: whoever only looks leaves nothing behind. Files can be read by
-//! their owner alone (0600, in folders of 0700).
+//! A folder of this machine. The first write creates it, so that a run that only reads leaves nothing behind.
+//! Only the owner can read the files (mode 0600, folders 0700).
 
 use std::{
     fs::{DirBuilder, Permissions, set_permissions},
@@ -25,7 +25,7 @@ struct FolderStore {
 /// A store in a folder.
 ///
 /// # Errors
-/// It can never be made: what stands above it is no folder.
+/// The folder can never be created: something above it is not a folder.
 pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
     if let Some(above) = path
@@ -44,10 +44,10 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
     }))
 }
 
-/// The rights of a folder, and of a file.
+/// The permissions of folders and files.
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The rights of everybody but the owner.
+/// The permissions of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
 fn make_private_folder(folder: &Path) -> io::Result<()> {
@@ -55,7 +55,7 @@ fn make_private_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl FolderStore {
-    /// The store, if the folder is there.
+    /// The store, if the folder exists.
     async fn opened_store(&self) -> Result<Option<&Arc<dyn Store>>, StoreError> {
         if self.there.get().is_none() && !self.path.exists() {
             return Ok(None);
@@ -75,8 +75,8 @@ impl FolderStore {
             .await
     }
 
-    /// Makes the folders above a file, and takes the rights of others from those that an older version made. The store's
-    /// own folder, if it was there before, keeps the rights that somebody gave it.
+    /// Creates the folders above a file, and removes the permissions of others from folders that an older
+    /// version created. The root folder of the store keeps its permissions if it existed before.
     fn close_folders(&self, file: &Path) -> io::Result<()> {
         let folder = file.parent().unwrap_or(&self.path);
         make_private_folder(folder)?;
@@ -112,7 +112,7 @@ impl Store for FolderStore {
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
         let store = self.create_store().await?;
-        // The name of a key is the name of its file.
+        // The file name is the key.
         let file = self.path.join(key.as_str());
         let denied = |error: io::Error| StoreError::Denied {
             url: self.url.clone(),
@@ -166,7 +166,7 @@ mod tests {
     async fn nobody_else_can_read() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new/states");
-        // Made by an older version.
+        // Created by an older version.
         std::fs::create_dir_all(path.join("stacks/old")).unwrap();
         set_permissions(path.join("stacks"), Permissions::from_mode(0o755)).unwrap();
         let store = folder(path.clone(), &StoreOptions::default()).unwrap();

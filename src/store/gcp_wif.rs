@@ -1,6 +1,6 @@
-//! Google's workload identity federation: the token of another issuer (a GitHub run's, a file's) traded for Google's.
-//! The file that describes the trade is what `GOOGLE_APPLICATION_CREDENTIALS` names
-//! (<https://google.aip.dev/auth/4117>); commands in it are not run.
+//! Google's workload identity federation: exchanges the token of another issuer (a GitHub run's, a file's)
+//! for a Google token. `GOOGLE_APPLICATION_CREDENTIALS` names the file that describes the exchange
+//! (<https://google.aip.dev/auth/4117>). Commands in it are not executed.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
-/// To ask for a service account's token takes a wider one.
+/// The scope to request a service account's token, which needs a wider one.
 const ASKING_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
-/// A token is traded anew when it has less than this to live.
+/// A token with less than this left is renewed.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// The file, as far as it is understood.
+/// The supported part of the file.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ExternalAccount {
     audience: String,
@@ -28,7 +28,7 @@ pub(super) struct ExternalAccount {
     credential_source: Source,
 }
 
-/// Where the other issuer's token is.
+/// The source of the other issuer's token.
 #[derive(Debug, Clone, Deserialize)]
 struct Source {
     file: Option<PathBuf>,
@@ -44,7 +44,7 @@ struct Format {
 }
 
 impl ExternalAccount {
-    /// The description in a file; `None` if it is of another kind.
+    /// Reads the description from a file; `None` if it is of another kind.
     pub fn read(path: &str) -> Option<Self> {
         let file: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
         (file["type"] == "external_account")
@@ -53,7 +53,7 @@ impl ExternalAccount {
     }
 }
 
-/// Trades when a token is needed, and keeps it while it lives.
+/// Exchanges tokens when one is needed, and keeps a token while it is valid.
 #[derive(Debug)]
 pub(super) struct WorkloadIdentity {
     account: ExternalAccount,
@@ -62,7 +62,6 @@ pub(super) struct WorkloadIdentity {
 }
 
 impl WorkloadIdentity {
-    /// By this description.
     pub fn new(account: ExternalAccount, client: Client) -> Self {
         Self {
             account,
@@ -161,7 +160,7 @@ async fn good(request: reqwest::RequestBuilder, what: &str) -> Result<String, St
     if status.is_success() {
         return Ok(body);
     }
-    // Google says why in `error_description` or `error.message`; the rest may hold what was sent.
+    // Google gives the reason in `error_description` or `error.message`; the rest may contain what was sent.
     let said: Value = serde_json::from_str(&body).unwrap_or_default();
     let why = [
         &said["error_description"],
@@ -216,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// A run's issuer, Google's exchange and a service account, each of which wants what the one before gave.
+    /// The issuer of a run, Google's exchange and a service account, each of which requires the token from
+    /// the one before.
     async fn issuers() -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

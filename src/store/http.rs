@@ -1,11 +1,12 @@
-//! Any server that keeps files: `https://HOST/PREFIX`.
+//! A generic file server: `https://HOST/PREFIX`.
 //!
-//! - `GET` answers the content or 404;
-//! - `PUT` with `If-None-Match: *` makes it, or answers 412 if it is there;
-//! - `GET <folder>/?list` answers a JSON list of all paths below the folder, relative to it, or 404;
+//! - `GET` returns the content or 404;
+//! - `PUT` with `If-None-Match: *` creates the file, or returns 412 if it exists;
+//! - `GET <folder>/?list` returns a JSON list of all paths below the folder, relative to it, or 404;
 //! - `DELETE` deletes it.
 //!
-//! `KONVERGE_HTTP_TOKEN` is sent as a bearer token; else `KONVERGE_HTTP_USER` and `KONVERGE_HTTP_PASSWORD`.
+//! `KONVERGE_HTTP_TOKEN` is sent as a bearer token; otherwise `KONVERGE_HTTP_USER` and
+//! `KONVERGE_HTTP_PASSWORD` are used.
 
 use std::sync::Arc;
 
@@ -26,7 +27,6 @@ struct HttpStore {
     user: Option<(String, Option<String>)>,
 }
 
-/// Opens it.
 pub(super) fn http(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     place.check_transport(place.url.as_str())?;
     if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
@@ -44,7 +44,8 @@ pub(super) fn http(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
 impl HttpStore {
     fn place(&self, key: &Key) -> Url {
         let mut url = self.base.clone();
-        // A key is escaped text already; what the server sees as its name is that text, so it is escaped once more.
+        // A key is already escaped text, and the server must see that text as the name, so it is escaped once
+        // more.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty();
             if !key.as_str().is_empty() {

@@ -1,4 +1,4 @@
-//! Requests over HTTP for the stores that no crate of ours speaks: one client, one retry policy, one reading of errors.
+//! HTTP requests for the stores without a client crate: one client, one retry policy, one mapping of errors.
 
 use std::{future::Future, time::Duration};
 
@@ -10,27 +10,27 @@ use crate::retry::{RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// So much of an error's body is shown.
+/// The maximum length of an error body in a message.
 const SHOWN: usize = 300;
 
-/// Sends requests of one store.
+/// Sends the requests of one store.
 pub(super) struct HttpClient {
     pub client: Client,
     pub url: String,
     retry: RetryPolicy,
 }
 
-/// A request that was answered.
+/// An answered request.
 pub(super) struct HttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
-/// What went wrong with one try.
+/// The failure of one attempt.
 enum HttpProblem {
     /// No answer.
     Network(String),
-    /// An answer that another try may better.
+    /// An answer that a retry may improve.
     Passing {
         status: StatusCode,
         why: String,
@@ -39,12 +39,12 @@ enum HttpProblem {
 }
 
 impl HttpClient {
-    /// For a place, with its certificates.
+    /// Builds the client for a location, with its certificates.
     pub fn new(place: &Location) -> Result<Self, StoreError> {
         let mut builder = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
-            // A redirect could carry credentials elsewhere.
+            // A redirect could send credentials elsewhere.
             .redirect(reqwest::redirect::Policy::none());
         if let Some(file) = &place.options.ca_file {
             let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
@@ -65,7 +65,7 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, again if it may help: each try is recreated, because it may be signed with the time.
+    /// Sends a request, with retries. Each attempt is built again, because it may be signed with the time.
     pub async fn send(
         &self,
         key: &Key,
@@ -118,7 +118,7 @@ impl HttpClient {
         }
     }
 
-    /// The error of an answer that is not what was hoped for.
+    /// The error for an unexpected answer.
     pub fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
         let (url, key) = (self.url.clone(), key.to_string());
         let why = format!("{}: {}", answer.status, body_excerpt(&answer.body));

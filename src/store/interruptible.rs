@@ -1,4 +1,4 @@
-//! A store whose silence does not hold up a run that was asked to stop.
+//! A store that stops waiting for an answer when the run is asked to stop.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{Created, Key, Store, StoreError};
 use crate::interrupt::Interrupt;
 
-/// Any store, with the run's request to stop.
+/// Any store, with the run's stop request.
 pub(super) struct Interruptible {
     pub store: Arc<dyn Store>,
     pub interrupt: Interrupt,

@@ -1,5 +1,5 @@
-//! Where Kusion kept its states, as far as that is neither a file nor an object: behind its HTTP URL formats, and in a
-//! table of MySQL. Only read.
+//! Kusion's older state backends that are neither files nor objects: its HTTP URL formats and a MySQL table.
+//! Read only.
 
 use bytes::Bytes;
 use reqwest::StatusCode;
@@ -10,21 +10,19 @@ use url::Url;
 use super::{Key, StoreError, StoreOptions, factory::Location, http_client::HttpClient, sql};
 use crate::error::chain;
 
-/// Whose state is asked for, in Kusion's words. What is empty is not asked by.
+/// The key of a state, in Kusion's terms. Empty fields are not part of the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KusionQuery {
-    /// The tenant.
     pub tenant: String,
-    /// The project.
     pub project: String,
-    /// The stack.
     pub stack: String,
-    /// The cluster, which v0.9 kept states apart by.
+    /// The cluster, by which v0.9 separated states.
     pub cluster: String,
 }
 
-/// The answer of Kusion's HTTP backend: `urlPrefix` and `getLatestURLFormat` in one, whose `%s` stand for tenant, project,
-/// stack and cluster in this order. An address without any is asked as it is. `None` if there is no such state.
+/// The answer of Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
+/// stand for tenant, project, stack and cluster in this order. An address without `%s` is used unchanged.
+/// `None` if there is no such state.
 ///
 /// # Errors
 /// Clear-text HTTP to another machine; an answer that is neither 200 nor 404.
@@ -45,14 +43,14 @@ pub async fn over_http(
         }
         address.push_str(part);
     }
-    // A query belongs to the server here, not to the options of a store.
+    // The query belongs to the server here, not to the options of a store.
     let bare = address.split(['?', '#']).next().unwrap_or_default();
     let place = Location::parse(bare, options)?;
     if !place.is_loopback() {
         place.check_transport(bare)?;
     }
     let url = Url::parse(&address).map_err(|error| place.error(format!("not a URL: {error}")))?;
-    // Without credentials, as Kusion asked: those of our own store are no business of this server.
+    // Without credentials, as Kusion did: this server must not get those of our own store.
     let requests = HttpClient::new(&place)?;
     let key = Key::from_listing("");
     let answer = requests.send(&key, |client| client.get(url.clone())).await?;
@@ -63,11 +61,11 @@ pub async fn over_http(
     }
 }
 
-/// The newest row of Kusion's table `state` in `mysql://USER@HOST/DATABASE`, as the JSON document that its other
-/// backends keep. `None` if there is no such state.
+/// The newest row of Kusion's table `state` in `mysql://USER@HOST/DATABASE`, as the JSON document that its
+/// other backends store. `None` if there is no such state.
 ///
 /// # Errors
-/// The database cannot be asked, or does not answer in time; states of several clusters fit.
+/// The database cannot be reached or does not answer in time; states of several clusters match.
 pub async fn in_mysql(
     url: &str,
     query: &KusionQuery,
@@ -85,7 +83,7 @@ pub async fn in_mysql(
         Ok(newest_row(&mut connection, query, &place).await)
     });
     let asked = asked.await.map_err(failed)?;
-    // What was asked is answered, however it parts.
+    // The query is answered; an error at closing does not matter.
     let _ = connection.close().await;
     asked
 }
@@ -96,7 +94,7 @@ async fn newest_row(
     place: &Location,
 ) -> Result<Option<Bytes>, StoreError> {
     let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
-    // Casts, because a column may be of any type that holds text or a number.
+    // Casts, because a column may have any type of text or number.
     let clusters: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
          WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)",

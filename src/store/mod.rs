@@ -1,5 +1,5 @@
-//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives and no more; what the bytes
-//! mean is `state/`'s.
+//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives only; `state/`
+//! gives the bytes their meaning.
 
 mod aws_profile;
 mod cloud;
@@ -27,12 +27,12 @@ use crate::{
     interrupt::Stopped,
 };
 
-/// A key: `/`-separated components of `[A-Za-z0-9._=@+-]` and percent escapes, never empty, `.` or `..`.
+/// A key: components of `[A-Za-z0-9._=@+-]` and percent escapes, separated by `/`; never empty, `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
 impl Key {
-    /// Makes a key of components; each is percent-encoded where it holds anything else than the safe set.
+    /// Builds a key from components. Characters outside the safe set are percent-encoded.
     pub fn from_components(components: &[&str]) -> Self {
         let mut text = String::new();
         for component in components {
@@ -44,7 +44,6 @@ impl Key {
         Self(text)
     }
 
-    /// A key one component deeper.
     #[must_use]
     pub fn child(&self, component: &str) -> Self {
         let mut text = self.0.clone();
@@ -53,12 +52,11 @@ impl Key {
         Self(text)
     }
 
-    /// The key as a store gave it back from a listing.
+    /// A key as a store returned it in a listing.
     pub fn from_listing(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -110,60 +108,44 @@ fn decode_component(component: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a conditional create answered.
+/// The answer of a conditional create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// We made it.
+    /// We created it.
     Created,
-    /// Somebody (perhaps an earlier try of ours, whose answer was lost) had made it before: read it back.
+    /// The key already existed. It may be from an earlier attempt of ours whose answer was lost: read it
+    /// back.
     Exists,
 }
 
-/// A store could not do what it was asked.
+/// The error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Wrong URL, missing option.
+    /// A wrong URL or a missing option.
     #[error("store {url}: {why}")]
     Config {
         /// The URL without credentials.
         url: String,
-        /// The reason.
         why: String,
     },
-    /// Refused for lack of rights or wrong credentials.
+    /// Missing permissions or wrong credentials.
     #[error("store {url}: access denied to `{key}`: {why}")]
-    Denied {
-        /// The URL.
-        url: String,
-        /// The key.
-        key: String,
-        /// What the store said.
-        why: String,
-    },
+    Denied { url: String, key: String, why: String },
     /// Not reachable, or still failing after the retries.
     #[error("store {url}: `{key}`: {why}")]
-    Unavailable {
-        /// The URL.
-        url: String,
-        /// The key.
-        key: String,
-        /// What happened.
-        why: String,
-    },
-    /// The run was asked to stop, and the store was silent.
+    Unavailable { url: String, key: String, why: String },
+    /// The run was asked to stop while the store did not answer.
     #[error("store {url}: {why}")]
     Stopped {
-        /// The URL.
         url: String,
-        /// What was given up.
+        /// The abandoned operation.
         why: Stopped,
     },
-    /// Two creates of one key both won, or listing does not show what was created.
+    /// Two creates of one key both succeeded, or a listing does not show what was created.
     #[error("store {url} cannot keep a lease: {why}")]
     Unsafe {
-        /// The URL.
         url: String,
-        /// What the probe saw.
+        /// What the conformance test observed.
         why: String,
     },
 }
@@ -181,7 +163,7 @@ impl From<StoreError> for UserError {
                 "the credentials come from the environment of this run and need get, list, create and delete below the prefix",
             ),
             StoreError::Unavailable { why, .. } => {
-                // Where no credentials are given, the client asks the machine's own address for its role.
+                // Without credentials, the client asks the machine's metadata address for its role.
                 let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
                     failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
                 } else if why.contains("certificate") {
@@ -201,22 +183,22 @@ impl From<StoreError> for UserError {
     }
 }
 
-/// The four primitives of contracts.
+/// The four primitives of a store.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The URL without credentials, for messages.
     fn url(&self) -> &str;
 
-    /// The content, `None` if there is no such key.
+    /// The content; `None` if the key does not exist.
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError>;
 
-    /// Every key below a folder (`prefix` is a whole number of components), sorted.
+    /// All keys below a folder, sorted. `prefix` is a whole number of components.
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError>;
 
-    /// Writes a key that does not exist; never changes one that does.
+    /// Creates a key; never changes an existing one.
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError>;
 
-    /// Deletes a key; one that is not there is no error. For retention only.
+    /// Deletes a key. A missing key is not an error. For retention only.
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
 }
 

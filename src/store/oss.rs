@@ -1,6 +1,7 @@
 //! Alibaba Cloud OSS: `oss://BUCKET/PREFIX?region=cn-hangzhou`. Create-if-absent is its header
-//! `x-oss-forbid-overwrite` (<https://www.alibabacloud.com/help/en/oss/developer-reference/putobject>), requests are
-//! signed by its version 4 (<https://www.alibabacloud.com/help/en/oss/developer-reference/recommend-to-use-signature-version-4>).
+//! `x-oss-forbid-overwrite` (<https://www.alibabacloud.com/help/en/oss/developer-reference/putobject>).
+//! Requests are signed with its version 4
+//! (<https://www.alibabacloud.com/help/en/oss/developer-reference/recommend-to-use-signature-version-4>).
 
 use std::sync::Arc;
 
@@ -35,7 +36,6 @@ struct Unsigned<'a> {
     headers: &'a [(&'a str, &'a str)],
 }
 
-/// Opens it.
 pub(super) fn oss(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     let variable = |names: [&str; 2]| {
         let mut set = names.iter().filter_map(|name| place.variable(name));
@@ -57,7 +57,7 @@ pub(super) fn oss(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
         token: variable(["OSS_SESSION_TOKEN", "ALIBABA_CLOUD_SECURITY_TOKEN"]),
         region,
     };
-    // With an endpoint of one's own the bucket stands in the path.
+    // With a custom endpoint the bucket is part of the path.
     let endpoint = match &place.options.endpoint {
         Some(endpoint) => format!("{}/{}", endpoint.trim_end_matches('/'), place.host),
         None => format!("https://{}.oss-{}.aliyuncs.com", place.host, signer.region),
@@ -141,7 +141,7 @@ impl Signer {
     }
 }
 
-/// RFC 2104 with SHA-256.
+/// HMAC-SHA-256 (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mut block = [0; 64];
     if key.len() > block.len() {
@@ -158,7 +158,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Everything but unreserved characters (and `/` in paths) as `%XX`.
+/// Percent-encodes everything but unreserved characters (and `/` in paths).
 fn escape(text: &str, path: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -179,7 +179,8 @@ fn canonical_query(query: &[(&str, String)]) -> String {
     pairs.join("&")
 }
 
-/// The texts of an element in OSS's answers, which are asked for with percent-encoded names and so hold no entities.
+/// The texts of an XML element in OSS's answers. Names are requested percent-encoded, so they contain no
+/// entities.
 fn elements<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let parts = xml.split(open.as_str()).skip(1);

@@ -1,5 +1,5 @@
-//! PostgreSQL and MySQL (MariaDB): one table of keys and contents. `postgres://USER@HOST:PORT/DATABASE/PREFIX`; the
-//! password comes from `PGPASSWORD` or `MYSQL_PWD`.
+//! PostgreSQL and MySQL (MariaDB): one table of keys and contents.
+//! `postgres://USER@HOST:PORT/DATABASE/PREFIX`; the password comes from `PGPASSWORD` or `MYSQL_PWD`.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 
 const CONNECTIONS: u32 = 8;
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
-/// A server that is there has let one in within this.
+/// The maximum duration of connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 struct SqlStore {
@@ -37,7 +37,7 @@ enum Pool {
     MySql(MySqlPool),
 }
 
-/// Opens either by its scheme. Connects at the first request.
+/// Opens either database by its scheme. Connects at the first request.
 pub(super) fn sql(place: &Location, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
     let (database, prefix) = match place.prefix.split_once('/') {
         Some((database, prefix)) => (database, prefix),
@@ -68,7 +68,7 @@ pub(super) fn sql(place: &Location, scheme: &str) -> Result<Arc<dyn Store>, Stor
     }))
 }
 
-/// How a server of PostgreSQL is connected to. Nothing may go over a network unverified.
+/// The options of a PostgreSQL connection. Network connections must verify the server.
 fn postgres_options(place: &Location, database: &str) -> PgConnectOptions {
     let mut options = PgConnectOptions::new_without_pgpass()
         .host(&place.host)
@@ -91,7 +91,7 @@ fn postgres_options(place: &Location, database: &str) -> PgConnectOptions {
     options
 }
 
-/// How a server of MySQL or MariaDB is connected to. Nothing may go over a network unverified.
+/// The options of a MySQL or MariaDB connection. Network connections must verify the server.
 pub(super) fn mysql_options(place: &Location, database: &str) -> MySqlConnectOptions {
     let mut options = MySqlConnectOptions::new()
         .host(&place.host)
@@ -113,12 +113,11 @@ pub(super) fn mysql_options(place: &Location, database: &str) -> MySqlConnectOpt
     options
 }
 
-/// One connection, without a pool.
 pub(super) async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
     with_timeout(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
 }
 
-/// What the server answers, unless it takes longer than that.
+/// Awaits an answer of the server, with a timeout.
 pub(super) async fn with_timeout<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, sqlx::Error>>,
@@ -133,7 +132,8 @@ pub(super) async fn with_timeout<T>(
     tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
 
-/// What a server refused. SQLSTATE: class 28 is authorisation, 42501 a missing privilege; MySQL says 42000 for the latter.
+/// Maps an error of the server. SQLSTATE class 28 is authorisation, 42501 a missing privilege; MySQL uses
+/// 42000 for the latter.
 pub(super) fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
     let denied =
@@ -159,7 +159,8 @@ impl SqlStore {
         connect_error(&self.url, key.as_str(), error)
     }
 
-    /// Connects once beside the pool, which would try a server that refuses until its time is up and then say only that.
+    /// Connects once outside the pool: the pool would retry a server that refuses until its timeout and then
+    /// report only the timeout.
     async fn connect(&self) -> Result<(), sqlx::Error> {
         let connected = async || match &self.pool {
             Pool::Postgres(pool) => {
@@ -213,7 +214,8 @@ impl SqlStore {
         }
     }
 
-    /// Made by the first write, so that a run that only reads needs no right to make tables.
+    /// Creates the table at the first write, so that a run that only reads needs no permission to create
+    /// tables.
     async fn make_table(&self) -> Result<(), sqlx::Error> {
         let made = match &self.pool {
             Pool::Postgres(pool) => {
@@ -230,7 +232,7 @@ impl SqlStore {
             .map(drop),
         };
         match made {
-            // PostgreSQL lets two makers collide in its catalogue; one of them made it.
+            // In PostgreSQL two concurrent creations collide in its catalogue; one of them succeeded.
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
             other => other,
         }
@@ -300,7 +302,8 @@ impl Store for SqlStore {
 
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
         let folder = self.name(prefix);
-        // Everything below a folder lies between `folder/` and `folder0`, the next character.
+        // Everything below a folder lies between `folder/` and `folder0`, because `0` is the character after
+        // `/`.
         let (from, to) = match folder.is_empty() {
             true => (Vec::new(), vec![0xff]),
             false => ([&folder[..], b"/"].concat(), [&folder[..], b"0"].concat()),
