@@ -1,5 +1,5 @@
-//! `<project>/crd/**`: the project's CustomResourceDefinitions, appended to the Spec of each of its stacks as Kusion
-//! does.
+//! `<project>/crd/**`: the CustomResourceDefinitions of a project. They are appended to the Spec of each of
+//! its stacks, as Kusion does.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::{
     yaml,
 };
 
-/// Whether a file below `<project>/crd/` counts.
+/// Returns true for a file below `<project>/crd/` that is read as a CRD file.
 pub fn is_crd_file(path: &RepoPath) -> bool {
     let name = path.file_name();
     [".yaml", ".yml", ".json"]
@@ -17,10 +17,11 @@ pub fn is_crd_file(path: &RepoPath) -> bool {
         .any(|suffix| name.ends_with(suffix))
 }
 
-/// Appends the objects in these files, in the order of their paths; files of other kinds are passed over.
+/// Appends the objects in these files, in the order of their paths; other kinds of files are skipped.
 ///
 /// # Errors
-/// A file is not YAML, holds something that is no Kubernetes object, or an object that the Spec has already.
+/// A file is not YAML, contains something that is not a Kubernetes object, or contains an object that is
+/// already in the Spec.
 pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> Result<(), SpecError> {
     let mut files: Vec<_> = files.iter().filter(|(path, _)| is_crd_file(path)).collect();
     files.sort_by(|a, b| a.0.cmp(&b.0));

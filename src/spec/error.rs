@@ -1,57 +1,52 @@
-//! What can be wrong with a compiled Spec, always with the path of the fault.
+//! The errors in a compiled Spec, always with the path of the error.
 
 use crate::{
     error::{ErrorKind, UserError},
     model::ResourceId,
 };
 
-/// A Spec that cannot be used.
+/// The error of an unusable Spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A text that is neither YAML nor JSON.
+    /// The text is neither YAML nor JSON.
     #[error("{message}")]
     Text {
-        /// The file.
         file: String,
-        /// Line from 1, if known.
+        /// The line, from 1, if known.
         line: Option<u32>,
-        /// Column from 1, if known.
+        /// The column, from 1, if known.
         column: Option<u32>,
-        /// What is wrong.
         message: String,
     },
-    /// A value of another form than it must have.
+    /// A value has the wrong type or structure.
     #[error("{}{message}", at(.path))]
     Shape {
         /// From the top of the Spec, as `resources[3].attributes.kind`; empty for the top itself.
         path: String,
-        /// What is wrong.
         message: String,
     },
-    /// Two resources have one id.
+    /// Two resources have the same id.
     #[error("{path}: the id `{id}` is already that of {earlier}")]
     Duplicate {
-        /// The second.
+        /// The path of the second resource.
         path: String,
-        /// The first.
+        /// The path of the first resource.
         earlier: String,
-        /// The id.
         id: ResourceId,
     },
-    /// A reference into a secret store that nothing resolves.
+    /// A reference into a secret store, which is not supported.
     #[error("{path}: `{reference}` is a reference to a secret, and no provider resolves it")]
     Secret {
-        /// Where it stands.
+        /// The path of the reference.
         path: String,
-        /// The reference itself, which is no secret.
+        /// The reference itself, which is not secret.
         reference: String,
     },
-    /// A value that would be shown as one that is not shown.
+    /// A value that has the form of a reserved marker.
     #[error("{path}: `{mark}` is how Konverge marks a value that it does not show; no Spec may hold that")]
     Mark {
-        /// Where it stands.
+        /// The path of the value.
         path: String,
-        /// The value.
         mark: String,
     },
 }

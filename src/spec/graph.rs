@@ -1,8 +1,8 @@
-//! The graph of a stack: who must be there before whom.
+//! The dependency graph of a stack.
 //!
-//! Three kinds of edge: what the Spec states (`dependsOn`), what it implies (references), and the order that Kubernetes
-//! itself asks for ([`super::needs`]). The last kind only fills gaps: an edge of it that would close a cycle with what the
-//! Spec says is left out.
+//! It has three kinds of edges: explicit dependencies (`dependsOn`), references, and the order that
+//! Kubernetes itself requires ([`super::implicit_deps`]). An edge of the last kind is left out if it would
+//! close a cycle with the others.
 
 use std::{
     cmp::Reverse,
@@ -34,33 +34,32 @@ pub enum Edge {
     Explicit,
     /// A `$kusion_path` reference: the value is needed, not only the order.
     Reference,
-    /// The order that the runtime's own kinds ask for.
+    /// The order that Kubernetes kinds require.
     Order,
 }
 
-/// A Spec whose resources cannot be put in order.
+/// The error for a Spec whose resources have no valid order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// Two resources have one id.
+    /// Two resources have the same id.
     #[error("the id `{0}` occurs more than once in the Spec")]
     Duplicate(ResourceId),
-    /// `dependsOn` names nothing.
+    /// `dependsOn` names a resource that does not exist.
     #[error("`{from}` depends on `{missing}`, which is not in the Spec")]
     Missing {
-        /// Who names it.
+        /// The resource with the `dependsOn`.
         from: ResourceId,
-        /// What is missing.
+        /// The missing resource.
         missing: ResourceId,
     },
-    /// A reference cannot be followed.
+    /// A reference cannot be resolved.
     #[error("in `{from}`: {source}")]
     Reference {
-        /// Who refers.
+        /// The resource with the reference.
         from: ResourceId,
-        /// What is wrong.
         source: Unreadable,
     },
-    /// Each waits for the next, the last for the first.
+    /// A dependency cycle: each resource waits for the next, the last for the first.
     #[error("these resources wait for each other: {}", cycle_text(.0))]
     Cycle(Vec<ResourceId>),
 }
@@ -87,10 +86,10 @@ impl From<GraphError> for UserError {
     }
 }
 
-/// The edges so far by their ends: looking one up in the graph takes as long as a node has neighbours.
+/// The known edges by their ends. A lookup in the graph itself would take as long as a node has neighbours.
 type KnownEdges = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
 
-/// Resources and who needs whom; edges run from a dependency to its dependent.
+/// Resources and their dependencies. Edges run from a dependency to its dependent.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceGraph {
     graph: DiGraph<ResourceId, Edge>,
@@ -143,8 +142,8 @@ impl ResourceGraph {
         Ok(graph)
     }
 
-    /// The graph of what a state records. Edges to what it does not record are dropped, and so are edges that form a
-    /// cycle: a state must always be deletable.
+    /// The graph of the resources in a state. Edges to unrecorded resources and edges that form a cycle are
+    /// dropped: a state must always be deletable.
     pub fn from_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
         let mut graph = Self::default();
         for resource in recorded.clone() {
@@ -162,33 +161,31 @@ impl ResourceGraph {
         graph
     }
 
-    /// How many resources there are.
     pub fn len(&self) -> usize {
         self.graph.node_count()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.graph.node_count() == 0
     }
 
-    /// The resources in the order they were given.
+    /// The resources in the given order.
     pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
         self.graph.node_weights()
     }
 
-    /// What a resource waits for, sorted by id; nothing for an id that is not there. Where there are several
-    /// reasons, [`Edge::Reference`] wins over [`Edge::Explicit`], and both over [`Edge::Order`].
+    /// The dependencies of a resource, sorted by id; empty for an unknown id. With several reasons,
+    /// [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
     pub fn dependencies(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
         self.neighbours(id, Direction::Incoming)
     }
 
-    /// What waits for a resource, sorted by id.
+    /// The dependents of a resource, sorted by id.
     pub fn dependents(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
         self.neighbours(id, Direction::Outgoing)
     }
 
-    /// All resources, each after what it waits for; otherwise in the order they were given.
+    /// All resources in topological order; otherwise in the given order.
     pub fn order(&self) -> Vec<&ResourceId> {
         let mut waiting: Vec<usize> = self
             .graph
@@ -213,7 +210,7 @@ impl ResourceGraph {
         order
     }
 
-    /// The edges (dependency, dependent) without those that follow from others; for showing, never for scheduling.
+    /// The edges (dependency, dependent) of the transitive reduction. For display only, never for scheduling.
     pub fn transitive_reduction(&self) -> Vec<(&ResourceId, &ResourceId)> {
         let order: Vec<_> = self.order().into_iter().map(|id| self.index[id]).collect();
         let (list, positions) = tred::dag_to_toposorted_adjacency_list::<_, u32>(&self.graph, &order);
@@ -274,7 +271,7 @@ impl ResourceGraph {
         found
     }
 
-    /// The shortest cycle through the first knot, in the order in which each waits for the next.
+    /// The shortest cycle in the first strongly connected component; each resource waits for the next.
     fn cycle(&self) -> Option<Vec<ResourceId>> {
         let knots = tarjan_scc(&self.graph);
         let knot = knots
@@ -283,7 +280,7 @@ impl ResourceGraph {
             .min_by_key(|knot| knot.iter().min().copied())?;
         let inside: BTreeSet<_> = knot.iter().copied().collect();
         let start = *inside.first()?;
-        // Breadth first from the start, against the edges: from dependent to dependency.
+        // Breadth-first search against the edges: from dependent to dependency.
         let mut came_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(node) = queue.pop_front() {

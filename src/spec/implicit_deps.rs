@@ -1,9 +1,9 @@
-//! The order that Kubernetes asks for without being told: a Namespace before what lies in it, a CustomResourceDefinition
-//! before its objects, what a pod mounts before the workload, a role before what binds it, what answers a webhook before
-//! the webhook.
+//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition
+//! before its custom resources, what a pod mounts before the workload, a role before its binding, the service
+//! of a webhook before the webhook.
 //!
-//! Only where one resource of the Spec really needs another: a fixed order of all kinds would chain everything to
-//! everything.
+//! Edges are added only where one resource of the Spec really needs another. A fixed order of kinds would
+//! make nearly everything depend on everything.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::model::{
     spec::{Resource, RuntimeKind},
 };
 
-/// What names an object: cluster, kind, namespace, name.
+/// The name of an object: cluster, kind, namespace, name.
 type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The pairs (dependency, dependent), in the order of the Spec.
@@ -132,7 +132,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// The pod template's `metadata` and `spec` as one value, for what makes pods.
+    /// For a workload: the `metadata` and `spec` of its pod template as one value.
     fn template(&self) -> Option<&'a Value> {
         let path: &[&str] = match self.kind {
             "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
@@ -188,7 +188,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What a pod refers to by kind and name, optional ones included: if they come in the same Spec, they come first.
+/// The objects that a pod refers to by kind and name, including optional ones: if they are in the same Spec,
+/// they come first.
 fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
     let mut found: Vec<(&'static str, Option<&Value>)> = vec![
         ("ServiceAccount", pod.get("serviceAccountName")),

@@ -1,4 +1,4 @@
-//! The Spec: reading every shape that was ever written, references between resources, and the graph of who comes first.
+//! The Spec: parsing all historical formats, references between resources, and the dependency graph.
 
 mod crds;
 mod error;

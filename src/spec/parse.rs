@@ -1,9 +1,9 @@
-//! From what KCL printed (or a file holds) to the one normal form.
+//! Parses the output of KCL, or a file, into the normal form of a Spec.
 //!
-//! Every shape that Kusion ever wrote (`reference/kusion.md` 1):
-//! a list of resources (v0.7, v0.8), a mapping with `resources` (v0.9, and with `secretStore` and `context` since),
-//! one document a resource, and v0.4's resources with `mode` or as bare Kubernetes objects. Anything else is refused
-//! with the path of what is wrong: a key that is not known is a typing error, not a remark.
+//! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with
+//! `resources` (v0.9; later also with `secretStore` and `context`), one document per resource, and v0.4's
+//! resources with `mode` or as bare Kubernetes objects. Anything else is an error with the path of the
+//! problem. An unknown key is an error too, because it is probably a typo.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,16 @@ use crate::{
     yaml,
 };
 
-/// Keys of a resource; `mode` is v0.4's and says nothing.
+/// The keys of a resource. `mode` is from v0.4 and has no effect.
 const RESOURCE_KEYS: [&str; 6] = ["id", "type", "attributes", "dependsOn", "extensions", "mode"];
 
-/// Keys beside `resources`.
+/// The keys beside `resources`.
 const SPEC_KEYS: [&str; 3] = ["resources", "secretStore", "context"];
 
-/// Reads the documents that a compile gave.
+/// Parses the documents of a compilation.
 ///
 /// # Errors
-/// The path and what is wrong there; two resources of one id; a reference to a secret.
+/// The path and what is wrong there; two resources with the same id; a reference to a secret.
 pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
     let mut spec = Spec::default();
     let mut places = HashMap::new();
@@ -45,10 +45,10 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
     Ok(spec)
 }
 
-/// Reads YAML or JSON text, of `--spec FILE` and of golden files.
+/// Parses YAML or JSON text, from `--spec FILE` or a golden file.
 ///
 /// # Errors
-/// As [`read`], or the text is not YAML: `file` is where.
+/// As [`parse`], or the text of `file` is not YAML.
 pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
     let documents = yaml::documents(text).map_err(|error| SpecError::Text {
         file: file.to_owned(),
@@ -59,7 +59,7 @@ pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
     read(&documents)
 }
 
-/// Adds resources, checking their ids against those that are there.
+/// Adds resources and checks that their ids are unique.
 pub(super) fn add(
     resource: Resource,
     path: String,
@@ -131,17 +131,17 @@ fn read_list(
     Ok(())
 }
 
-/// Whether it looks like a resource of a Spec.
+/// Returns true if a map looks like a resource of a Spec.
 fn is_resource(map: &Map<String, Value>) -> bool {
     map.contains_key("attributes") || (map.contains_key("id") && !map.contains_key("apiVersion"))
 }
 
-/// Whether it is a bare Kubernetes object.
+/// Returns true if a map is a bare Kubernetes object.
 fn is_object(map: &Map<String, Value>) -> bool {
     map.contains_key("apiVersion") && map.contains_key("kind")
 }
 
-/// Reads one resource, bare Kubernetes objects included.
+/// Parses one resource or one bare Kubernetes object.
 pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecError> {
     let Value::Object(map) = value else {
         return Err(shape(
@@ -176,7 +176,7 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
     };
     let runtime = runtime(map, &attributes, path)?;
     if runtime == RuntimeKind::Kubernetes {
-        // The object must at least say what it is.
+        // The object must at least have its identity.
         object_id(&attributes, &join(path, "attributes"))?;
     }
     Ok(Resource {
@@ -202,7 +202,7 @@ fn runtime(
             format!("`{}` is no runtime: Kubernetes or Terraform", text.escape_debug()),
         )),
         Some(other) => Err(shape(&type_path, format!("must be text, is {}", kind(other)))),
-        // v0.4 knew Kubernetes alone and wrote no type.
+        // v0.4 supported only Kubernetes and wrote no type.
         None if is_object(attributes) => Ok(RuntimeKind::Kubernetes),
         None => Err(shape(path, "has no `type`: Kubernetes or Terraform".to_owned())),
     }
@@ -227,7 +227,7 @@ fn depends_on(map: &Map<String, Value>, path: &str) -> Result<Vec<ResourceId>, S
     items.iter().enumerate().map(read).collect()
 }
 
-/// `apiVersion:Kind[:namespace]:name`, Kusion's id of a Kubernetes object.
+/// Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
 fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, SpecError> {
     let text = |map: &Map<String, Value>, key: &str, path: &str| match map.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
@@ -281,7 +281,7 @@ fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
     }
 }
 
-/// What a value is, in words.
+/// The type of a value, for messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -439,7 +439,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// As `fuzz/fuzz_targets/spec.rs`, with text that is often nearly a Spec.
+        /// Like `fuzz/fuzz_targets/spec.rs`, with text that is often nearly a Spec.
         #[test]
         fn any_text_is_refused_or_reads_back_as_the_same(
             parts in proptest::collection::vec(proptest::sample::select(vec![

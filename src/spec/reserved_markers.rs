@@ -1,5 +1,5 @@
-//! The marks that stand for what is not shown are ours alone: a Spec that holds one would be reviewed as *known after
-//! apply*, or as a secret that stays the same, and a review of such a value admits any.
+//! Rejects reserved markers in a Spec. A Spec with such a marker would be reviewed as *known after apply*, or
+//! as an unchanged secret, and a review of such a value accepts any value.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::model::{
     spec::Spec,
 };
 
-/// Refuses a Spec with a mark in any attribute, or in what is said to a provider.
+/// Returns an error if any attribute or provider configuration contains a marker.
 pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
     for resource in &spec.resources {
         let parts = [

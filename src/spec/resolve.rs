@@ -1,4 +1,4 @@
-//! References followed: the value that a `$kusion_path` names ([`crate::model::reference`]) takes its place.
+//! Resolves references: a `$kusion_path` ([`crate::model::reference`]) is replaced by the value it names.
 
 use std::collections::HashMap;
 
@@ -9,30 +9,30 @@ use crate::model::{
     reference::{MARK, Reference, Targets, Unreadable},
 };
 
-/// A reference that cannot be followed.
+/// The error for a reference that cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// It is not written as references are, or names nothing.
+    /// The reference has a syntax error or names no resource.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// The resource has no such path.
     #[error("`{target}` has nothing at `{path}`{}", known_keys(.known))]
     NoValue {
-        /// The resource it names.
+        /// The referenced resource.
         target: ResourceId,
         /// The path as written.
         path: String,
-        /// The keys that stand where the path ends to fit.
+        /// The keys that exist where the path stops matching.
         known: Vec<String>,
     },
-    /// A value that is not text, number or boolean inside a longer string.
+    /// A value inside a longer string that is not text, number or boolean.
     #[error("`{target}` holds a {what} at `{path}`, which cannot stand inside a longer string")]
     NotText {
-        /// The resource it names.
+        /// The referenced resource.
         target: ResourceId,
         /// The path as written.
         path: String,
-        /// What stands there.
+        /// The type of the value.
         what: &'static str,
     },
 }
@@ -45,22 +45,23 @@ fn known_keys(known: &[String]) -> String {
     }
 }
 
-/// What a referenced resource is known to be.
+/// What is known of a referenced resource.
 #[derive(Debug, Clone, Copy)]
 pub enum KnownValue<'a> {
-    /// As it is, or as it was made: what it lacks is an error.
+    /// The live value, unchanged or as applied. A missing value is an error.
     Final(&'a Value),
-    /// As it is, and nothing will be done to it; only its `status` may still be filled in.
+    /// The live value of a resource that will not change; only its `status` may still be filled in.
     Settled(&'a Value),
-    /// As it is expected to become: what it lacks may still be filled in by the other side.
+    /// The expected value: the server may still fill in missing values.
     Expected(&'a Value),
     /// Nothing is known yet.
     Nothing,
 }
 
 impl Targets {
-    /// The values with references replaced. A string that is one reference becomes the value with its type; inside a
-    /// longer string, the value's text. `keep` says which targets are left as text.
+    /// Replaces the references in values. A string that is exactly one reference becomes the value with its
+    /// type; inside a longer string, the value's text is inserted. `keep` selects the targets whose
+    /// references stay as text.
     ///
     /// # Errors
     /// As [`Targets::referenced`], or the target has no such value.
@@ -76,7 +77,7 @@ impl Targets {
             .collect()
     }
 
-    /// The values with references to `names`' keys rewritten to its values.
+    /// Rewrites the references to the keys of `names` into references to its values.
     ///
     /// # Errors
     /// As [`Targets::referenced`].

@@ -1,5 +1,5 @@
-//! References into a secret store: a compiled Spec that still holds one is refused, because what would be written is
-//! the reference's text.
+//! Rejects references into a secret store. Otherwise the text of the reference would be applied instead of
+//! the secret.
 
 use base64::Engine;
 use serde_json::{Map, Value};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::SpecError;
 use crate::model::spec::{Resource, RuntimeKind, Spec};
 
-/// How a reference starts: Kusion v0.7 to v0.9, and since.
+/// The prefixes of a reference: Kusion v0.7 to v0.9, and later versions.
 const SCHEMES: [&str; 2] = ["ref+vault://", "ref://"];
 
-/// Refuses a Spec with a reference to a secret in any attribute, or in what is said to a provider.
+/// Returns an error if any attribute or provider configuration contains a reference to a secret.
 pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
     for resource in &spec.resources {
         let mut attributes = vec![".attributes".to_owned()];
@@ -32,7 +32,7 @@ fn is_reference(text: &str) -> bool {
     SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 
-/// In `data` of a Secret a reference is base64-encoded like everything else.
+/// In `data` of a Secret a reference is base64-encoded like every value.
 fn encoded(resource: &Resource) -> Option<(String, String)> {
     let kind = resource.attributes.get("kind");
     if resource.runtime != RuntimeKind::Kubernetes || kind.and_then(Value::as_str) != Some("Secret") {

@@ -1,4 +1,4 @@
-//! [`BuiltIn`]: the kinds that come with Kubernetes.
+//! [`BuiltIn`]: the schemas of the kinds that are part of Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
 
 const TEXT: &str = include_str!("kubernetes.json");
 
-/// Schemas of the kinds that come with one version of Kubernetes.
+/// The schemas of the kinds in one version of Kubernetes.
 #[derive(Debug, Deserialize)]
 pub struct BuiltIn {
     version: String,
@@ -21,10 +21,10 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Reads the schemas that Konverge carries.
+    /// Loads the embedded schemas.
     ///
     /// # Panics
-    /// The file is broken, which its test would have shown.
+    /// The embedded file is damaged; a test ensures that it is not.
     #[expect(
         clippy::new_without_default,
         reason = "it reads 170 KiB: nobody should get one by chance"
@@ -33,12 +33,12 @@ impl BuiltIn {
         serde_json::from_str(TEXT).expect("made by scripts/kubernetes-schemas and tested")
     }
 
-    /// Which Kubernetes, as `v1.34.2`.
+    /// The version of Kubernetes, as `v1.34.2`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Holds an object against its kind.
+    /// Validates an object against its kind.
     pub(super) fn fit(&self, api_version: &str, kind: &str, object: &Map<String, Value>) -> SchemaFit {
         if let Some(name) = self.kinds.get(&format!("{api_version} {kind}")) {
             let schema = self.types.get(name).unwrap_or(&Value::Null);
@@ -58,7 +58,7 @@ impl BuiltIn {
                 message,
             }]);
         }
-        // Groups without a dot are Kubernetes' own.
+        // Groups without a dot belong to Kubernetes itself.
         let own = !group.contains('.')
             || versions()
                 .any(|(version, _)| version.rsplit_once('/').is_some_and(|(known, _)| known == group));
@@ -75,7 +75,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Every reference of the file leads somewhere.
+    /// Every reference in the file has a target.
     fn references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
         let Value::Object(map) = schema else {
             return;

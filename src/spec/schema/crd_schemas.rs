@@ -1,4 +1,4 @@
-//! [`CrdSchemas`]: custom kinds, from the CustomResourceDefinitions of a repository.
+//! [`CrdSchemas`]: the schemas of custom kinds, from the CustomResourceDefinitions of a repository.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::{
     validate::{SchemaDialect, SchemaWalk, Violation},
 };
 
-/// Schemas of custom kinds. One kind may be defined several times, by projects for different clusters.
+/// The schemas of custom kinds. A kind may be defined several times, by projects for different clusters.
 #[derive(Debug, Clone, Default)]
 pub struct CrdSchemas {
     kinds: BTreeMap<(String, String), Vec<Value>>,
 }
 
 impl CrdSchemas {
-    /// Takes in an object if it is a CustomResourceDefinition.
+    /// Adds an object if it is a CustomResourceDefinition.
     pub fn add(&mut self, object: &Map<String, Value>) {
         let is = |key: &str, value: &str| object.get(key).and_then(Value::as_str) == Some(value);
         let Some(spec) = object.get("spec") else {
@@ -43,7 +43,8 @@ impl CrdSchemas {
         }
     }
 
-    /// What is wrong with an object by the definition that it fits best; `None` if its kind is not defined here.
+    /// The violations of an object by the definition that it matches best; `None` if its kind is not defined
+    /// here.
     pub(super) fn faults(
         &self,
         api_version: &str,

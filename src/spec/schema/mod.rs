@@ -1,9 +1,10 @@
-//! Whether a Kubernetes object fits its schema: unknown and mistyped fields, found before any server is asked.
+//! Validates Kubernetes objects against schemas: unknown fields and wrong types are found before any server
+//! is asked.
 //!
-//! Two sources: [`kubernetes.json`](self), which `scripts/kubernetes-schemas` takes from Kubernetes' own OpenAPI
-//! description, and CustomResourceDefinitions, the repository's own ([`CrdSchemas`]). Only what both a reader and the
-//! server would call wrong is found: names, types, required fields, listed values and bounds. Defaults, patterns and
-//! rules in CEL are the server's, which the preview asks.
+//! There are two sources: [`kubernetes.json`](self), which `scripts/kubernetes-schemas` extracts from the
+//! OpenAPI description of Kubernetes, and the CustomResourceDefinitions of the repository ([`CrdSchemas`]).
+//! Only clear violations are reported: names, types, required fields, enums and bounds. Defaults, patterns
+//! and CEL rules are left to the server, which the preview asks.
 
 mod built_in;
 mod crd_schemas;
@@ -13,21 +14,21 @@ use serde_json::{Map, Value};
 
 pub use self::{built_in::BuiltIn, crd_schemas::CrdSchemas, validate::Violation};
 
-/// What was found of an object.
+/// The result of a validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaFit {
-    /// Nothing here describes its kind.
+    /// No schema describes the kind.
     Unknown,
-    /// Its group comes with Kubernetes, its version does not come with the one that is known here.
+    /// The group is part of Kubernetes, but this version is not in the embedded schemas.
     OtherVersion,
-    /// A definition describes it; what is wrong with it.
+    /// A CRD describes it; its violations.
     Defined(Vec<Violation>),
-    /// It comes with Kubernetes; what is wrong with it.
+    /// It is part of Kubernetes; its violations.
     BuiltIn(Vec<Violation>),
 }
 
-/// Holds an object against the first of these definitions that knows its kind, else against what comes with
-/// Kubernetes.
+/// Validates an object against the first of these definitions that has its kind, or else against the built-in
+/// kinds.
 pub fn fit(object: &Map<String, Value>, definitions: &[&CrdSchemas], built_in: &BuiltIn) -> SchemaFit {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -49,7 +50,7 @@ mod tests {
         yaml::from_str(text).unwrap()
     }
 
-    /// What is wrong, as `path: message`.
+    /// The violations, as `path: message`.
     fn faults(text: &str, definitions: &[&CrdSchemas]) -> Vec<String> {
         let (SchemaFit::Defined(faults) | SchemaFit::BuiltIn(faults)) =
             fit(&object(text), definitions, &BuiltIn::new())

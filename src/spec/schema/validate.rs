@@ -1,38 +1,38 @@
-//! [`SchemaWalk`]: an object and its schema, side by side.
+//! [`SchemaWalk`]: traverses an object together with its schema.
 
 use serde_json::{Map, Value};
 
 use super::BuiltIn;
 use crate::model::reference::MARK;
 
-/// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// From the top of the object, as `spec.containers[0].image`.
     pub path: String,
-    /// What is wrong there. Never a value: it may be secret.
+    /// What is wrong. Never contains a value, which may be secret.
     pub message: String,
 }
 
-/// Whose schema it is. They differ in what an object without named fields may hold: anything, or nothing.
+/// The origin of a schema. The dialects differ in what an object without named fields may contain: anything,
+/// or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaDialect {
     BuiltIn,
     Definition,
 }
 
-/// The way through an object.
+/// The traversal of an object.
 pub(super) struct SchemaWalk<'a> {
     built_in: &'a BuiltIn,
     path: Vec<String>,
     faults: Vec<Violation>,
 }
 
-/// How deep objects may be: more than any that is served, less than the stack holds.
+/// The maximum depth of an object: more than any server accepts, and little enough for the stack.
 const DEPTH: usize = 128;
 
 impl<'a> SchemaWalk<'a> {
-    /// What is wrong with a whole object.
+    /// The violations of a whole object.
     pub(super) fn validate(
         object: &Map<String, Value>,
         schema: &Value,
@@ -54,7 +54,7 @@ impl<'a> SchemaWalk<'a> {
             let schema = built_in.types.get(name).unwrap_or(&Value::Null);
             return self.value(value, schema, SchemaDialect::BuiltIn);
         }
-        // Null is as good as absent: the server drops it. A reference may become anything.
+        // Null equals absent, because the server drops it. A reference may become any type.
         let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK));
         if value.is_null() || is_reference || self.path.len() > DEPTH {
             return;
@@ -83,8 +83,8 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    /// `whole`: it has `apiVersion`, `kind` and `metadata`, which definitions need not list, and a `status` that is the
-    /// server's.
+    /// Validates a map. With `whole` it is an object with `apiVersion`, `kind` and `metadata`, which
+    /// definitions need not list, and with a `status` that belongs to the server.
     fn object(&mut self, map: &Map<String, Value>, schema: &Value, dialect: SchemaDialect, whole: bool) {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -191,7 +191,7 @@ impl<'a> SchemaWalk<'a> {
     }
 }
 
-/// The types that a schema admits; none if it does not say.
+/// The types that a schema allows; empty if it does not say.
 fn types<'a>(schema: &'a Value) -> Vec<&'a str> {
     let either = schema.get("format").and_then(Value::as_str) == Some("int-or-string")
         || schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
@@ -211,7 +211,7 @@ fn types<'a>(schema: &'a Value) -> Vec<&'a str> {
 
 fn is(value: &Value, wanted: &str) -> bool {
     match (wanted, value) {
-        // A whole number may be written with a point.
+        // An integer may be written with a decimal point.
         ("integer", Value::Number(number)) => {
             number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
         }
@@ -221,7 +221,7 @@ fn is(value: &Value, wanted: &str) -> bool {
         | ("array", Value::Array(_))
         | ("object", Value::Object(_)) => true,
         ("integer" | "number" | "string" | "boolean" | "array" | "object", _) => false,
-        // A type of a later standard.
+        // A type of a later version of the standard.
         _ => true,
     }
 }
@@ -238,7 +238,7 @@ fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// A key as a step of a path.
+/// A key as a segment of a path.
 fn segment(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$');
     if !key.is_empty() && key.chars().all(plain) {
@@ -248,7 +248,7 @@ fn segment(key: &str) -> String {
     }
 }
 
-/// `; did you mean …?` if one of the known names is near.
+/// `; did you mean …?` if a known name is similar.
 pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     known
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
