@@ -1,4 +1,4 @@
-//! [`Analysis`]: one revision, with the input digest of every stack.
+//! [`Analysis`]: one revision with the input digest of every stack.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,28 +13,28 @@ use crate::{
     model::{Digest, RepoPath, file_source::Source, stack::Stack},
 };
 
-/// A revision whose stacks' inputs are known. What two revisions have in common they share.
+/// An analysed revision. Analyses of two revisions share what is equal.
 pub struct Analysis {
     pub(super) tree: FileTreeView,
     pub(super) layout: Arc<Layout>,
     pub(super) rules: CoreRules,
     pub(super) graph: Arc<ImportGraph>,
-    /// Digest of each node.
+    /// The digest of each node.
     pub(super) nodes: Arc<Vec<Digest>>,
-    /// As `layout.stacks`.
+    /// Parallel to `layout.stacks`.
     pub(super) inputs: Vec<Arc<StackInputs>>,
-    /// As `layout.stacks`: what bears on the stack from `konverge.yaml`.
+    /// Parallel to `layout.stacks`: the settings of `konverge.yaml` that concern the stack.
     pub(super) config: Vec<Option<Digest>>,
-    /// As `layout.stacks`.
+    /// Parallel to `layout.stacks`.
     pub(super) digests: Vec<Digest>,
 }
 
 impl Analysis {
-    /// Follows the inputs of every stack of a revision. `core_version` is the KCL core that compiles it, such as
-    /// `0.13.2`: part of every digest.
+    /// Determines the inputs of every stack of a revision. `core_version` is the version of the KCL core,
+    /// such as `0.13.2`; it is part of every digest.
     ///
     /// # Errors
-    /// An object is missing or damaged. A stack whose own files cannot be resolved is no error here.
+    /// An object is missing or damaged. A stack whose own files cannot be resolved is not an error here.
     pub fn new(
         source: Arc<dyn Source>,
         layout: impl Into<Arc<Layout>>,
@@ -44,7 +44,7 @@ impl Analysis {
         Self::analyze(FileTreeView::new(source), layout, core_version, index)
     }
 
-    /// As [`Analysis::new`], of a tree that is at hand.
+    /// As [`Analysis::new`], for a file tree that is already loaded.
     ///
     /// # Errors
     /// As [`Analysis::new`].
@@ -78,8 +78,8 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// As [`Analysis::of_tree`], by way of another revision's: where every path leads where it led, only what
-    /// reads what differs is followed anew. The answer is the same.
+    /// As [`Analysis::analyze`], but reuses the analysis of another revision. Only the readers of changed
+    /// paths are resolved again. The result is the same.
     ///
     /// # Errors
     /// As [`Analysis::new`].
@@ -136,7 +136,7 @@ impl Analysis {
             _ => analysis.digest(at),
         });
         analysis.digests = digests.collect();
-        // What nothing reaches any more is left behind; before it is most of the graph, it is recreated.
+        // Unreachable nodes stay in the graph. Before they are the greater part of it, it is rebuilt.
         let grown = analysis.graph.nodes.len() > before.graph.nodes.len();
         if grown && analysis.graph.nodes.len() > 2 * analysis.reachable_nodes().len() {
             let Self { tree, layout, .. } = analysis;
@@ -145,7 +145,8 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// Takes in what `konverge.yaml` says that bears on each stack (its cluster, say); `None` if nothing does.
+    /// Adds a digest of the settings in `konverge.yaml` that concern each stack (its cluster, for example);
+    /// `None` if there are none.
     #[must_use]
     pub fn with_config(mut self, of: impl Fn(&Stack) -> Option<Digest>) -> Self {
         for at in 0..self.inputs.len() {
@@ -158,34 +159,34 @@ impl Analysis {
         self
     }
 
-    /// The nodes that some stack reaches.
+    /// The nodes that at least one stack reaches.
     pub(super) fn reachable_nodes(&self) -> BTreeSet<NodeId> {
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
         self.graph.reachable(entries.copied())
     }
 
-    /// The layout it was made from.
+    /// The layout of the revision.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The revision's files.
+    /// The files of the revision.
     pub fn tree(&self) -> &FileTreeView {
         &self.tree
     }
 
-    /// The digest over all that may bear on a stack's Spec.
+    /// The digest over everything that may influence a stack's Spec.
     ///
     /// # Errors
-    /// The stack is not of this revision.
+    /// The stack does not belong to this revision.
     pub fn input_digest(&self, stack: &Stack) -> Result<Digest, AffectedError> {
         Ok(self.digests[self.position(stack)?])
     }
 
-    /// Every file that compiling a stack may read.
+    /// Every file that the compilation of a stack may read.
     ///
     /// # Errors
-    /// The stack is not of this revision, or its files cannot be resolved.
+    /// The stack does not belong to this revision, or its files cannot be resolved.
     pub fn closure(&self, stack: &Stack) -> Result<Closure, AffectedError> {
         closure::compute(self, self.position(stack)?)
     }
@@ -200,8 +201,8 @@ impl Analysis {
         stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()
     }
 
-    /// Where a stack of another revision's layout stands in this one, if it is described the same and none of its own
-    /// files differs.
+    /// The index of a stack of another revision's layout in this one, if its description is the same and none
+    /// of its own files differs.
     fn knows(&self, layout: &Arc<Layout>, at: usize, changes: &Changes) -> Option<usize> {
         let found = if Arc::ptr_eq(layout, &self.layout) {
             at
@@ -214,14 +215,14 @@ impl Analysis {
         same.then_some(found)
     }
 
-    /// Whether a stack's entries, the same ones, come to the same as in another state of the graph.
+    /// Returns true if the entries of a stack give the same result as in another state of the graph.
     fn compiles_as(&self, at: usize, other: &Self) -> bool {
         let entries = &self.inputs[at].entries;
         let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];
         entries.iter().all(same) && self.shared_reads(at).is_empty()
     }
 
-    /// What the entries of a stack read by each other's imports.
+    /// What the entries of a stack read through each other's imports.
     fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
         data_files::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }

@@ -1,5 +1,5 @@
-//! Files of the cache: written whole and renamed into place, so that no reader ever sees half of one and of two writers
-//! the last wins; checked whole when they are read.
+//! Cache files. They are written to a temporary file and renamed, so that no reader sees a partial file and
+//! the last of two writers wins. A checksum is verified when they are read.
 
 use std::{
     io::{ErrorKind, Write},
@@ -9,10 +9,10 @@ use std::{
 
 use crate::model::Digest;
 
-/// More than this is no file of ours (bytes).
+/// The maximum size in bytes; a larger file is not ours.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// What stands between the header and the checksum; `None` for what is missing, damaged or of another format.
+/// The body between the header and the checksum; `None` for a missing, damaged or incompatible file.
 pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
     let sane = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_SIZE);
     let mut bytes = sane.then(|| std::fs::read(path).ok())??;
@@ -36,7 +36,7 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
     Ok(())
 }
 
-/// How many files earlier runs left in a folder, and their bytes.
+/// The number of cache files in a folder, and their total size in bytes.
 ///
 /// # Errors
 /// The folder cannot be listed.
@@ -44,11 +44,11 @@ pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
     each(folder, |_, _| Ok(true))
 }
 
-/// Deletes those that were not written for so long: of repositories, most likely, that are gone. How many, and their
-/// bytes.
+/// Deletes the files that were not written for this long: their repositories are probably gone. Returns their
+/// number and total size in bytes.
 ///
 /// # Errors
-/// The folder cannot be listed, or a file not be deleted.
+/// The folder cannot be listed, or a file cannot be deleted.
 pub fn prune_kept_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
     let now = SystemTime::now();
     each(folder, |path, metadata| {

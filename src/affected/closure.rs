@@ -1,5 +1,5 @@
-//! [`Closure`]: the files that a compilation may read, to be laid out for the core. What is not in it cannot be read,
-//! so a gap shows as an error, never as a stale Spec.
+//! [`Closure`]: the files that a compilation may read, to be laid out for the core. The core cannot read any
+//! other file, so a gap in the analysis gives an error and never an outdated Spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ use crate::{
     },
 };
 
-/// All that a stack's compilation may read.
+/// Everything that the compilation of a stack may read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Closure {
     /// Sorted by path.
     pub files: Vec<ClosureFile>,
-    /// Folders that must exist even if no file of the closure lies in them: an import of a folder without KCL is legal.
+    /// Folders that must exist even if no file of the closure is in them: KCL allows the import of a folder
+    /// without KCL files.
     pub folders: Vec<RepoPath>,
 }
 
 /// One file to lay out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosureFile {
-    /// Where.
     pub path: RepoPath,
-    /// Its content; of a link, the target.
+    /// The content; for a link, its target.
     pub blob: BlobId,
     /// A regular file, or a link that stays inside the repository.
     pub kind: FileKind,

@@ -1,5 +1,6 @@
-//! [`Encode`]: the binary form in which what is known is kept between runs. Numbers are little endian, lists carry their
-//! length; a path is written once and then meant by its number. Read back, anything odd is `None`, never a panic.
+//! [`Encode`]: the binary format of caches. Numbers are little endian and lists are prefixed with their
+//! length. A path is written once and then referred to by its number. Invalid input gives `None`, never a
+//! panic.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::model::{Digest, RepoPath, file_source::BlobId};
 
-/// Bytes being written.
+/// Writes bytes.
 #[derive(Default)]
 pub(super) struct ByteWriter {
     body: Vec<u8>,
@@ -15,21 +16,21 @@ pub(super) struct ByteWriter {
     known: HashMap<RepoPath, u32>,
 }
 
-/// Bytes being read.
+/// Reads bytes.
 pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
     paths: Vec<RepoPath>,
 }
 
-/// What has a binary form.
+/// A type with a binary encoding.
 pub(super) trait Encode: Sized {
-    /// Appends it.
+    /// Appends the encoding.
     fn put(&self, out: &mut ByteWriter);
-    /// Takes it from the front.
+    /// Decodes a value from the front.
     fn take(from: &mut ByteReader<'_>) -> Option<Self>;
 }
 
-/// The binary form of a value, its paths in front.
+/// Encodes a value, with its paths in front.
 pub(super) fn bytes_of(value: &impl Encode) -> Vec<u8> {
     let mut out = ByteWriter::default();
     value.put(&mut out);
@@ -39,7 +40,7 @@ pub(super) fn bytes_of(value: &impl Encode) -> Vec<u8> {
     bytes
 }
 
-/// The value that some bytes are the form of, all of them.
+/// Decodes a value that must use all bytes.
 pub(super) fn value_of<T: Encode>(bytes: &[u8]) -> Option<T> {
     let mut from = ByteReader {
         rest: bytes,
@@ -81,7 +82,7 @@ macro_rules! numbers {
 }
 numbers!(u8, u32, u64, i64, f64);
 
-/// A struct is its fields, one after the other.
+/// Encodes a struct as its fields in order.
 macro_rules! encode_fields {
     ($type:path { $($field:ident),* $(,)? }) => {
         impl $crate::affected::codec::Encode for $type {
@@ -98,7 +99,7 @@ macro_rules! encode_fields {
 }
 pub(super) use encode_fields;
 
-/// An enum without data is its number in a list.
+/// Encodes an enum without data as its index in a list.
 macro_rules! encode_choice {
     ($type:path: $($choice:ident),* $(,)?) => {
         impl $crate::affected::codec::Encode for $type {
@@ -225,7 +226,7 @@ impl<T: Encode> Encode for Vec<T> {
     }
     fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let count = u32::take(from)? as usize;
-        // However long a damaged list claims to be, no more is reserved than could be left of it.
+        // A damaged list may claim any length: reserve no more than what can be left in the input.
         let mut values = Vec::with_capacity(count.min(from.rest.len()));
         for _ in 0..count {
             values.push(T::take(from)?);

@@ -1,16 +1,17 @@
-//! Where versions of the KCL core differ in what a compilation reads.
+//! The differences between versions of the KCL core in what a compilation reads.
 
 /// The rules of one version of the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreRules {
     version: String,
-    /// Since 0.13.0 a path whose first name is a system module is that module, whatever follows.
+    /// Since 0.13.0 a path whose first name is a system module means that module, whatever follows.
     pub system_by_first_name: bool,
-    /// Since 0.13.2 a file reads no further than its own folder.
+    /// Since 0.13.2 a file reads only in its own folder.
     pub reads_own_folder_only: bool,
 }
 
-/// Modules that the core brings along (`sema/src/builtin/system_module.rs`): they shadow a folder of that name.
+/// The built-in modules of the core (`sema/src/builtin/system_module.rs`). They take precedence over a folder
+/// of the same name.
 const SYSTEM_MODULES: [&str; 15] = [
     "collection",
     "net",
@@ -30,7 +31,7 @@ const SYSTEM_MODULES: [&str; 15] = [
 ];
 
 impl CoreRules {
-    /// The rules of a version such as `0.13.2`. What is not a version gets the most careful rules.
+    /// The rules of a version such as `0.13.2`. An invalid version gets the most cautious rules.
     pub fn for_version(version: &str) -> Self {
         let mut numbers = version
             .trim_start_matches('v')
@@ -45,12 +46,11 @@ impl CoreRules {
         }
     }
 
-    /// The version.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Whether an absolute import names a system module, so that no file is loaded for it.
+    /// Returns true if an absolute import names a system module, so that no file is loaded for it.
     pub fn is_system(&self, path: &str) -> bool {
         let name = if self.system_by_first_name {
             path.split('.').next().unwrap_or_default()
@@ -61,7 +61,7 @@ impl CoreRules {
     }
 }
 
-/// Whether a module lets a file read others at run time.
+/// Returns true if a module allows a file to read others at run time.
 pub(super) fn reads_files(first_name: &str) -> bool {
     matches!(first_name, "file" | "crypto")
 }

@@ -1,4 +1,4 @@
-//! Data files: what a program may read at run time, which no import shows.
+//! Data files: files that a program may read at run time, which no import shows.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What a file may read: files that it names, or folders with all in them.
+/// What a file may read: files that it names, or whole folders.
 pub(super) fn readable(
     tree: &FileTreeView,
     rules: &CoreRules,
@@ -42,15 +42,15 @@ pub(super) fn readable(
     })
 }
 
-/// The path of a name, unless it climbs or a link is on the way.
+/// The path of a name, unless it leaves the folder or passes a link.
 fn plainly_below(tree: &FileTreeView, folder: &RepoPath, name: &str) -> Option<RepoPath> {
     let path = folder.join(name).filter(|_| !name.contains(".."))?;
     let straight = tree.resolve(&path)?.links.is_empty();
     straight.then_some(path)
 }
 
-/// What the entries of one program may read by an import of another entry: all entries are one package, and share what
-/// is imported. Each with the reader.
+/// What the entries of one program may read because another entry imports a module: all entries form one
+/// package and share their imports. Each with its reader.
 pub(super) fn shared_reads(
     tree: &FileTreeView,
     rules: &CoreRules,
@@ -68,7 +68,7 @@ pub(super) fn shared_reads(
         .collect()
 }
 
-/// A file, or every file below a folder, with the links and what they lead to.
+/// A file, or every file below a folder, with links and their targets.
 pub(super) fn files(tree: &FileTreeView, readable: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
     let all = tree.source().files();
     let mut found = Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn files(tree: &FileTreeView, readable: &RepoPath) -> Vec<(RepoPath, 
     found
 }
 
-/// Over all that can be read there.
+/// The digest over everything that can be read there.
 pub(super) fn digest(tree: &FileTreeView, readable: &RepoPath) -> Digest {
     let mut digest = DigestBuilder::new("konverge data 1");
     for (path, blob, _) in files(tree, readable) {

@@ -1,4 +1,4 @@
-//! Two revisions compared: a stack is affected if its digests differ.
+//! Compares two revisions: a stack is affected if its digests differ.
 
 use std::{
     cell::LazyCell,
@@ -13,11 +13,11 @@ use crate::model::{
 };
 
 impl Analysis {
-    /// The stacks that the way from `base` to this revision touches.
+    /// The stacks that the change from `base` to this revision affects.
     ///
-    /// A stack is known by its identity: in another folder it is modified, not removed and added. One whose files can
-    /// not be resolved here is always in the answer. While an identity here cannot be read, the stack that lay in the
-    /// same folder at the base stands for it.
+    /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack
+    /// whose files cannot be resolved here is always affected. If an identity cannot be read here, the stack
+    /// of the same folder at the base takes its place.
     pub fn compare(&self, base: &Analysis) -> Affected {
         let mut known: HashMap<&StackId, usize> = HashMap::new();
         let mut lying: HashMap<&RepoPath, usize> = HashMap::new();
@@ -91,8 +91,8 @@ impl Analysis {
         }
     }
 
-    /// Why a stack has another identity than at the base: a stack with the same names came or went, or konverge.yaml
-    /// says so.
+    /// Why the identity of a stack differs from the base: a stack with the same names was added or removed,
+    /// or konverge.yaml changed.
     fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<InputReason> {
         let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {
@@ -127,7 +127,7 @@ impl Analysis {
     }
 }
 
-/// Whether a changed file only moved together with its stack or project.
+/// Returns true if a changed file only moved together with its stack or project.
 fn went_along(path: &RepoPath, old: &Stack, new: &Stack) -> bool {
     let mut folders = vec![&old.folder, &new.folder];
     if old.project_folder != new.project_folder {

@@ -1,20 +1,20 @@
-//! What can go wrong while inputs are followed.
+//! The errors of the analysis.
 
 use crate::{
     error::{ErrorKind, UserError},
     model::{RepoPath, file_source::SourceError, stack::SetupError},
 };
 
-/// The inputs of a stack, or of all, cannot be known.
+/// The inputs of one or all stacks are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AffectedError {
     /// An object is missing or damaged.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The stack's own files cannot be resolved.
+    /// The files of the stack cannot be resolved.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The stack is not of this revision.
+    /// The stack does not belong to this revision.
     #[error("there is no stack in `{0}` in this revision")]
     UnknownStack(RepoPath),
 }

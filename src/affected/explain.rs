@@ -15,13 +15,14 @@ use crate::{
     },
 };
 
-/// A stack names so many reasons at most, the shortest chains first: a change of everything needs no list of it all.
+/// The maximum number of reasons per stack; the shortest chains are kept. A change that affects everything
+/// needs no complete list.
 pub(super) const MAX_REASONS: usize = 50;
 
-/// The chains of a stack's reasons hold so many files at most, unless the first one alone holds more.
+/// The maximum number of files in all chains of a stack, unless the first chain alone has more.
 const MAX_LINKS: usize = 2000;
 
-/// What differs between two analyses.
+/// The differences between two analyses.
 pub(super) struct AnalysisDiff<'a> {
     base: &'a Analysis,
     head: &'a Analysis,
@@ -33,9 +34,9 @@ pub(super) struct AnalysisDiff<'a> {
 /// Every path whose entry differs.
 struct Changed {
     paths: HashSet<RepoPath>,
-    /// The same by name: what lies in one folder stands together.
+    /// The same, sorted by name, so that the files of a folder are adjacent.
     sorted: Vec<RepoPath>,
-    /// Those below a folder that is named like a file of KCL.
+    /// The paths below a folder whose name ends in `.k`.
     odd: Vec<RepoPath>,
 }
 
@@ -55,7 +56,7 @@ impl Changed {
         self.paths.contains(path)
     }
 
-    /// The path itself, then all below it, by name.
+    /// The path itself, then all paths below it, by name.
     fn paths_below(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
         let below = match path.is_root() {
             true => String::new(),
@@ -71,31 +72,31 @@ impl Changed {
     }
 }
 
-/// One revision's nodes that the other lacks or has otherwise.
+/// The nodes of one revision that the other lacks or has in another form.
 struct Side<'a> {
     analysis: &'a Analysis,
     differs: Vec<bool>,
-    /// Those that the other revision does not have at all.
+    /// The nodes that the other revision does not have at all.
     new: Vec<bool>,
-    /// So many changed files are looked for from an entry: what of them is left out below, as an entry itself, still
-    /// leaves enough reasons.
+    /// The maximum number of changed files to search for from an entry. Some of them are skipped later as
+    /// entries themselves; enough reasons still remain.
     enough: usize,
     reached: Mutex<HashMap<NodeId, Arc<Reach>>>,
 }
 
-/// What an entry reaches of a change. Chains are put together only for the reasons that are told: each step knows the
-/// one before it, so that the whole is as large as the part of the graph that was walked.
+/// What an entry reaches of a change. Chains are built only for the reported reasons: each step refers to the
+/// one before it, so that the memory is proportional to the visited part of the graph.
 #[derive(Default)]
 struct Reach {
     steps: Vec<Step>,
     found: Vec<ImportChain>,
 }
 
-/// A node on the way from an entry.
+/// A node on the path from an entry.
 struct Step {
-    /// The step before, and the file there that imports this one; the entry has none.
+    /// The step before, and the file in it that imports this one; `None` for the entry.
     from: Option<(usize, RepoPath)>,
-    /// Files between it and the entry.
+    /// The number of files between it and the entry.
     length: usize,
 }
 
@@ -109,7 +110,7 @@ struct ImportChain {
 }
 
 impl Reach {
-    /// How many files the chain of a changed file holds.
+    /// The number of files in the chain of a changed file.
     fn length(&self, found: &ImportChain) -> usize {
         1 + usize::from(found.reader.is_some()) + self.steps[found.step].length
     }
@@ -126,16 +127,16 @@ impl Reach {
     }
 }
 
-/// A way from a changed file to a stack.
+/// A path from a changed file to a stack.
 enum Way {
-    /// A file of the stack's own.
+    /// One of the stack's own files.
     Own(Vec<RepoPath>),
-    /// What an entry reaches, by its place there.
+    /// A file that an entry reaches, by its index there.
     Reached(Arc<Reach>, usize),
 }
 
 impl Way {
-    /// How many files it holds, the stack's folder included.
+    /// The number of files, including the stack's folder.
     fn length(&self) -> usize {
         match self {
             Self::Own(chain) => chain.len(),
@@ -150,7 +151,7 @@ impl Way {
         }
     }
 
-    /// Whether it is shorter than another one, or as long and the first by its names.
+    /// Returns true if this path is shorter than another one, or equally long and first by name.
     fn is_before(&self, other: &Self, folder: &RepoPath) -> bool {
         let by_names = || self.chain(folder).cmp(other.chain(folder));
         self.length().cmp(&other.length()).then_with(by_names).is_lt()
@@ -168,7 +169,7 @@ impl<'a> AnalysisDiff<'a> {
         }
     }
 
-    /// The reasons for one stack, by its positions in both revisions.
+    /// The reasons for one stack, by its indices in both revisions.
     pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<InputReason> {
         let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
         let folder = &self.head.layout.stacks[after].folder;
@@ -209,9 +210,9 @@ impl<'a> AnalysisDiff<'a> {
                 (false, _) => edited
                     .iter()
                     .for_each(|path| add(kind, vec![(*path).clone(), folder.clone()])),
-                // A changed `kcl.mod` says so itself, above.
+                // A changed `kcl.mod` is already a reason of its own, above.
                 (true, true) => {}
-                // The same files mean something else: another reading order was configured.
+                // The same files have another meaning: another reading order was configured.
                 (true, false) => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
         }
@@ -237,7 +238,7 @@ impl<'a> AnalysisDiff<'a> {
                 }
             }
         }
-        // A file that is imported as well as an entry is the entry.
+        // A file that is both imported and an entry counts as an entry.
         let is_entry = |path: &RepoPath| found.contains_key(&(path.clone(), InputKind::Entry));
         let told = found
             .iter()
@@ -260,7 +261,7 @@ impl<'a> AnalysisDiff<'a> {
     }
 }
 
-/// What only one of two lists has. Of most stacks both have the same.
+/// The items that only one of two lists has. For most stacks the lists are equal.
 fn symmetric_difference<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
     if old == new {
         return Vec::new();
@@ -285,7 +286,7 @@ fn found_module(
 
 impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
-        // A graph that was reached from another one may still hold what nothing reaches any more.
+        // A graph that was updated from another one may still contain unreachable nodes.
         let there = other.reachable_nodes();
         let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
             .map(|id| {
@@ -318,8 +319,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The changed files that an entry reaches, by the shortest way: those that are nearest, if there are more than are
-    /// ever told. Only what differs is walked: the cost follows the change.
+    /// The changed files that an entry reaches, by the shortest path; the nearest ones if there are more than
+    /// can be reported. Only differing nodes are visited, so the cost follows the change.
     fn find_chains(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
         let known = |reached: &HashMap<NodeId, Arc<Reach>>| reached.get(&entry).map(Arc::clone);
         if let Some(known) = known(&self.reached.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -344,13 +345,13 @@ impl<'a> Side<'a> {
             from: None,
             length: 0,
         });
-        // Paths that no longer chain can come before, and what of the found was counted so.
+        // Paths without a chain sort before others, and some found files were counted as such.
         let mut near: HashSet<RepoPath> = HashSet::new();
         let (mut counted, mut level_found) = (0, 0);
         let mut at = 0;
         while at < nodes.len() {
             if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
-                // All that was found before the last level has a chain that none found from here on is shorter than.
+                // Everything found before the last level has a shorter chain than anything found later.
                 near.extend(
                     reach.found[counted..level_found]
                         .iter()
@@ -376,7 +377,7 @@ impl<'a> Side<'a> {
         reach
     }
 
-    /// What differs in a node itself.
+    /// Collects the differences in one node.
     fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<ImportChain>) {
         let node = &self.analysis.graph.nodes[id];
         let mut add = |kind: InputKind, path: &RepoPath, reader: Option<&RepoPath>| {
@@ -405,7 +406,7 @@ impl<'a> Side<'a> {
                 is_broken = true;
             }
         }
-        // A folder that came or went beats or uncovers a file of its name, whatever lies in it.
+        // A folder that was added or removed hides or uncovers a file of the same name, whatever it contains.
         if let ImportTarget::Package(folder) = &node.place
             && self.new[id]
             && !is_broken
@@ -424,7 +425,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Whether a changed path makes a child of a package that is named like a file but is none.
+/// Returns true if a changed path makes a child of a package that is named like a file but is not a file.
 fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
     path.is_within(folder)
         && path.as_str()[folder.as_str().len()..]

@@ -1,4 +1,5 @@
-//! [`FileScan`]: all that the analysis needs to know of a file's content, small enough to keep for every file.
+//! [`FileScan`]: everything that the analysis needs to know about a file's content, small enough to be cached
+//! for every file.
 
 use super::{
     Import,
@@ -7,43 +8,42 @@ use super::{
     runtime_reads::ReadCall,
 };
 
-/// What a `.k` file's content says about other files.
+/// What the content of a `.k` file says about other files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileScan {
-    /// Its imports: leading dots and path, sorted, each once.
+    /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
-    /// Whether it imports a module that reads files.
+    /// Whether the file imports a module that reads files.
     pub door: EntryPoint,
-    /// What it reads if such a module is at hand under its own name.
+    /// What it reads if such a module is imported under its own name.
     pub reads: RuntimeReads,
 }
 
 /// Whether a file imports a module that reads other files at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum EntryPoint {
-    /// It does not.
+    /// It imports no such module.
     #[default]
     Closed,
-    /// It does, under the module's own name.
+    /// It imports one under the module's own name.
     Open,
-    /// It does, under another name: what it is used for is not known.
+    /// It imports one under another name, so its calls are unknown.
     Renamed,
 }
 
-/// Files that a `.k` file reads at run time, by its own text.
+/// The files that a `.k` file reads at run time, as far as its own text shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RuntimeReads {
-    /// None.
     #[default]
     Nothing,
-    /// Those that it names, relative to its own folder; sorted.
+    /// These files, relative to its own folder; sorted.
     Named(Vec<String>),
-    /// Whatever the core lets it read.
+    /// Anything that the core allows.
     Anything,
 }
 
 impl FileScan {
-    /// Reads them off a content.
+    /// Scans the content of a file.
     pub fn scan(bytes: &[u8]) -> Self {
         let ScanResult { imports: found, uses } = survey(bytes);
         let doors = found

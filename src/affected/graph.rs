@@ -1,5 +1,5 @@
-//! The import graph of one revision: nodes are what an import loads (a package or a file), edges are imports. Built
-//! once for all stacks, as far as they reach.
+//! The import graph of one revision. Nodes are what an import loads (a package or a file); edges are imports.
+//! One graph serves all stacks and contains what they reach.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -25,15 +25,15 @@ pub(super) type NodeId = usize;
 pub(super) struct PackageNode {
     pub(super) place: ImportTarget,
     pub(super) context: usize,
-    /// Its `.k` files in the order in which they are loaded.
+    /// The `.k` files, in the order in which they are loaded.
     pub(super) files: Vec<NodeFile>,
-    /// What its files import: the node, and which of its files does.
+    /// The imported nodes, each with the index of the importing file.
     pub(super) edges: Vec<(NodeId, usize)>,
-    /// Links on the way to its files and to what they import.
+    /// Links on the path to the files and to their imports.
     pub(super) links: Vec<RepoPath>,
-    /// Files, and folders with all in them, that its files may read at run time, and which file does.
+    /// The files and whole folders that may be read at run time, each with the index of the reading file.
     pub(super) data: Vec<(RepoPath, usize)>,
-    /// Its own content, what it imports left out.
+    /// The digest of its own content, without imports.
     pub(super) local: Digest,
 }
 
@@ -46,7 +46,6 @@ pub(super) struct NodeFile {
     pub(super) reads: RuntimeReads,
 }
 
-/// The graph.
 #[derive(Clone)]
 pub(super) struct ImportGraph {
     pub(super) nodes: Vec<PackageNode>,
@@ -55,7 +54,7 @@ pub(super) struct ImportGraph {
     by_context: HashMap<ImportContext, usize>,
 }
 
-/// A node before its imports are known.
+/// A node whose imports are not known yet.
 struct UnlinkedNode {
     id: NodeId,
     digest: DigestBuilder,
@@ -71,7 +70,7 @@ impl ImportGraph {
         }
     }
 
-    /// A graph from its contexts and nodes.
+    /// Builds a graph from its contexts and nodes.
     pub(super) fn from_parts(contexts: Vec<ImportContext>, nodes: Vec<PackageNode>) -> Self {
         let key = |(id, node): (usize, &PackageNode)| ((node.context, node.place.clone()), id);
         Self {
@@ -87,7 +86,7 @@ impl ImportGraph {
         }
     }
 
-    /// Every number in it means something in it.
+    /// Returns true if every index in it is valid.
     pub(super) fn holds_together(&self) -> bool {
         self.nodes.iter().all(|node| {
             let files = node.files.len();
@@ -100,7 +99,7 @@ impl ImportGraph {
         })
     }
 
-    /// The node of a place, made if it is new; the caller then calls [`ImportGraph::complete`].
+    /// The node of a target; added if it is new. The caller then calls [`ImportGraph::complete`].
     pub(super) fn node(&mut self, context: &ImportContext, place: ImportTarget) -> NodeId {
         let context = self.context(context);
         self.node_in(context, place)
@@ -132,8 +131,8 @@ impl ImportGraph {
         id
     }
 
-    /// The node that stands for the same place in another revision's graph, where it has the number `there`. A graph
-    /// that was reached from another one has the same numbers.
+    /// The node for the same target in another revision's graph, where it has the number `there`. A graph
+    /// that was updated from another one uses the same numbers.
     pub(super) fn counterpart(
         &self,
         context: &ImportContext,
@@ -150,7 +149,7 @@ impl ImportGraph {
         self.by_key.get(&(context, place.clone())).copied()
     }
 
-    /// The nodes that hold a changed file, or may read one at run time.
+    /// The nodes that contain a changed file, or may read one at run time.
     pub(super) fn changed_nodes(&self, changed: &HashSet<RepoPath>) -> Vec<NodeId> {
         let reads = |node: &PackageNode| {
             node.data
@@ -165,7 +164,7 @@ impl ImportGraph {
             .collect()
     }
 
-    /// Empties a node, to be filled in anew.
+    /// Clears a node, so that it is resolved again.
     pub(super) fn forget(&mut self, id: NodeId) {
         let node = &mut self.nodes[id];
         node.files.clear();
@@ -174,7 +173,8 @@ impl ImportGraph {
         node.data.clear();
     }
 
-    /// Fills in the nodes given and all new ones that they import, wave by wave: the files of a wave are read together.
+    /// Resolves the given nodes and all new nodes that they import, level by level: the files of a level are
+    /// read together.
     pub(super) fn complete(
         &mut self,
         empty: Vec<NodeId>,
@@ -234,7 +234,7 @@ impl ImportGraph {
                     }
                     match tree.file(&path) {
                         Some((path, entry)) => node.files.push(NodeFile::new(path, entry.blob)),
-                        // A folder named like a file, or a link to nothing, breaks the load.
+                        // A folder named like a file, or a dangling link, breaks the load.
                         None => {
                             digest.part(b"broken").part(name.as_bytes());
                         }
@@ -308,7 +308,7 @@ impl ImportGraph {
         node.local = digest.finish();
     }
 
-    /// All that some nodes reach, themselves included; sorted.
+    /// All nodes reachable from some nodes, including those; sorted.
     pub(super) fn reachable(&self, from: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
         let mut queue: Vec<NodeId> = from.into_iter().collect();
         let mut seen: BTreeSet<NodeId> = queue.iter().copied().collect();
@@ -319,7 +319,7 @@ impl ImportGraph {
         seen
     }
 
-    /// The contexts and places of all nodes, by id.
+    /// The context and target of a node.
     pub(super) fn key(&self, id: NodeId) -> (&ImportContext, &ImportTarget) {
         let node = &self.nodes[id];
         (&self.contexts[node.context], &node.place)

@@ -1,4 +1,5 @@
-//! The dependency graph of stacks, packages and files as data, DOT and Mermaid; parts of it up or down from a file.
+//! The dependency graph of stacks, packages and files as data, DOT and Mermaid, and its parts upstream or
+//! downstream of a file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,27 +11,24 @@ use serde::Serialize;
 use super::{Analysis, data_files, graph::NodeId, resolve::ImportTarget};
 use crate::model::{RepoPath, affected::InputKind, text::is_hidden};
 
-/// The graph; `"version":1`.
+/// The graph. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GraphExport {
-    /// Always 1.
     pub version: u32,
     /// Sorted by path and kind.
     pub nodes: Vec<ExportNode>,
-    /// Each from what depends to what it depends on, sorted.
+    /// From dependent to dependency, sorted.
     pub edges: Vec<ExportEdge>,
 }
 
 /// A stack, package or file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ExportNode {
-    /// Where it lies.
     pub path: RepoPath,
-    /// What it is.
+    /// What the node is.
     pub kind: NodeKind,
 }
 
-/// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -38,18 +36,15 @@ pub enum NodeKind {
     Stack,
     /// A folder that is imported as a whole.
     Package,
-    /// A file.
     File,
     /// A folder whose files may be read at run time.
     Data,
 }
 
-/// A dependency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ExportEdge {
-    /// What depends.
     pub from: ExportNode,
-    /// On what.
+    /// The dependency.
     pub to: ExportNode,
 }
 
@@ -123,13 +118,13 @@ impl GraphExport {
         }
     }
 
-    /// What the files depend on, over any number of steps; a folder stands for all in it.
+    /// What the files depend on, directly or indirectly. A folder stands for everything in it.
     #[must_use]
     pub fn upstream(&self, focus: &[RepoPath]) -> Self {
         self.part(focus, |edge| (&edge.from, &edge.to))
     }
 
-    /// What depends on the files, over any number of steps.
+    /// What depends on the files, directly or indirectly.
     #[must_use]
     pub fn downstream(&self, focus: &[RepoPath]) -> Self {
         self.part(focus, |edge| (&edge.to, &edge.from))
@@ -146,7 +141,7 @@ impl GraphExport {
             next.entry(at).or_default().push((to, edge));
         }
         let hit = |node: &ExportNode| match node.kind {
-            // A data folder is hit by whatever lies in it.
+            // A data folder matches every file in it.
             NodeKind::Data => focus
                 .iter()
                 .any(|path| path.is_within(&node.path) || node.path.is_within(path)),
@@ -170,7 +165,7 @@ impl GraphExport {
         part
     }
 
-    /// Both together.
+    /// The union of both graphs.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut nodes: BTreeSet<_> = self.nodes.iter().chain(&other.nodes).cloned().collect();
@@ -183,7 +178,7 @@ impl GraphExport {
         }
     }
 
-    /// Graphviz's language.
+    /// The graph in Graphviz's DOT language.
     pub fn dot(&self) -> String {
         let mut text = String::from("digraph konverge {\n  rankdir=LR;\n  node [shape=box];\n");
         for node in &self.nodes {
@@ -212,7 +207,7 @@ impl GraphExport {
         text
     }
 
-    /// Mermaid, as GitHub draws it in Markdown.
+    /// The graph in Mermaid, as GitHub renders it in Markdown.
     pub fn mermaid(&self) -> String {
         let ids: BTreeMap<_, _> = self
             .nodes
@@ -262,7 +257,8 @@ fn node(path: &RepoPath, kind: NodeKind) -> ExportNode {
     }
 }
 
-/// A DOT string: quotes and backslashes escaped, hidden characters shown, and the runner's `##[` broken.
+/// A DOT string: quotes and backslashes are escaped, hidden characters are shown, and the runner's `##[` is
+/// broken up.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.replace("##[", "#\u{2009}#[").chars() {
@@ -279,7 +275,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Mermaid reads entities inside quoted labels; whatever could end or style a label is written as one.
+/// Escapes a character as an entity if it could end or style a quoted Mermaid label.
 fn mermaid_char(c: char) -> String {
     if c.is_alphanumeric() && !is_hidden(c) || "/._- ".contains(c) {
         c.to_string()

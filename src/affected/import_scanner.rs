@@ -1,29 +1,30 @@
-//! The import scanner: which packages a KCL file imports, found by its tokens alone.
+//! The import scanner: finds the packages that a KCL file imports by its tokens only.
 //!
-//! Lexical rules of KCL 0.13 (`lexer/src/lib.rs`, `parser/src/parser/stmt.rs parse_import_stmt`): an import is a token
-//! sequence, not a line; it counts at bracket depth 0 only; strings and comments hide whatever they hold. Where a file
-//! is not valid KCL the scanner may find more than the core does, never less.
+//! It follows the lexical rules of KCL 0.13 (`lexer/src/lib.rs`, `parser/src/parser/stmt.rs
+//! parse_import_stmt`). An import is a token sequence, not a line. It counts at bracket depth 0 only. Strings
+//! and comments hide their content. For a file that is not valid KCL the scanner may find more than the core,
+//! never less.
 
 use super::runtime_reads::{self, ReadCall};
 
 /// One import statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Import {
-    /// Leading dots: 0 is absolute, 1 the file's own folder, 2 its parent, …
+    /// The leading dots: 0 is absolute, 1 the file's own folder, 2 its parent, …
     pub dots: u32,
     /// The names joined by dots, as written.
     pub path: String,
-    /// `as` name, if there is one.
+    /// The name after `as`.
     pub alias: Option<String>,
 }
 
 impl Import {
-    /// The first name.
+    /// The first name of the path.
     pub fn first(&self) -> &str {
         self.path.split('.').next().unwrap_or_default()
     }
 
-    /// The name by which the file uses it.
+    /// The name by which the file uses the import.
     pub fn used_as(&self) -> &str {
         self.alias
             .as_deref()
@@ -31,24 +32,24 @@ impl Import {
     }
 }
 
-/// What the scanner finds.
+/// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ScanResult {
-    /// In order.
+    /// In the order of the file.
     pub(super) imports: Vec<Import>,
-    /// What the words `file` and `crypto` are used for, whether they are imported or not.
+    /// The uses of the words `file` and `crypto`, whether the modules are imported or not.
     pub(super) uses: Vec<ReadCall>,
 }
 
-/// Finds a file's imports, in order. Bytes that are not UTF-8 count as letters.
+/// Finds the imports of a file, in order. Bytes that are not UTF-8 count as letters.
 pub fn scan(bytes: &[u8]) -> Vec<Import> {
     survey(bytes).imports
 }
 
-/// Finds a file's imports and its uses of the modules that read files.
+/// Finds the imports of a file and its uses of the modules that read files.
 pub(super) fn survey(bytes: &[u8]) -> ScanResult {
     let mut found = ScanResult::default();
-    // Most files of a monorepo import little: without the words there is nothing to lex for.
+    // Most files of a monorepo import little: without these words there is nothing to scan for.
     let worth = std::str::from_utf8(bytes).map_or(true, |text| {
         ["import", "file", "crypto"]
             .iter()
@@ -63,7 +64,7 @@ pub(super) fn survey(bytes: &[u8]) -> ScanResult {
             scanner.end_line();
             continue;
         }
-        // Most bytes are plain ones: the others are looked at in a slower way.
+        // Most bytes are ordinary: only the others take the slow path.
         if matches!(byte, b' ' | b'\t' | 0x0b | 0x0c) {
             scanner.at += 1;
             continue;
@@ -123,19 +124,19 @@ pub(super) fn survey(bytes: &[u8]) -> ScanResult {
     found
 }
 
-/// A place in a file, and what is known of it.
+/// A position in a file, and what is known about it.
 pub(super) struct Scanner<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
     depth: u32,
-    /// Where the current logical line began.
+    /// The start of the current logical line.
     line_start: usize,
-    /// The first byte of the last token, a line's end at its beginning.
+    /// The first byte of the last token; a line end at the start.
     last: u8,
     block: Block,
 }
 
-/// The indented body of `if …:`, `schema …:`, `check:` and the like: an import there loads nothing.
+/// The indented body of `if …:`, `schema …:`, `check:` and the like: an import in it loads nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Block {
     None,
@@ -145,7 +146,7 @@ enum Block {
 }
 
 impl<'a> Scanner<'a> {
-    /// At the beginning, behind a byte order mark.
+    /// Starts at the beginning, after a byte order mark.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Self {
@@ -162,7 +163,7 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// At a line's end outside of brackets: the next token begins a new logical line.
+    /// Called at a line end outside brackets: the next token begins a new logical line.
     fn end_line(&mut self) {
         self.at += 1;
         if self.depth > 0 {
@@ -175,7 +176,8 @@ impl<'a> Scanner<'a> {
         self.line_start = self.at;
     }
 
-    /// At a logical line's first token: a body is what is indented below a line of the top level that opens it.
+    /// Called at the first token of a logical line. A body is what is indented below an opening line at the
+    /// top level.
     fn begin_line(&mut self) {
         let indented = self.at > self.line_start;
         self.block = match self.block {
@@ -204,8 +206,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips a string whose quote is next: triple quotes span lines, single ones end at the line's end at the latest.
-    /// A backslash hides the next byte in raw strings as well.
+    /// Skips a string that starts here. Triple quotes span lines; single quotes end at the line end at the
+    /// latest. A backslash escapes the next byte in raw strings as well.
     pub(super) fn string(&mut self) {
         let quote = self.bytes[self.at];
         let triple = self.bytes[self.at..].starts_with(&[quote; 3]);
@@ -233,8 +235,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether the character here is a blank (Unicode's white space and marks of direction; a line's end is none), and
-    /// its width in bytes.
+    /// Returns whether the character here is a blank, and its width in bytes. Blanks are Unicode's white
+    /// space and direction marks, but not line ends.
     pub(super) fn skip_blanks(&self) -> (bool, usize) {
         let rest = &self.bytes[self.at..];
         match rest.first() {
@@ -254,7 +256,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Blanks and continued lines, which may stand between an import's tokens.
+    /// Skips blanks and continued lines, which may stand between the tokens of an import.
     pub(super) fn blanks(&mut self) {
         loop {
             match self.bytes.get(self.at..) {
@@ -272,7 +274,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What follows the keyword: `DOTS? NAME (. NAME)* (as NAME)?`.
+    /// Parses what follows the keyword: `DOTS? NAME (. NAME)* (as NAME)?`.
     fn import(&mut self) -> Option<Import> {
         let mut dots = 0;
         self.blanks();

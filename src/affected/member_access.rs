@@ -1,27 +1,28 @@
-//! What a KCL file takes from the names it knows: `name.member`, found by its tokens, with its place.
+//! Finds member accesses (`name.member`) in a KCL file by its tokens, with their positions.
 //!
-//! By the lexical rules of [`super::scan()`]: comments and strings hide what they hold, but for `${…}` in a string, which
-//! is code.
+//! It follows the lexical rules of [`super::scan()`]: comments and strings hide their content, except `${…}`
+//! in a string, which is code.
 
 use super::import_scanner::Scanner;
 
-/// One `name.member`; the name is not itself a member of another.
+/// One `name.member`, where the name is not itself a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberAccess {
-    /// What stands before the dot.
+    /// The name before the dot.
     pub of: String,
-    /// What stands behind it.
+    /// The name after the dot.
     pub name: String,
-    /// Line from 1.
+    /// The line, from 1.
     pub line: u32,
-    /// Column from 1, in characters.
+    /// The column, from 1, in characters.
     pub column: u32,
 }
 
-/// Strings in code in strings deeper than this are taken for plain text: nobody writes them, and each takes some stack.
+/// The maximum nesting of code in strings. Deeper strings count as plain text: nobody writes them, and each
+/// level uses stack space.
 const DEPTH: usize = 16;
 
-/// Finds them all, in order.
+/// Finds all member accesses, in order.
 pub fn members(bytes: &[u8]) -> Vec<MemberAccess> {
     let mut finder = Finder {
         scanner: Scanner::new(bytes),
@@ -33,7 +34,7 @@ pub fn members(bytes: &[u8]) -> Vec<MemberAccess> {
         for byte in &bytes[seen..at] {
             match byte {
                 b'\n' => (line, column) = (line + 1, 1),
-                // The bytes of a character behind its first.
+                // The continuation bytes of a character.
                 0x80..0xc0 => {}
                 _ => column += 1,
             }
@@ -55,7 +56,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Code up to its end, or, in so many strings, up to the brace that ends it.
+    /// Scans code up to its end, or, inside `strings` nested strings, up to the closing brace.
     fn code(&mut self, strings: usize) {
         let mut braces = 0_usize;
         let mut last = b'\n';
@@ -89,7 +90,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads a word, and the member behind it if there is one. Answers what the token was: its last byte stands for a
+    /// Reads a word, and the member after it if there is one. Returns what the token was: its last byte for a
     /// sign, its only letter for the `r` of a raw string.
     fn word_or_sign(&mut self, byte: u8, last: u8) -> u8 {
         let at = self.scanner.at;
@@ -111,7 +112,7 @@ impl Finder<'_> {
         if word.len() == 1 { byte } else { b'a' }
     }
 
-    /// Skips a string but for the code in it.
+    /// Skips a string, except the code in it.
     fn string(&mut self, strings: usize, raw: bool) {
         let whole = self.scanner.bytes;
         let start = self.scanner.at;

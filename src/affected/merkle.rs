@@ -1,4 +1,5 @@
-//! The Merkle digests of a graph: a node's covers its own content and all that it reaches; a cycle counts as one.
+//! The Merkle digests of a graph. The digest of a node covers its own content and everything it reaches. A
+//! cycle counts as one node.
 
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 
@@ -16,7 +17,7 @@ pub(super) fn digests(graph: &ImportGraph) -> Vec<Digest> {
     }
     let mut digests = vec![Digest::of_bytes(b""); graph.nodes.len()];
     let mut group_of = vec![usize::MAX; graph.nodes.len()];
-    // Components come in reverse topological order: what is imported before what imports it.
+    // Components come in reverse topological order: a dependency before its dependents.
     for (number, group) in kosaraju_scc(&shape).into_iter().enumerate() {
         let members: Vec<NodeId> = group.iter().map(|id| id.index()).collect();
         for member in &members {

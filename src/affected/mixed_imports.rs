@@ -1,27 +1,28 @@
-//! Files that a program imports by themselves and with their package. Imported by itself a file does not see the names of
-//! its siblings; with both in a program, the core (0.13.2) compiles or refuses it as it happens.
+//! Files that a program imports both by themselves and with their package. A file that is imported by itself
+//! does not see the names of its siblings. With both kinds in one program, the core (0.13.2) compiles or
+//! rejects it unpredictably.
 
 use std::collections::HashSet;
 
 use super::{AffectedError, Analysis, resolve::ImportTarget};
 use crate::model::{RepoPath, stack::Stack};
 
-/// A file that is imported by itself in a program that imports its package too.
+/// A file that is imported by itself in a program that also imports its package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MixedImport {
-    /// Which file imports it.
+    /// The importing file.
     pub by: RepoPath,
-    /// What it imports.
+    /// The imported file.
     pub file: RepoPath,
     /// The package, imported somewhere in the program.
     pub package: RepoPath,
 }
 
 impl Analysis {
-    /// Those of a stack's program.
+    /// The mixed imports of a stack's program.
     ///
     /// # Errors
-    /// The stack is not of this revision.
+    /// The stack does not belong to this revision.
     pub fn half_packages(&self, stack: &Stack) -> Result<Vec<MixedImport>, AffectedError> {
         let entries = &self.inputs[self.position(stack)?].entries;
         let nodes = &self.graph.nodes;

@@ -1,10 +1,12 @@
-//! Which stacks a change touches, and why: from two revisions, without a checkout and without compiling.
+//! Determines which stacks a change affects, and why, from two revisions: without a checkout and without
+//! compiling.
 //!
-//! Every stack has an input digest: a Merkle hash over all that its compilation may read. A stack is affected if its
-//! digests differ. The way there: [`scan`] finds a file's imports, [`ScanCache`] remembers them by content,
-//! [`Analysis`] resolves them to packages and files with KCL's own rules, and [`compare`](Analysis::compare) explains
-//! each difference by the shortest chain from the changed file to the stack. A second revision is reached from the
-//! first by what differs ([`Analysis::after`]), and the first from what an earlier run left ([`Snapshot`]).
+//! Every stack has an input digest: a Merkle hash over everything that its compilation may read. A stack is
+//! affected if its digests differ. [`scan`] finds the imports of a file, [`ScanCache`] caches them by
+//! content, [`Analysis`] resolves them to packages and files with KCL's own rules, and
+//! [`compare`](Analysis::compare) explains each difference by the shortest chain from the changed file to the
+//! stack. The second revision is derived from the first by what differs ([`Analysis::after`]), and the first
+//! from the cache of an earlier run ([`Snapshot`]).
 
 mod analysis;
 mod cache_file;

@@ -1,43 +1,43 @@
-//! From an import to what it loads, by KCL's rules (`parser/src/lib.rs get_pkg_kfile_list`, `config/src/vfs.rs
-//! fix_import_path`).
+//! Resolves an import to what it loads, by KCL's rules (`parser/src/lib.rs get_pkg_kfile_list`,
+//! `config/src/vfs.rs fix_import_path`).
 
 use std::sync::Arc;
 
 use super::core_compat::CoreRules;
 use crate::{konfig::FileTreeView, model::RepoPath};
 
-/// Where imports of a file are looked up.
+/// Where the imports of a file are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ImportContext {
-    /// The package root that absolute imports start from.
+    /// The package root of absolute imports.
     pub(super) root: RepoPath,
-    /// External packages by name, the whole program's.
+    /// The external packages of the whole program, by name.
     pub(super) packages: Arc<Vec<(String, RepoPath)>>,
 }
 
-/// What is loaded: real paths, links followed.
+/// What is loaded: real paths, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ImportTarget {
     /// A file given as an entry, or imported as a module.
     File(RepoPath),
     /// An imported folder: its `.k` files without tests and without a leading `_`.
     Package(RepoPath),
-    /// A folder given as an entry: a leading `_` counts.
+    /// A folder given as an entry: files with a leading `_` count.
     EntryFolder(RepoPath),
 }
 
-/// What one import leads to.
+/// The result of resolving one import.
 #[derive(Debug, Default)]
 pub(super) struct Resolution {
     /// What is loaded, each with the context of its own imports (`None`: the importing file's).
     pub(super) loads: Vec<(Option<ImportContext>, ImportTarget)>,
-    /// The links on the way.
+    /// The links on the path.
     pub(super) links: Vec<RepoPath>,
-    /// Nothing was found: an addition may change that.
+    /// True if nothing was found: an added file may change that.
     pub(super) missing: bool,
 }
 
-/// Resolves an import of a file that lies in `folder` (a real path).
+/// Resolves an import of a file in `folder` (a real path).
 pub(super) fn resolve(
     tree: &FileTreeView,
     rules: &CoreRules,
@@ -77,7 +77,7 @@ pub(super) fn resolve(
     resolution
 }
 
-/// A folder beats a file of the same name, even one without any KCL.
+/// Resolves a path. A folder takes precedence over a file of the same name, even without any KCL files.
 fn resolve_path(
     tree: &FileTreeView,
     root: &RepoPath,

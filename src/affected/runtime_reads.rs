@@ -1,10 +1,10 @@
-//! What the words `file` and `crypto` are used for: a call that reads one file named by a plain text, or something that
-//! cannot be told apart without running it.
+//! Classifies the uses of the words `file` and `crypto`: a call that reads one file with a literal name, or
+//! something that cannot be determined without running it.
 
 /// One use of a module that reads files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReadCall {
-    /// It computes, and reads nothing.
+    /// It only computes and reads nothing.
     Pure,
     /// It reads the file of this name.
     Reads(String),
@@ -12,7 +12,7 @@ pub(super) enum ReadCall {
     Unclear,
 }
 
-/// Calls whose answer depends on the one file that they name first.
+/// The calls whose result depends on the one file in their first argument.
 const READS_ONE: [(&[u8], &[u8]); 4] = [
     (b"file", b"read"),
     (b"file", b"exists"),
@@ -20,28 +20,28 @@ const READS_ONE: [(&[u8], &[u8]); 4] = [
     (b"crypto", b"filesha256"),
 ];
 
-/// Calls of `crypto` that depend on their arguments alone.
+/// The calls of `crypto` that depend on their arguments only.
 const PURE: [&[u8]; 8] = [
     b"md5", b"sha1", b"sha224", b"sha256", b"sha384", b"sha512", b"blake3", b"uuid",
 ];
 
-/// Whether a word is a module that reads files.
+/// Returns true if a word is a module that reads files.
 pub(super) fn is_reader(word: &[u8]) -> bool {
     matches!(word, b"file" | b"crypto")
 }
 
-/// What a module is used for, by the text that follows its name.
+/// Classifies the use of a module by the text after its name.
 pub(super) fn classify_call(module: &[u8], rest: &[u8]) -> ReadCall {
     call(module, rest).unwrap_or(ReadCall::Unclear)
 }
 
-/// What a string's text may use: the core runs what stands in `${…}`.
+/// Classifies the uses in a string: the core executes what is in `${…}`.
 pub(super) fn inside(string: &[u8]) -> Option<ReadCall> {
     let holds = |word: &[u8]| string.windows(word.len()).any(|window| window == word);
     (holds(b"${") && (holds(b"file") || holds(b"crypto"))).then_some(ReadCall::Unclear)
 }
 
-/// `. name (`, and of one that reads a file `"plain text"` and then `,` or `)`.
+/// Parses `. name (`; for a call that reads a file also `"plain text"` and then `,` or `)`.
 fn call(module: &[u8], rest: &[u8]) -> Option<ReadCall> {
     let rest = skip_blanks(skip_blanks(rest).strip_prefix(b".")?);
     let end = rest

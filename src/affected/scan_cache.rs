@@ -1,4 +1,4 @@
-//! [`ScanCache`]: what is known of `.k` files by content. Deleting it is safe: the next run is slower.
+//! [`ScanCache`]: the scan results of `.k` files by content. It is safe to delete; the next run is slower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,35 +12,34 @@ use std::{
 use super::{FileScan, scan_cache_file};
 use crate::model::file_source::{BlobId, Listing, Source, SourceError};
 
-/// Threads that read and scan: as many as CI machines have cores.
+/// The number of threads that read and scan: as many as CI machines have cores.
 const SCANNERS: usize = 2;
 
-/// So few unknown contents are read anew rather than looked up in a file that was not read yet.
+/// Up to this many unknown contents are scanned again instead of reading the cache file.
 const FEW: usize = 24;
 
-/// So many contents are never too many (their file has some hundred kilobytes).
+/// Up to this many contents nothing is evicted (a file of some hundred kilobytes).
 const MODEST: usize = 4096;
 
-/// Facts by content; shared by all revisions of a run, kept in a file between runs.
+/// Scan results by content; shared by all revisions of a run, stored in a file between runs.
 #[derive(Default)]
 pub struct ScanCache {
     facts: Mutex<HashMap<BlobId, Arc<FileScan>>>,
     /// The file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
-    /// What [`ScanCache::learn_beside`] has yet to learn, the next last.
+    /// What [`ScanCache::learn_beside`] has yet to scan, the next last.
     wanted: Mutex<Vec<Vec<BlobId>>>,
-    /// Held for reading by whoever learns some of it: it can be written once all is learned.
+    /// Held for reading while a thread scans: the cache can be written once all threads are done.
     learning: RwLock<()>,
 }
 
 impl ScanCache {
-    /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that knows what an earlier run knew.
+    /// A cache with the results of an earlier run.
     pub(super) fn open(path: PathBuf) -> Self {
         Self {
             unread: Mutex::new(Some(path)),
@@ -48,28 +47,26 @@ impl ScanCache {
         }
     }
 
-    /// How many contents it knows.
     pub fn len(&self) -> usize {
         self.read_file();
         self.lock().len()
     }
 
-    /// Whether it knows nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it learned something worth keeping since it was made, loaded or saved.
+    /// Returns true if it gained enough to be worth saving since it was created, loaded or saved.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
     }
 
-    /// From now on it grows anew.
+    /// Resets the growth after a save.
     pub(super) fn is_saved(&self) {
         self.grown.store(false, Ordering::Relaxed);
     }
 
-    /// The facts of each content, in order; unknown ones are read and scanned, many at once.
+    /// The scan result of each content, in order. Unknown ones are read and scanned in parallel.
     ///
     /// # Errors
     /// An object is missing or damaged.
@@ -83,7 +80,7 @@ impl ScanCache {
         if !unknown.is_empty() {
             let learned = learn(source, &unknown)?;
             self.lock().extend(learned);
-            // With the file unread they are too few to write it anew.
+            // While the file is unread there are too few to write it again.
             let read = self.unread().is_none();
             self.grown.fetch_or(read, Ordering::Relaxed);
         }
@@ -94,8 +91,8 @@ impl ScanCache {
             .collect())
     }
 
-    /// Does some work, and beside it learns the contents that the work will most likely ask for. One that cannot be
-    /// read is left to whoever asks for it.
+    /// Does some work, and meanwhile scans the contents that the work will probably ask for. A content that
+    /// cannot be read is left to the code that asks for it.
     pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
         let unknown = self.unknown_after_all(blobs);
         if unknown.len() <= FEW {
@@ -110,7 +107,7 @@ impl ScanCache {
         })
     }
 
-    /// Takes part in [`ScanCache::learn_beside`] until there is nothing left to take.
+    /// Helps [`ScanCache::learn_beside`] until nothing is left.
     fn learn_wanted(&self, source: &dyn Source) {
         loop {
             let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
@@ -128,8 +125,8 @@ impl ScanCache {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the contents that none of some revisions has, once they are the greater part: its file stays in proportion
-    /// to the repository, and what a branch left for a while is mostly still known.
+    /// Evicts the contents that none of these revisions has, once they are the majority. So the file stays in
+    /// proportion to the repository, and most of what a branch removed for a while is still known.
     pub fn drop_unused(&self, revisions: &[Listing]) {
         let mut known = self.lock();
         if known.len() <= MODEST {
@@ -143,7 +140,7 @@ impl ScanCache {
         }
     }
 
-    /// What is unknown even to the file, if that is worth reading for it.
+    /// What is unknown even to the file, if reading the file is worth it.
     fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
         let unknown = self.unknown(blobs);
         if unknown.len() <= FEW {
@@ -154,7 +151,7 @@ impl ScanCache {
     }
 
     fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {
-        // In the order of their paths: what lies close together in the tree is stored as differences from one another.
+        // In the order of their paths: neighbours in the tree are often stored as deltas of one another.
         let known = self.lock();
         let mut met = HashSet::new();
         let unknown = blobs

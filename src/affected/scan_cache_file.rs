@@ -1,4 +1,4 @@
-//! The index's file.
+//! The file of the scan cache.
 
 use std::{
     collections::HashMap,
@@ -9,27 +9,28 @@ use std::{
 use super::{FileScan, ScanCache, cache_file, codec};
 use crate::model::{Digest, file_source::BlobId};
 
-/// The first bytes; the number changes with the form or with what the scanner finds, at the latest with the next version.
+/// The header. The number changes with the format or with what the scanner finds, at the latest with the next
+/// version.
 const HEADER: &[u8] = concat!("konverge import index 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 impl ScanCache {
-    /// Where the index of a repository lies among the caches of this machine.
+    /// The path of a repository's scan cache among the caches of this machine.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
         let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
         Some(caches.join("affected").join(format!("{key}.index")))
     }
 
-    /// The index that a file holds, read once it is asked for more than it is worth; what is missing, damaged or of
-    /// another version is an empty one.
+    /// The cache of a file, which is read only when that is worth it. A missing, damaged or incompatible file
+    /// gives an empty cache.
     pub fn load(path: &Path) -> Self {
         Self::open(path.to_owned())
     }
 
-    /// Writes the index if it has grown.
+    /// Writes the cache if it has grown.
     ///
     /// # Errors
-    /// The folder cannot be written. The answer never depends on this.
+    /// The folder cannot be written. Results never depend on this.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         if !self.has_grown() {
             return Ok(());
@@ -39,7 +40,7 @@ impl ScanCache {
     }
 }
 
-/// What the file at a path holds.
+/// Reads the content of a cache file.
 pub(super) fn read(path: &Path) -> HashMap<BlobId, Arc<FileScan>> {
     let bytes = cache_file::read(path, HEADER);
     let all = bytes.and_then(|bytes| codec::value_of::<Vec<(BlobId, Arc<FileScan>)>>(&bytes));

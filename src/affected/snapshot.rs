@@ -1,7 +1,7 @@
-//! [`Snapshot`]: one revision's analysis as a file, so that the next run only follows what differs from it.
+//! [`Snapshot`]: the analysis of one revision as a file, so that the next run only processes the differences.
 //!
-//! Kept are the files of a git tree and all that was concluded from them. What is read back stands for that tree alone:
-//! another revision is reached by [`Analysis::after`]. Deleting the file is safe: the next run is slower.
+//! It contains the files of a git tree and all conclusions from them, and is valid for that tree only.
+//! Another revision is derived with [`Analysis::after`]. It is safe to delete; the next run is slower.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// The first bytes; the number changes with the form, or with what is concluded from the same files, at the latest with
-/// the next version.
+/// The header. The number changes with the format, or with the conclusions from the same files, at the latest
+/// with the next version.
 const HEADER: &[u8] = concat!("konverge revision 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-/// A revision as it was analysed by an earlier run.
+/// A revision as an earlier run analysed it.
 pub struct Snapshot {
     pub(super) commit: CommitId,
     pub(super) listing: Listing,
@@ -38,18 +38,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Where the revision of a repository is kept: beside its index.
+    /// The path of a repository's snapshot: beside its scan cache.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         ScanCache::location(caches, repository).map(|index| index.with_extension("revision"))
     }
 
-    /// Loads one; what is missing, damaged or of another version is none.
+    /// Loads a snapshot; `None` for a missing, damaged or incompatible file.
     pub fn load(path: &Path) -> Option<Self> {
         let bytes = cache_file::read(path, HEADER)?;
         codec::value_of::<Self>(&bytes).filter(Self::holds_together)
     }
 
-    /// An analysis of a commit, if its files are those of one tree, in the form in which it is kept.
+    /// The snapshot of an analysis, if its files are those of one git tree.
     pub fn take(analysis: &Analysis, rules: impl Into<LayoutRules>) -> Option<Self> {
         let source = analysis.tree.source();
         Some(Self {
@@ -66,20 +66,20 @@ impl Snapshot {
         })
     }
 
-    /// Writes it; of two writers the last wins.
+    /// Writes the snapshot; the last of two writers wins.
     ///
     /// # Errors
-    /// The folder cannot be written. The answer never depends on this.
+    /// The folder cannot be written. Results never depend on this.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         cache_file::write(path, HEADER, &codec::bytes_of(self))
     }
 
-    /// The commit that was looked at.
+    /// The analysed commit.
     pub fn commit(&self) -> &CommitId {
         &self.commit
     }
 
-    /// Its files.
+    /// The files of the commit.
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
@@ -89,7 +89,7 @@ impl Snapshot {
         &self.rules
     }
 
-    /// The analysis again; `source` gives the contents of the kept commit's files.
+    /// Restores the analysis; `source` gives the contents of the commit's files.
     pub fn revive(self, source: Arc<dyn Source>) -> Analysis {
         Analysis {
             tree: FileTreeView::new(source),
@@ -103,7 +103,7 @@ impl Snapshot {
         }
     }
 
-    /// Every number in it means something in it.
+    /// Returns true if every index in it is valid.
     fn holds_together(&self) -> bool {
         let (stacks, nodes) = (self.layout.stacks.len(), self.graph.nodes.len());
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);

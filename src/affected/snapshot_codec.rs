@@ -1,4 +1,5 @@
-//! The binary forms of what [`Snapshot`] holds, field by field. A new field is a new number in its header.
+//! The binary encoding of what [`Snapshot`] contains, field by field. A new field needs a new number in its
+//! header.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A stack's inputs that no import shows: its settings' meaning, its own files, its module and its CRDs.
+//! The inputs of a stack that no import shows: its settings, its own files, its module and its CRDs.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -18,20 +18,20 @@ use crate::{
     },
 };
 
-/// What a stack's digest is made of.
+/// The inputs of a stack's digest.
 #[derive(Debug)]
 pub(super) struct StackInputs {
-    /// Its entries in order.
+    /// The entries, in order.
     pub(super) entries: Vec<NodeId>,
-    /// Files that count by their content, sorted.
+    /// Files whose content counts, sorted.
     pub(super) files: Vec<(InputKind, RepoPath, BlobId)>,
-    /// The meaning of its settings without the options.
+    /// The digest of the settings without the options.
     pub(super) settings: Digest,
-    /// The meaning of its options and overrides.
+    /// The digest of the options and overrides.
     pub(super) options: Digest,
-    /// The files that the settings were read from, by content: to tell which one changed.
+    /// The settings files by content, which show which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
-    /// Why its files cannot be resolved.
+    /// Why the files cannot be resolved.
     pub(super) error: Option<SetupError>,
 }
 
@@ -81,7 +81,8 @@ impl StackInputs {
         inputs
     }
 
-    /// Whether one of its own files is among some paths; what its entries import is not asked.
+    /// Returns true if one of the stack's own files is among some paths. The imports of its entries are not
+    /// considered.
     pub(super) fn hold_any_of(&self, paths: &HashSet<RepoPath>) -> bool {
         let own = self.files.iter().map(|(_, path, _)| path);
         let settings = self.settings_files.iter().map(|(path, _)| path);
@@ -136,8 +137,8 @@ impl StackInputs {
         self.options = options_digest(setup);
     }
 
-    /// The stack's digest from all of this, its entries' digests, what its entries read (`data::shared`) and what bears
-    /// on it from outside.
+    /// The digest of the stack from these inputs, the digests of its entries, what its entries read
+    /// (`data_files::shared`) and the settings from outside.
     pub(super) fn digest(
         &self,
         nodes: &[Digest],
@@ -211,7 +212,8 @@ fn settings_digest(setup: &CompileSetup) -> Digest {
     digest.finish()
 }
 
-/// An entry of the main package leaves the digest as it was before there were others.
+/// Adds the package of an entry. An entry of the main package adds nothing, so that digests from before other
+/// packages were supported stay valid.
 fn package_of(digest: &mut DigestBuilder, entry: &Entry) {
     match &entry.package {
         EntryPackage::Main => {}
