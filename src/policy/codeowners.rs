@@ -1,19 +1,18 @@
-//! GitHub's CODEOWNERS: patterns like gitignore's, the last that matches wins, `!` and character ranges do not exist.
+//! GitHub's CODEOWNERS: patterns as in gitignore, but without `!` and character ranges; the last match wins.
 //! <https://docs.github.com/en/repositories/managing-your-repositorys-settings-and-features/customizing-your-repository/about-code-owners>
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// A CODEOWNERS file.
 #[derive(Debug, Clone, Default)]
 pub struct CodeOwners {
     rules: Vec<(Vec<GlobMatcher>, Vec<String>)>,
 }
 
 impl CodeOwners {
-    /// Where GitHub looks, the first that is there.
+    /// The places where GitHub looks; the first existing file is used.
     pub const PLACES: [&'static str; 3] = [".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"];
 
-    /// Reads the file. A line that GitHub would not understand is skipped, as GitHub does.
+    /// Parses the file. A line that GitHub would not understand is skipped, as GitHub does.
     pub fn read(text: &str) -> Self {
         let rules = text.lines().filter_map(rule).collect();
         Self { rules }
@@ -44,8 +43,8 @@ fn rule(line: &str) -> Option<(Vec<GlobMatcher>, Vec<String>)> {
     Some((globs?, owners))
 }
 
-/// A pattern as globs over whole paths: without a slash before its end it matches at any depth; what it matches may be
-/// a folder, whose content is then meant, unless it ends in `/*`.
+/// Translates a pattern into globs over whole paths. Without a slash before its end it matches at any depth.
+/// If it matches a folder, the content of the folder is meant, unless the pattern ends in `/*`.
 fn globs(pattern: &str) -> Vec<String> {
     let anchored = pattern.trim_end_matches('/').contains('/');
     let body = pattern.trim_start_matches('/').trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! The rules held against the facts.
+//! Evaluates the rules for the facts.
 
 use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage};
 use crate::model::{
@@ -7,19 +7,19 @@ use crate::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// The file whose code owners are a stack's: a folder's pattern means what lies in it.
+/// The file whose code owners own a stack: a pattern for a folder means its content.
 pub fn owned_file(plan: &StackPlan) -> String {
     format!("{}/stack.yaml", plan.stack)
 }
 
-/// Whether findings let the stack be applied.
+/// Returns true if the findings allow the stack to be applied.
 pub fn may_apply(findings: &[PolicyFinding], stack: &StackId) -> bool {
     !findings
         .iter()
         .any(|f| f.verdict == Enforcement::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
 }
 
-/// What the rules say of one stack's plan; the gravest first. Nothing is said of a stack that stays as it is.
+/// The findings of the rules for one stack's plan, the strictest first. An unchanged stack has no findings.
 pub fn evaluate(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Vec<PolicyFinding> {
     if plan.summary.changed() == 0 {
         return Vec::new();
@@ -63,7 +63,7 @@ fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFind
     } else {
         format!(": {}", frozen.reason)
     };
-    // A merge may come after the freeze: a preview warns.
+    // The merge may happen after the freeze: a preview only warns.
     let verdict = if facts.stage == Stage::Apply {
         Enforcement::Deny
     } else {
@@ -131,7 +131,7 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
     ))
 }
 
-/// The teams of which nobody could be asked whether somebody is a member, and the permission that it takes.
+/// The teams whose members could not be looked up, and the permission that this needs.
 fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
     let unknown: Vec<_> = names
         .iter()
@@ -146,7 +146,7 @@ fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
     })
 }
 
-/// Whether a rule's name (a user, a team) means somebody.
+/// Returns true if a name in a rule (a user, a team) includes this user.
 fn is(name: &str, login: &str, facts: &PolicyFacts<'_>) -> bool {
     let name = name.trim_start_matches('@');
     if name.contains('/') {
@@ -159,12 +159,13 @@ fn is(name: &str, login: &str, facts: &PolicyFacts<'_>) -> bool {
     }
 }
 
-/// Those whose approval counts: for the last head, of what others made, and of somebody who may push.
+/// The users whose approval counts: it is for the last head, they did not write the change, and they may
+/// push.
 fn approvers<'a>(facts: &'a PolicyFacts<'_>) -> Vec<&'a str> {
     matching_approvers(facts, |approval| approval.role >= Role::Write && !approval.own)
 }
 
-/// Those who approved the last head, as far as they are meant; sorted.
+/// The users who approved the last head and match a condition; sorted.
 fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
@@ -177,7 +178,7 @@ fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approva
     logins
 }
 
-/// Those whose approval does not count and why, for the end of a refusal.
+/// The users whose approval does not count and why, for the end of a message.
 fn idle(facts: &PolicyFacts<'_>) -> String {
     let said = |people: Vec<&str>, why: &str| match people.is_empty() {
         true => String::new(),
@@ -509,7 +510,7 @@ mod tests {
         );
         facts.consented = true;
         assert!(denied(&rules, &plan(4), &facts).is_empty());
-        // Who agrees by digest is one of the approvals, not all of them.
+        // The approval by digest counts as one approval, not as all of them.
         let approvals = EffectivePolicy {
             approvals: 1,
             ..EffectivePolicy::default()

@@ -1,5 +1,5 @@
-//! Guardrails: what may be applied, when, by whom; and whether somebody reviewed it. Pure functions over facts that
-//! others have looked up; the rules come from the protected branch's `konverge.yaml`.
+//! Policies: what may be applied, when, and by whom, and whether it was reviewed. Pure functions over facts
+//! that others look up. The rules come from `konverge.yaml` on the default branch.
 
 mod codeowners;
 mod evaluate;

@@ -1,4 +1,4 @@
-//! Was it reviewed? Every unit of a plan must be among those that somebody saw (contracts, Review).
+//! The review check: every unit of a plan must be among the reviewed units.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,36 +13,35 @@ use crate::{
     },
 };
 
-/// What a state has of its resources: as they were applied last, secrets as keyed hashes.
+/// The recorded resources of a state, as last applied, with secrets as keyed hashes.
 pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
 
-/// What was reviewed of one stack: the union of the records that count.
+/// The reviewed units of one stack: the union of the records that count.
 #[derive(Debug, Clone, Default)]
 pub struct ReviewedUnits {
     by_path: BTreeMap<(ResourceId, String), Vec<ReviewUnit>>,
     last_writes: LastWrites,
-    /// Reviewers saw one Spec beside another, and that is not enough.
+    /// True if reviewers only saw a comparison of Specs, which is not enough here.
     needs_more_than_specs: bool,
 }
 
-/// Why a unit does not pass.
+/// Why a unit is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
-    /// Nobody saw it.
+    /// No preview showed it.
     Unseen,
-    /// It was reviewed, but what stands there now is neither what the reviewer saw, nor what it becomes, nor our last
-    /// write.
+    /// It was reviewed, but the live value is neither the value that the reviewer saw, nor the new value, nor
+    /// our last write.
     MovedGround,
-    /// Somebody changed it since our last write, and `policy.drift` is `stop`.
+    /// The live value changed since our last write, and `policy.drift` is `stop`.
     Drifted,
-    /// It was reviewed as one Spec beside another, and nothing is recorded that would say what is there.
+    /// It was reviewed as a comparison of Specs, and no recorded state says what is live.
     OnlySpecs,
 }
 
-/// One unit that does not pass.
+/// One unit that is not accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreviewed {
-    /// The unit.
     pub unit: ReviewUnit,
     /// Why.
     pub objection: Objection,
@@ -62,8 +61,9 @@ impl ReviewedUnits {
         reviewed
     }
 
-    /// The units of a stack of which nothing is recorded yet. Whoever saw one Spec beside another, as in a fork's pull
-    /// request, did not see what is there: if nobody saw more, the first apply needs an agreement by digest.
+    /// The units of a stack without a recorded state. A reviewer of a comparison of Specs, as in a pull
+    /// request from a fork, did not see the live objects. If no other review exists, the first apply needs an
+    /// approval by digest.
     pub fn from_unrecorded<'a>(
         stack: &StackId,
         records: impl IntoIterator<Item = &'a ReviewRecord> + Clone,
@@ -79,8 +79,8 @@ impl ReviewedUnits {
         }
     }
 
-    /// Adds a plan that somebody agreed to by its digest: all that it shows counts as reviewed, so that what becomes
-    /// known of it during the apply is held against it, too.
+    /// Adds a plan that was approved by its digest: everything it shows counts as reviewed, and what becomes
+    /// known during the apply is checked against it too.
     #[must_use]
     pub fn with_agreed(mut self, plan: &StackPlan) -> Self {
         for unit in stack_units(plan) {
@@ -90,7 +90,7 @@ impl ReviewedUnits {
         self
     }
 
-    /// Admits the ground that we have made ourselves, whatever stood there when it was reviewed.
+    /// Accepts our own last writes as the old value, whatever the old value was at the review.
     #[must_use]
     pub fn on(mut self, last_writes: LastWrites) -> Self {
         self.last_writes = last_writes;
@@ -102,7 +102,7 @@ impl ReviewedUnits {
         self.by_path.entry(place).or_default().push(unit);
     }
 
-    /// The units of a stack's plan that do not pass; empty if all do.
+    /// The units of a stack's plan that are not accepted; empty if all are.
     pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
         plan.resources
             .iter()
@@ -110,7 +110,8 @@ impl ReviewedUnits {
             .collect()
     }
 
-    /// The units of one resource's plan that do not pass. Serves plans that become known only during the apply.
+    /// The units of one resource's plan that are not accepted. Used for plans that become known only during
+    /// the apply.
     pub fn resource_objections(
         &self,
         stack: &StackId,
@@ -127,7 +128,7 @@ impl ReviewedUnits {
     }
 
     fn objection(&self, unit: &ReviewUnit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
-        // What is gone already is only forgotten: nothing outside is touched.
+        // The object is already gone; only its record is removed and nothing live changes.
         if unit.action == Action::Forget {
             return None;
         }
@@ -146,10 +147,11 @@ impl ReviewedUnits {
         if self.needs_more_than_specs {
             return Some(Objection::OnlySpecs);
         }
-        // What is made or deleted as a whole has no value that stood there before; a restore goes from anything to our
-        // last write.
+        // A creation or deletion as a whole has no old value; a restore goes from any value to our last
+        // write.
         let guarded = !matches!(unit.action, Action::Create | Action::Delete) && !restores;
-        // Any reviewed unit of the place will do: of two merges in a row the second goes from what the first made.
+        // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
+        // result of the first.
         let seen_ground = seen
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
@@ -157,7 +159,7 @@ impl ReviewedUnits {
         (guarded && !known_ground).then_some(Objection::MovedGround)
     }
 
-    /// Whether what stands there is what we wrote last: another merge has moved the ground, and nobody else.
+    /// Returns true if the live value is our last write: then only another merge changed it, and nobody else.
     fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
         let Some(written) = self.last_writes.get(&unit.resource) else {
             return false;
@@ -171,7 +173,8 @@ impl ReviewedUnits {
     }
 }
 
-/// A place that was reviewed as *known after apply* admits any value, but nothing graver than that it is set.
+/// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any
+/// value, but no action more severe than the reviewed one.
 fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
     let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
     let actions_meet = reviewed.action == unit.action || turned_out;
@@ -183,7 +186,7 @@ fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
     }
 }
 
-/// Whether a value is what was reviewed, with anything in the places that were not known then.
+/// Returns true if a value matches the reviewed one, with anything in the places that were unknown then.
 fn fits(expected: &Value, actual: &Value) -> bool {
     if masked_value::is_unknown(expected) {
         return true;
@@ -202,7 +205,8 @@ fn fits(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Whether the unit puts back what we wrote last: its change comes from somebody else's edit, not from the Spec.
+/// Returns true if the unit restores our last write: its change comes from an edit by others, not from the
+/// Spec.
 fn restores_our_write(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
     plan.action == Action::Update
         && plan.changes.iter().any(|change| {
@@ -338,7 +342,7 @@ mod tests {
         assert_eq!(told(&on_ours, "b", "ours"), []);
         assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
         assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
-        // It says nothing of what was not reviewed, and nothing of another resource.
+        // It accepts nothing that was not reviewed, and nothing of another resource.
         let unseen = ReviewedUnits::default().on(ours);
         let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
         assert_eq!(unseen[0].objection, Objection::Unseen);
@@ -407,7 +411,7 @@ mod tests {
         for action in [Action::Replace, Action::Adopt, Action::Create] {
             assert_eq!(now(action), [Objection::Unseen], "{action:?}");
         }
-        // Whoever saw it replaced with some value agreed to that.
+        // A reviewer of a replacement with an unknown value accepted any value.
         let replaced = at_class(Action::Replace, masked_value::unknown());
         let now = at_class(Action::Replace, json!("fast"));
         assert!(objections(&[&replaced], &now, DriftPolicy::Restore).is_empty());
@@ -456,7 +460,7 @@ mod tests {
         assert!(told(first(std::slice::from_ref(&outside)).with_agreed(&now)).is_empty());
         assert!(told(first(&[outside.clone(), inside])).is_empty());
         assert_eq!(told(first(&[])), [Objection::Unseen]);
-        // Later ones have a state to be held against.
+        // Later applies have a state to compare with.
         assert!(told(ReviewedUnits::from_records(&now.id, [&outside])).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! The rules of one stack, and the facts they are held against.
+//! The rules of one stack, and the facts for their evaluation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,92 +6,90 @@ use jiff::Timestamp;
 
 use super::codeowners::CodeOwners;
 
-/// What is allowed for one stack: the repository's rules narrowed by the stack's own.
+/// The rules of one stack: those of the repository, narrowed by those of the stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EffectivePolicy {
-    /// How many people must have approved the last head.
+    /// The required number of approvals of the last head.
     pub approvals: u32,
-    /// Users, teams (`org/team`, a leading `@` does not matter) or `CODEOWNERS`; one of them must have approved.
+    /// Users, teams (`org/team`, with or without a leading `@`) or `CODEOWNERS`; one of them must have
+    /// approved.
     pub reviewers: Vec<String>,
-    /// Users or teams who may apply; empty: whoever GitHub lets.
+    /// Users or teams who may apply; empty: everybody whom GitHub allows.
     pub actors: Vec<String>,
-    /// When nothing is applied.
+    /// The periods in which nothing is applied.
     pub freeze: Vec<Freeze>,
-    /// Resources that one apply may delete or replace; `None` is [`EffectivePolicy::MAX_DELETE`].
+    /// The maximum number of resources that one apply may delete or replace; `None` means
+    /// [`EffectivePolicy::MAX_DELETE`].
     pub max_delete: Option<u32>,
 }
 
 impl EffectivePolicy {
-    /// Resources that one apply may delete or replace where nothing is configured.
+    /// The default maximum of resources that one apply may delete or replace.
     pub const MAX_DELETE: u32 = 10;
 }
 
-/// A time in which nothing is applied.
+/// A period in which nothing is applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freeze {
-    /// From this moment,
+    /// The start, inclusive.
     pub from: Timestamp,
-    /// until before this one.
+    /// The end, exclusive.
     pub until: Timestamp,
-    /// Why.
     pub reason: String,
 }
 
-/// Whether the answer is shown or obeyed.
+/// Whether the findings are only shown or enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// A preview: who merges and when is not known yet, so it is said what a merge would need.
+    /// A preview: the merge and its time are not known yet, so findings say what a merge would need.
     Preview,
     /// An apply.
     Apply,
 }
 
-/// What somebody may do in the repository by GitHub's permission API (never by association).
+/// The role of a user in the repository, from GitHub's permission API (never from the author association).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Nothing.
+    /// No access.
     None,
-    /// Look.
+    /// May read.
     Read,
-    /// Push.
+    /// May push.
     Write,
-    /// Everything.
+    /// May administer.
     Admin,
 }
 
-/// Somebody's approval.
+/// The approval of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// Who.
     pub reviewer: String,
-    /// Whether it was given for the last head; an older one does not count.
+    /// True if it was given for the last head; an older approval does not count.
     pub on_last_head: bool,
-    /// What they may do: whoever sees a repository can approve in it, so as for GitHub itself an approval counts only
-    /// of somebody who may push.
+    /// The role of the user. Everybody who can read a repository can approve in it, so an approval counts
+    /// only from a user who may push, as for GitHub itself.
     pub role: Role,
-    /// They wrote or pushed what they approve: then it does not count.
+    /// True if the user wrote or pushed the approved change: then the approval does not count.
     pub own: bool,
 }
 
-/// What is known when the rules are asked.
+/// The facts for the evaluation.
 #[derive(Debug, Clone)]
 pub struct PolicyFacts<'a> {
-    /// Shown or obeyed.
     pub stage: Stage,
-    /// Now.
     pub now: Timestamp,
-    /// Who merged or dispatched; who opened the pull request in a preview.
+    /// The user who merged or dispatched; in a preview the author of the pull request.
     pub actor: &'a str,
-    /// What they may do here.
+    /// The role of the actor.
     pub role: Role,
-    /// The approvals of the pull request (or of all whose changes are applied).
+    /// The approvals of the pull request, or of all pull requests that are applied.
     pub approvals: &'a [Approval],
-    /// Members of the teams that the rules name, as far as they could be looked up.
+    /// The members of the teams in the rules, as far as they could be looked up.
     pub teams: &'a BTreeMap<String, BTreeSet<String>>,
-    /// Whether GitHub protects the branch that is applied. What could not be asked is not so.
+    /// True if GitHub protects the applied branch. False if GitHub could not be asked.
     pub protected_branch: bool,
-    /// The protected branch's CODEOWNERS.
+    /// The CODEOWNERS file of the default branch.
     pub codeowners: Option<&'a CodeOwners>,
-    /// Whether somebody who may has agreed to exactly this plan by its digest: it may be of any size then.
+    /// True if an authorized user approved exactly this plan by its digest: it may then be of any size.
     pub consented: bool,
 }

@@ -1,5 +1,5 @@
-//! The other ways in which a text is written: base64, hexadecimal, percent-encoded, inside JSON strings. A secret is
-//! found in each of them, alone or within a longer text that was encoded as a whole.
+//! Other encodings of a text: base64, hexadecimal, percent-encoding, JSON strings. A secret is found in each
+//! of them, alone or inside a longer text that was encoded as a whole.
 
 use base64::{
     Engine as _,
@@ -11,21 +11,22 @@ use serde_json::Value;
 /// A shorter run decodes to less than the shortest secret.
 const SHORTEST_RUN: usize = 8;
 
-/// How often a text may be encoded, one time inside the other.
+/// The maximum nesting of encodings.
 const DEPTH: u32 = 3;
 
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// A text as it is, and as it stands inside others that need no decoding to be read. The rest is for [`hide`].
+/// A text and its forms inside other texts that are readable without decoding. [`hide`] handles the other
+/// encodings.
 pub(super) fn forms(text: &str) -> Vec<String> {
     let mut forms = vec![text.to_owned(), general_purpose::STANDARD.encode(text)];
-    // A JSON string, one inside another, and one inside that.
+    // A JSON string, nested up to three times.
     let mut quoted = text.to_owned();
     for _ in 0..DEPTH {
         quoted = in_json(&quoted);
-        // Go and Terraform write these as escapes, too.
+        // Go and Terraform write these as escapes too.
         let escaped = quoted
             .replace('<', "\\u003c")
             .replace('>', "\\u003e")
@@ -37,13 +38,13 @@ pub(super) fn forms(text: &str) -> Vec<String> {
     forms
 }
 
-/// A text as it stands between the quotes of a JSON string.
+/// A text as written between the quotes of a JSON string.
 pub(super) fn in_json(text: &str) -> String {
     let quoted = Value::String(text.to_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The text with `mask` for every encoded part that decodes to what holds a secret; `None` if there is none.
+/// Replaces every encoded part that decodes to something with a secret by `mask`; `None` if there is none.
 pub(super) fn hide(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool) -> Option<String> {
     hide_below(text, mask, holds, DEPTH)
 }
@@ -68,7 +69,8 @@ fn hide_below(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool, depth: u32) 
     })
 }
 
-/// The parts of a text that may be encoded: without spaces, quotes, colons and what else ends a value.
+/// The parts of a text that may be encoded: without spaces, quotes, colons and other characters that end a
+/// value.
 fn runs(text: &str) -> Vec<(usize, usize)> {
     let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"+/_-%.~".contains(&byte);
     let bytes = text.as_bytes();
@@ -83,7 +85,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
         while at < bytes.len() && at < end + 2 && bytes[at] == b'=' {
             at += 1;
         }
-        // An equals sign inside is no padding: `key=value`.
+        // An equals sign in the middle is not padding: `key=value`.
         if at > end && bytes.get(at).copied().is_some_and(is_in) {
             at = end + 1;
             if end - start >= SHORTEST_RUN {
@@ -99,7 +101,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
     runs
 }
 
-/// What a run may stand for.
+/// The possible decodings of a run.
 fn decodings(run: &str) -> Vec<String> {
     let mut found = Vec::new();
     if run.contains('%') {
@@ -112,7 +114,7 @@ fn decodings(run: &str) -> Vec<String> {
         let parts = run.split(|c: char| !c.is_ascii_alphanumeric() && !signs.contains(c));
         for part in parts.filter(|part| part.len() >= SHORTEST_RUN) {
             let whole = part.trim_end_matches('=');
-            // One sign too many cannot be part of it.
+            // One character too many cannot be part of it.
             let whole = if whole.len() % 4 == 1 {
                 &whole[..whole.len() - 1]
             } else {

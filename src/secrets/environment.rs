@@ -1,5 +1,5 @@
-//! The environment: which variables other programs of a run are given, and which of its values are secret. One list for
-//! both: what a provider is given, it may print.
+//! The environment: which variables are passed to the programs of a run, and which values are secret. One
+//! list for both, because a provider may print everything it is given.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use super::{Secrets, secret_names, token_patterns};
 
-/// What a variable holds.
+/// What a variable contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// Nothing that is secret.
+    /// Nothing secret.
     Setting,
     /// A credential.
     Credential,
-    /// What its name says.
+    /// A secret if its name says so.
     ByName,
 }
 
-/// The variables of our environment that Terraform and its providers see. A name that ends in `*` stands for all that
-/// start so.
+/// The environment variables that Terraform and its providers get. A name that ends in `*` is a prefix.
 ///
-/// The network and its certificates; the credentials of AWS, Google Cloud, Azure, Alibaba Cloud, Tencent Cloud, Huawei
-/// Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document them; Terraform's
-/// tokens for private registries; the runner's door to OIDC tokens, which cloud providers exchange for credentials.
+/// The network and its certificates; the credentials of AWS, Google Cloud, Azure, Alibaba Cloud, Tencent
+/// Cloud, Huawei Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document
+/// them; Terraform's tokens for private registries; the runner's endpoint for OIDC tokens, which cloud
+/// providers exchange for credentials.
 const PASSED: [(&str, Holds); 33] = [
     ("PATH", Holds::Setting),
     ("LANG", Holds::Setting),
@@ -69,8 +69,8 @@ const OWN: [&str; 5] = [
     "MYSQL_PWD",
 ];
 
-/// Ends of names that say it in the environment of a cloud's tools, and nowhere else: ids that come with a key, files
-/// by content, certificates with their key.
+/// Suffixes that mean a credential only in the environment of cloud tools: ids that come with a key, files by
+/// content, certificates with their key.
 const ENDS: [&str; 7] = [
     "ACCESS_KEY_ID",
     "SECRET_ID",
@@ -81,13 +81,13 @@ const ENDS: [&str; 7] = [
     "ACCESS_KEY_SECRET",
 ];
 
-/// Whether a variable is passed on to Terraform and its providers.
+/// Returns true if a variable is passed to Terraform and its providers.
 pub fn is_passed(name: &str) -> bool {
     classify(name).is_some()
 }
 
-/// Learns every credential of an environment: what is passed on, what this program reads, what any other variable's name
-/// says, and passwords in addresses, those of a proxy for one.
+/// Registers every credential of an environment: those passed on, those that this program reads, those whose
+/// names say so, and passwords in URLs such as a proxy's.
 pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, String>) {
     for (name, value) in environment {
         if is_credential(name) {
@@ -96,7 +96,7 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
         for part in token_patterns::secret_parts(value) {
             secrets.learn(&value[part]);
         }
-        // `http.extraheader` of git: the last word proves who asks.
+        // `http.extraheader` of git: the last word is the credential.
         if name.starts_with("GIT_CONFIG_VALUE_") && value.to_lowercase().contains("authorization") {
             value
                 .split_whitespace()
@@ -127,15 +127,17 @@ fn is_credential(name: &str) -> bool {
     }
 }
 
-/// A path leads to a credential and is none. Of a document, which Google's credentials are, each secret counts by itself.
+/// Registers one credential. A path to a credential is not secret itself. In a document, such as Google's
+/// credentials, each secret is registered separately.
 fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
     if value.starts_with('/') && !value.contains('\n') {
         return;
     }
-    // An id may be a word, and so may somebody else's variable that is called so: masked everywhere is only what is none.
+    // An id may be an ordinary word, and so may the value of another program's variable: only values that are
+    // not words are masked everywhere.
     let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
     match is_ours || classify(name).is_some() {
-        // An id such as `minio-admin` is masked in values and messages alone, if it is no name.
+        // An id such as `minio-admin` is masked only in values and messages, and only if it is not a word.
         true if name.ends_with("_ID") => secrets.learn_named(value),
         true => secrets.learn(value),
         false => secrets.learn_unless_word(value),

@@ -1,8 +1,8 @@
-//! Secrets: which values are secret, and what stands for them in everything that leaves the process.
+//! Secrets: which values are secret, and how they are masked in everything that leaves the process.
 //!
-//! One [`Secrets`] registry per run. Values it has *learned* (a token, a resolved reference, a Kubernetes Secret's data)
-//! are masked wherever they turn up in text; *places* that are secret by shape, schema or name are replaced by a keyed
-//! short hash, so that a reviewer sees *changed* or *same* and nothing else.
+//! There is one [`Secrets`] registry per run. *Learned* values (a token, a resolved reference, the data of a
+//! Kubernetes Secret) are masked wherever they occur in text. *Places* that are secret by shape, schema or
+//! name are replaced by a keyed short hash, so that a reviewer sees only whether they changed.
 
 mod encodings;
 mod environment;

@@ -1,4 +1,4 @@
-//! The registry: what is secret in this run, and the masking of text and values.
+//! The registry: the secrets of this run, and the masking of text and values.
 
 use std::sync::{Arc, RwLock};
 
@@ -8,24 +8,27 @@ use zeroize::Zeroizing;
 use super::encodings;
 use crate::model::masked_value;
 
-/// Shorter values are not masked in running text: masking `true` or `80` would wreck every output and hide nothing.
+/// The minimum length of a value that is masked in running text: masking `true` or `80` would damage every
+/// output and hide nothing.
 const SHORTEST: usize = 6;
 
-/// A line of a longer text says nothing by itself if it is shorter: `apiVersion: v1` stands in many files.
+/// The minimum length of a masked line of a longer text: a short line such as `apiVersion: v1` stands in many
+/// files.
 const SHORTEST_LINE: usize = 16;
 
-/// A user, a database, a region, an address: what is no longer and reads like a word is no secret by itself.
+/// The maximum length of a word that is not treated as a secret: a user, a database, a region, an address.
 const LONGEST_WORD: usize = 12;
 
-/// What stands for a secret in running text.
+/// Replaces a secret in running text.
 pub(super) const MASK: &str = "***";
 
-/// The key of the short hashes. The same key gives the same hash, so previews of several runs can be compared.
+/// The key of the short hashes. The same key gives the same hash, so that previews of several runs can be
+/// compared.
 #[derive(Clone)]
 pub struct HashKey(Zeroizing<[u8; 32]>);
 
 impl HashKey {
-    /// A key derived from a text such as `KONVERGE_REVIEW_KEY`.
+    /// Derives a key from a text such as `KONVERGE_REVIEW_KEY`.
     pub fn derive(text: &str) -> Self {
         Self(Zeroizing::new(blake3::derive_key(
             "konverge 2026 review key",
@@ -33,7 +36,7 @@ impl HashKey {
         )))
     }
 
-    /// A key of random bytes: hashes hold within this run only.
+    /// A random key: its hashes are comparable within this run only.
     pub fn random() -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
         bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -52,19 +55,20 @@ impl HashKey {
     }
 }
 
-/// The registry of one run; cheap to clone, shared by all rooms that print, store or post.
+/// The registry of one run. Cheap to clone; shared by all rooms that print, store or post.
 ///
-/// It knows two kinds of text. The *run's own* credentials (tokens, keys) nobody can choose who writes a pull request:
-/// they are masked in everything, however it was made. *Values* of Secrets and of Terraform's sensitive attributes may
-/// be anybody's words, so they are masked in values and messages before these are laid out, and never in a finished
-/// text: a Secret that holds an alert's words, or a stack's name, must not blot them out.
+/// It has two kinds of text. The *run's own* credentials (tokens, keys) cannot be chosen by the author of a
+/// pull request: they are masked in all output. *Values* of Secrets and of Terraform's sensitive attributes
+/// can be arbitrary words, so they are masked in values and messages before rendering, and never in a
+/// finished text: otherwise a Secret with the words of an alert or with a stack's name could hide those.
 #[derive(Clone)]
 pub struct Secrets {
     key: HashKey,
     known: Arc<RwLock<KnownSecrets>>,
 }
 
-/// Each list from its longest text to its shortest, or a part would be masked and the rest of the whole left in clear.
+/// Each list is sorted from the longest text to the shortest. Otherwise a part would be masked and the rest
+/// of the whole would stay in clear text.
 #[derive(Default)]
 struct KnownSecrets {
     own: Vec<Zeroizing<String>>,
@@ -82,13 +86,12 @@ impl KnownSecrets {
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {
-        // The own ones first: they are masked whatever else is.
+        // The run's own credentials first: they are always masked.
         self.own.iter().chain(&self.values).map(|known| known.as_str())
     }
 }
 
-/// The forms in which a secret may turn up: as it is, without the newline that a file of it ends with, encoded, and line
-/// by line.
+/// The forms in which a secret may occur: unchanged, without a trailing newline, encoded, and line by line.
 fn forms(secret: &str) -> impl Iterator<Item = String> {
     let trimmed = Some(secret.trim()).filter(|trimmed| trimmed.len() < secret.len());
     let whole = [Some(secret), trimmed]
@@ -101,7 +104,8 @@ fn forms(secret: &str) -> impl Iterator<Item = String> {
         .chain(lines.filter(|line| line.len() >= SHORTEST_LINE))
 }
 
-/// Whether a text is letters and small numbers between signs, such as `postgres`, `us-east-1` or `10.0.0.1`.
+/// Returns true if a text is made of letters and small numbers between signs, such as `postgres`, `us-east-1`
+/// or `10.0.0.1`.
 fn is_word(text: &str) -> bool {
     text.len() <= LONGEST_WORD && is_made_of_words(text)
 }
@@ -118,7 +122,6 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
 }
 
 impl Secrets {
-    /// An empty registry.
     pub fn new(key: HashKey) -> Self {
         Self {
             key,
@@ -126,7 +129,7 @@ impl Secrets {
         }
     }
 
-    /// The same registry under another key: what is learned by one is masked by both.
+    /// The same registry with another key: both mask what either learns.
     #[must_use]
     pub fn with_key(&self, key: HashKey) -> Self {
         Self {
@@ -140,7 +143,7 @@ impl Secrets {
         blake3::keyed_hash(&self.key.0, secret).to_hex()[..16].to_owned()
     }
 
-    /// The mark that stands for a secret value, which is learned on the way.
+    /// The marker of a secret value. The value is learned as well.
     pub fn mark(&self, secret: &Value) -> Value {
         if masked_value::as_secret(secret).is_some() || masked_value::is_unknown(secret) {
             return secret.clone();
@@ -158,20 +161,20 @@ impl Secrets {
         }
     }
 
-    /// Remembers a credential of the run itself: it is masked in everything.
+    /// Learns a credential of the run itself: it is masked in all output.
     pub fn learn(&self, secret: &str) {
         let mut known = self.known.write().expect("no panic while the lock is held");
         KnownSecrets::add(&mut known.own, secret);
     }
 
-    /// As [`Secrets::learn`], of what may be a word: that is not remembered.
+    /// As [`Secrets::learn`], but ignores a text that is a plain word.
     pub fn learn_unless_word(&self, secret: &str) {
         if !is_word(secret) {
             self.learn(secret);
         }
     }
 
-    /// Remembers what stands at a secret place: it is masked in values and messages. A mere word is not.
+    /// Learns the value of a secret place: it is masked in values and messages. A plain word is ignored.
     pub fn learn_value(&self, secret: &str) {
         if !is_word(secret) {
             let mut known = self.known.write().expect("no panic while the lock is held");
@@ -179,29 +182,29 @@ impl Secrets {
         }
     }
 
-    /// Remembers what stands at a place whose name alone says that it is secret. There it is often the name of another
-    /// object, which must stay readable everywhere else: what is made of words is not remembered.
+    /// Learns the value of a place that is secret by its name only. Such a value is often the name of another
+    /// object, which must stay readable elsewhere: texts made of words are ignored.
     pub(super) fn learn_named(&self, text: &str) {
         if !is_made_of_words(text) {
             self.learn_value(text);
         }
     }
 
-    /// A message with every known secret replaced, also where it is encoded as a part of something longer.
+    /// Masks every known secret in a message, also where it is encoded inside something longer.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, || known.all())
     }
 
-    /// A finished text, such as a comment or a document, with the run's own credentials replaced. What it is made of was
-    /// masked before: escaped or cut short, a secret would not be known again.
+    /// Masks the run's own credentials in a finished text, such as a comment or a document. Its parts must be
+    /// masked before: an escaped or truncated secret would not be recognised.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, || known.own.iter().map(|known| known.as_str()))
     }
 
-    /// The value with every known secret in its strings replaced: by the mark that stands for it at its own place where
-    /// there is nothing else, so that both are seen to be the same. Keys are identity, and stay.
+    /// Masks every known secret in the strings of a value. A string that is exactly a secret becomes its
+    /// marker, so that equal secrets can be recognised. Keys are identifiers and stay.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
         match value {
@@ -223,7 +226,7 @@ impl Secrets {
         }
     }
 
-    /// The mark that stands for a value, of which nothing is learned.
+    /// The marker of a value, without learning it.
     #[must_use]
     pub fn marked(&self, value: &Value) -> Value {
         match value {
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!(secrets.mask("a token: a-very-long-one"), "a ***");
         secrets.mark(&json!("s3cret-of-a-file\n"));
         assert_eq!(secrets.mask("is s3cret-of-a-file."), "is ***.");
-        // Whoever runs it says what a credential is.
+        // The user of the program decides what a credential is.
         secrets.learn("postgres");
         assert_eq!(secrets.mask_finished("postgres"), "***");
     }

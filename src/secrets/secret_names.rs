@@ -1,6 +1,7 @@
-//! Which names say that their value is a secret: names of attributes, of keys in a map, of environment variables.
+//! Determines by a name whether its value is a secret: names of attributes, of map keys, of environment
+//! variables.
 
-/// A name that ends in one of these holds a secret.
+/// A name that ends in one of these words holds a secret.
 const NOUNS: [&str; 22] = [
     "password",
     "passwords",
@@ -26,7 +27,7 @@ const NOUNS: [&str; 22] = [
     "privatekey",
 ];
 
-/// `…_key` holds a secret after one of these words, and is a name or a public value after others.
+/// `…_key` holds a secret after one of these words; after other words it is a name or a public value.
 const KEYS: [&str; 26] = [
     "private",
     "secret",
@@ -56,7 +57,7 @@ const KEYS: [&str; 26] = [
     "app",
 ];
 
-/// Words at the end that say how a value is written, not what it is: `private_key_pem`, `secret_string`.
+/// Final words that describe the form of a value, not its meaning: `private_key_pem`, `secret_string`.
 const FORMS: [&str; 21] = [
     "pem",
     "der",
@@ -81,10 +82,10 @@ const FORMS: [&str; 21] = [
     "bytes",
 ];
 
-/// Before `tokens` these count something.
+/// Before `tokens` these words make a count.
 const COUNTS: [&str; 6] = ["max", "min", "num", "number", "total", "count"];
 
-/// A `secret` of one of these is a value; any other may be the name of a Kubernetes Secret.
+/// A `secret` of one of these owners is a value; any other may be the name of a Kubernetes Secret.
 const OWNERS: [&str; 17] = [
     "client",
     "app",
@@ -105,25 +106,24 @@ const OWNERS: [&str; 17] = [
     "user",
 ];
 
-/// What a name says of its value.
+/// What a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Says {
-    /// Nothing.
     Nothing,
     /// A password, which may be a number.
     Password,
     /// A token, a key, a credential.
     Secret,
-    /// A secret, or the name of an object that holds it.
+    /// A secret, or the name of an object that contains it.
     SecretOrName,
 }
 
-/// Whether a name says that its value is a secret.
+/// Returns true if a name says that its value is a secret.
 pub fn is_secret_name(name: &str) -> bool {
     says(name) != Says::Nothing
 }
 
-/// What a name says, by its last words: `db_password` is a password, `password_policy` is none.
+/// What a name says, by its last words: `db_password` is a password, `password_policy` is not.
 pub(super) fn says(name: &str) -> Says {
     if !may_say(name) {
         return Says::Nothing;
@@ -154,7 +154,7 @@ pub(super) fn says(name: &str) -> Says {
     Says::Nothing
 }
 
-/// Whether any of the words may be in it; most names hold none.
+/// Returns true if any of the words may be in it; a quick check, because most names contain none.
 fn may_say(name: &str) -> bool {
     const HINTS: [&[u8]; 9] = [
         b"pass", b"pwd", b"secret", b"token", b"cred", b"key", b"jwt", b"dsn", b"docker",
@@ -167,7 +167,7 @@ fn may_say(name: &str) -> bool {
     name.len() >= 3 && (HINTS.into_iter().any(holds) || holds(b"connection"))
 }
 
-/// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in small letters.
+/// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in lower case.
 fn split_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();

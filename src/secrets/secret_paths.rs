@@ -1,4 +1,5 @@
-//! Which places of a resource are secret: by shape (a Secret, wherever it stands inside something else), and by name.
+//! Determines which places of a resource are secret: by shape (a Secret, also inside another object), and by
+//! name.
 
 use std::borrow::Cow;
 
@@ -16,29 +17,29 @@ use crate::model::{
     spec::{Resource, RuntimeKind},
 };
 
-/// `kubectl apply`'s copy of the whole object, Secret data included (kubernetes/kubernetes#23564).
+/// `kubectl apply`'s copy of the whole object, including Secret data (kubernetes/kubernetes#23564).
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A text that is a document is looked into up to this size.
+/// The maximum size of a text that is parsed as a document.
 const LARGEST_DOCUMENT: usize = 1 << 20;
 
-/// The keys that hold the value of a Terraform resource whose type is a secret.
+/// The keys with the value of a Terraform resource whose type is a secret.
 const CONTENTS: [&str; 5] = ["data", "data_json", "binary_data", "value", "plaintext_value"];
 
-/// Whether an annotation's name is `kubectl`'s copy of the object.
+/// Returns true if an annotation is `kubectl`'s copy of the object.
 pub fn is_last_applied(annotation: &str) -> bool {
     annotation == LAST_APPLIED
 }
 
-/// The Kubernetes object with its secret places replaced by marks: `data` and `stringData` of a Secret, which may stand
-/// inside a list or another object, the last-applied annotation, and what is secret by its name. A key of `stringData`
-/// and the same key of `data` in base64 get the same hash. Most objects have no such places: they are not copied.
+/// Masks the secret places of a Kubernetes object: `data` and `stringData` of a Secret, also inside a list or
+/// another object, the last-applied annotation, and what is secret by its name. A key of `stringData` and the
+/// same key of `data` in base64 get the same hash. Most objects have no such places and are not copied.
 #[must_use]
 pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
     Marker::of(secrets, RuntimeKind::Kubernetes).map(object)
 }
 
-/// As [`mask_object`], for the body of a Terraform resource of a type, or for the configuration of a provider.
+/// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
 #[must_use]
 pub fn mask_terraform<'a>(
     secrets: &Secrets,
@@ -60,8 +61,8 @@ pub fn mask_terraform<'a>(
     Cow::Owned(masked)
 }
 
-/// A provider's configuration with what is named like a credential marked: here a wider rule costs nothing, since nobody
-/// reviews these values one by one.
+/// Masks everything in a provider configuration that is named like a credential. A wider rule has no cost
+/// here, because nobody reviews these values one by one.
 #[must_use]
 pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
     fn masked(secrets: &Secrets, value: &Value, below_credential: bool) -> Value {
@@ -97,7 +98,7 @@ fn is_credential_name(key: &str) -> bool {
         || secret_names::is_secret_name(&key)
 }
 
-/// A resource of a Spec as it may be shown where no provider and no server was asked: attributes and extensions.
+/// Masks the attributes and extensions of a resource for display, without asking a provider or a server.
 #[must_use]
 pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = match resource.runtime {
@@ -117,15 +118,15 @@ pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
     }
 }
 
-/// The values at the secret places of a Kubernetes object, as they stand there and decoded; nothing of most objects.
+/// The values at the secret places of a Kubernetes object, as written and decoded; empty for most objects.
 pub fn secret_texts(object: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     gather(object, &mut texts);
     texts
 }
 
-/// The texts of a Terraform resource at places that are secret by name alone. Those that are made of words are left
-/// out: a reference that carries one of them makes no other text a secret.
+/// The texts of a Terraform resource at places that are secret by name only. Texts made of words are left
+/// out: a reference to one of them does not make another text secret.
 pub fn named_texts(body: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     gather_named(body, &mut texts);
@@ -149,7 +150,7 @@ fn gather_named(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// `aws_instance` of a Terraform resource.
+/// The type of a Terraform resource, such as `aws_instance`.
 fn type_of(resource: &Resource) -> &str {
     let named = resource.extensions.get("resourceType").and_then(Value::as_str);
     named
@@ -185,13 +186,14 @@ fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The key, if all below it in this map is secret by shape. What names a Secret (`{kind: Secret, name: a}`) has no data.
+/// The key, if everything below it in this map is secret by shape. A reference to a Secret (`{kind: Secret,
+/// name: a}`) has no data.
 fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
     let secret = match key {
         "stringData" => true,
         "data" => is("kind", "Secret"),
-        // A parameter of AWS that is stored encrypted.
+        // An AWS parameter that is stored encrypted.
         "value" => is("type", "SecureString"),
         _ => is_last_applied(key),
     };
@@ -203,7 +205,7 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Lays marks over what is secret.
+/// Replaces secrets by markers.
 struct Marker<'a> {
     secrets: &'a Secrets,
     runtime: RuntimeKind,
@@ -215,7 +217,7 @@ impl<'a> Marker<'a> {
     }
 
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
-        // A mark is no map of anything.
+        // A marker has no members.
         let is_mark = map.len() == 1
             && (map.get("$secret").is_some_and(Value::is_string) || map.contains_key("$unknown"));
         if is_mark {
@@ -230,7 +232,7 @@ impl<'a> Marker<'a> {
         masked.map_or(Cow::Borrowed(map), Cow::Owned)
     }
 
-    /// What stands for a member of a map; `None`: itself.
+    /// The replacement for a member of a map; `None` to keep it.
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
         if let Some(place) = place_of(map, key) {
             return Some(self.place(place, value));
@@ -271,7 +273,7 @@ impl<'a> Marker<'a> {
         })
     }
 
-    /// All below a place that is secret by its shape; keys stay.
+    /// Masks everything below a place that is secret by its shape; keys stay.
     fn place(&self, key: &str, value: &Value) -> Value {
         match value {
             _ if is_mark(value) => value.clone(),
@@ -291,7 +293,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// What stands at a place whose name says that it is secret. A reference to a secret is none.
+    /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
     fn named(&self, says: Says, value: &Value, runtime: RuntimeKind) -> Option<Value> {
         match value {
             _ if says == Says::Nothing || is_mark(value) => None,
@@ -327,7 +329,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// A text with what is secret in it by shape replaced; a document is looked into.
+    /// Masks the parts of a text that are secret by shape. A text that is a document is parsed.
     fn text(&self, text: &str) -> Option<Value> {
         let whole = || Some(self.secrets.mark(&Value::String(text.to_owned())));
         let mut shown = String::new();
@@ -348,7 +350,7 @@ impl<'a> Marker<'a> {
             let quoted = encodings::in_json(&secret);
             let before = shown.clone();
             shown = shown.replace(&quoted, &stand_in).replace(&secret, &stand_in);
-            // Folded, escaped in another way: where it stands cannot be said.
+            // Folded or escaped in another way: the position of the secret is unknown.
             if shown == before && !shown.contains(&stand_in) {
                 return whole();
             }
@@ -356,12 +358,12 @@ impl<'a> Marker<'a> {
         (shown != text).then_some(Value::String(shown))
     }
 
-    /// What stands in a text for a secret, so that another secret shows as a change.
+    /// The replacement for a secret in a text. It differs for another secret, so that a change is visible.
     fn stand_in(&self, secret: &str) -> String {
         format!("$secret:{}", self.secrets.hash(secret.as_bytes()))
     }
 
-    /// The secrets in a text that is a document of JSON, or a manifest of YAML.
+    /// The secrets in a text that is a JSON document or a YAML manifest.
     fn inside(&self, text: &str) -> Vec<String> {
         let start = text.trim_start();
         let json = start.starts_with('{') || start.starts_with('[');
@@ -380,14 +382,14 @@ impl<'a> Marker<'a> {
                 collect_differences(document, &masked, &mut found);
             }
         }
-        // The longest first, or a part of it would leave the rest in clear.
+        // The longest first; otherwise a part of a secret would leave the rest in clear text.
         found.sort_by_key(|text| std::cmp::Reverse(text.len()));
         found.dedup();
         found
     }
 }
 
-/// The texts of a value that another one, of the same shape, has otherwise.
+/// The texts of a value that differ in another value of the same shape.
 fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
     match (clear, masked) {
         (Value::Object(clear), Value::Object(masked)) => {
@@ -410,14 +412,14 @@ fn is_mark(value: &Value) -> bool {
     masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
 }
 
-/// Whether a text may be the name of a Kubernetes object.
+/// Returns true if a text is a valid name of a Kubernetes object.
 fn is_object_name(text: &str) -> bool {
     let is_part =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     text.len() <= 253 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(is_part)
 }
 
-/// Whether a key inside a secret map names the secret, or says something about it.
+/// Returns true if a key inside a secret map only names or describes the secret.
 fn says_what_it_is(key: &str) -> bool {
     const ABOUT: [&str; 14] = [
         "name",
@@ -577,7 +579,7 @@ mod tests {
             masked["oidc"]["clientSecret"].get("$secret").is_some(),
             "{masked}"
         );
-        // It may be the name of something: elsewhere it stays.
+        // It may be a name: elsewhere it stays readable.
         assert_eq!(secrets.mask("long-forgotten-words"), "long-forgotten-words");
     }
 }
