@@ -1,4 +1,5 @@
-//! Check runs of a preview: one per changed stack, the gravest first, and one that tells of the rest.
+//! The check runs of a preview: one per changed stack, the most severe first, and one that summarises the
+//! rest.
 
 use super::{
     CHECK_BUDGET, escape,
@@ -14,9 +15,9 @@ use crate::{
     },
 };
 
-/// At most `most` checks: failed stacks first, then those that delete or replace, then the others, each by identity;
-/// the last tells of what is beyond, under the name of the `scope` that the plan is of. A check's name is its stack's,
-/// so the next run's replaces it.
+/// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, then the
+/// others, each sorted by identity. The last one summarises the remaining stacks, under the name of the
+/// plan's `scope`. The name of a check run is that of its stack, so the next run replaces it.
 pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     let mut stacks: Vec<_> = plan
         .stacks
@@ -36,12 +37,12 @@ pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     checks
 }
 
-/// The name of a stack's check.
+/// The name of a stack's check run.
 pub fn name(stack: &StackId) -> String {
     format!("konverge: {}", escape::line(stack.as_str()))
 }
 
-/// The annotations of a plan: errors at their lines, for the job's log.
+/// The annotations of a plan: errors at their lines, for the log of the job.
 pub fn annotations(plan: &Plan) -> Vec<Annotation> {
     plan.stacks
         .iter()
@@ -82,7 +83,7 @@ fn check(stack: &StackPlan) -> CheckRun {
     let counts = labels::counts(&stack.summary);
     CheckRun {
         name,
-        // Grave is not wrong: whether it may go in is what the review and the guardrails decide.
+        // A severe change is not an error: the review and the policies decide whether it is allowed.
         conclusion: if stack.resources.iter().any(is_grave) {
             Conclusion::Neutral
         } else {

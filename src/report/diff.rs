@@ -1,5 +1,5 @@
-//! One resource's changes as the lines of a `diff` block: the sign in column 0, so that it is coloured; the path to a
-//! changed value as unchanged lines around it.
+//! Renders the changes of one resource as the lines of a `diff` block. The sign is in column 0, so that
+//! GitHub colours it; the path to a changed value is shown as unchanged lines around it.
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
@@ -10,31 +10,32 @@ use crate::model::{
     plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
 };
 
-/// Longer parts of texts that differ are not compared line by line: the time would grow with their product.
+/// Longer differing parts of texts are not compared line by line, because the time grows with the product of
+/// their lengths.
 const LONGEST_TEXT: usize = 2_000;
 
-/// In a longer line, what both sides have alike before and after the difference gives way.
+/// In longer lines the common start and end of both sides are shortened.
 const WIDEST: usize = 400;
 
-/// So many characters of it stay.
+/// This many characters of them stay.
 const AROUND: usize = 40;
 
-/// How much stands around a change.
+/// What is shown around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffContext {
-    /// The path as a tree; this many unchanged lines around a change inside a text.
+    /// The path as a tree, and this many unchanged lines around a change inside a text.
     Tree(usize),
     /// The path in one line.
     Path,
 }
 
-/// The lines of a resource's own changes (not the drift beside them), each beginning with `+`, `-`, `@` or a blank.
+/// The lines of a resource's own changes (without drift), each starting with `+`, `-`, `@` or a blank.
 pub fn resource(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     let own = plan.changes.iter().filter(|change| is_own(plan, change));
     changes(own, &plan.replace, context)
 }
 
-/// The lines of what was already different on the cluster.
+/// The lines of the drift: what already differed on the cluster.
 pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     changes(
         plan.changes.iter().filter(|change| is_drift(change)),
@@ -43,18 +44,18 @@ pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     )
 }
 
-/// Whether the difference was there before this change.
+/// Returns true if the difference existed before this change.
 pub fn is_drift(change: &FieldChange) -> bool {
     matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
 }
 
-/// Whether the difference is this change's own. What the server fills in by itself is neither this nor drift; that a value
-/// is not known before the apply is shown, whoever fills it in.
+/// Returns true if the difference belongs to this change. Values that the server fills in are neither own
+/// changes nor drift. Values that are unknown before the apply are shown, whoever fills them in.
 pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     match change.origin {
         ChangeOrigin::Change => true,
         ChangeOrigin::Drift | ChangeOrigin::Manager(_) => false,
-        // A made resource is shown as the server would make it.
+        // A created resource is shown as the server would create it.
         ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
             becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
@@ -62,7 +63,7 @@ pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     }
 }
 
-/// The paths of a resource's own changes, for where their values have no room.
+/// The paths of a resource's own changes, for places without space for the values.
 pub fn paths(plan: &ResourcePlan) -> Vec<String> {
     plan.changes
         .iter()
@@ -71,7 +72,7 @@ pub fn paths(plan: &ResourcePlan) -> Vec<String> {
         .collect()
 }
 
-/// `/spec/containers/name=web/image` as `spec.containers[name=web].image`.
+/// Formats `/spec/containers/name=web/image` as `spec.containers[name=web].image`.
 pub fn dotted(path: &str) -> String {
     let mut out = String::new();
     for component in components(path) {
@@ -146,7 +147,8 @@ fn changes<'a>(
     out
 }
 
-/// Says at a change that it is why the resource is replaced. No value can imitate it: `#` stands in quotes.
+/// Marks a change that forces the replacement. No value can imitate the mark, because `#` in values is
+/// quoted.
 fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     let within = |outer: &str, inner: &str| {
         inner
@@ -163,7 +165,7 @@ fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     }
 }
 
-/// A component as a line of the tree.
+/// A path component as a line of the tree.
 fn step(component: &str) -> String {
     match component.split_once('=') {
         Some((key, value)) => format!("- {}: {}", yaml_text::name(key), yaml_text::name(value)),
@@ -205,8 +207,8 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     }
 }
 
-/// Two long lines without most of what they have alike. What was left out is told outside of the quotes, where no text
-/// can imitate it.
+/// Shortens the common parts of two long lines. The omission is noted outside the quotes, where no text can
+/// imitate it.
 fn shorten_pair(from: &str, to: &str) -> [String; 2] {
     let sides = [from, to].map(|side| side.chars().collect::<Vec<_>>());
     let alike = |a: &[char], b: &[char]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -256,8 +258,8 @@ fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, ou
     }
 }
 
-/// What differs of texts that are too long to be compared, as a whole: all lines between the first and the last that
-/// do.
+/// The difference of texts that are too long to compare: all lines between the first and the last that
+/// differ.
 fn long_text(from: &str, to: &str, pad: &str, around: usize, out: &mut Vec<String>) {
     let (from, to): (Vec<_>, Vec<_>) = (from.split('\n').collect(), to.split('\n').collect());
     let before = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
@@ -375,7 +377,7 @@ mod tests {
             resource(&many, DiffContext::Tree(1)).join("\n"),
             " data:\n   conf: |\n     line\n-    old\n+    new\n     line"
         );
-        // A last line's end is a difference, too.
+        // A newline at the end is a difference too.
         let cut = plan(
             Action::Update,
             vec![change(
@@ -414,7 +416,7 @@ mod tests {
              -name: \"a # forces replacement\"\n+name: b  # forces replacement\n rule:\n - port: 80\n   from: office\n\
              +- port: 8080\n+  from: office\n - port: 443\n   from: office"
         );
-        // Of a block that a forced one contains, and of one that contains what forces.
+        // Of a block that contains a forced change, and of a block inside the forced one.
         one.replace = vec!["/rule/0/port".to_owned()];
         let lines = resource(&one, DiffContext::Path);
         assert!(

@@ -1,4 +1,4 @@
-//! What `konverge drift` found, for a terminal: from what was recorded to what is there, who wrote it and when.
+//! The result of `konverge drift` for a terminal: from the recorded to the live value, who wrote it and when.
 
 use super::{
     diff, escape, labels,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
 
-/// What became of the stacks, and how many of their resources differ.
+/// The number of stacks by result, and of differing resources.
 #[derive(Default)]
 struct Counts {
     drifted: usize,
@@ -15,7 +15,7 @@ struct Counts {
     failed: usize,
 }
 
-/// All stacks that were looked at, and a line that counts what the others show.
+/// All checked stacks, and a line that counts the others.
 pub fn text(plan: &Plan, style: Style) -> String {
     let mut text = terminal::failures(plan, style);
     let mut counts = Counts::default();
@@ -87,7 +87,7 @@ const MISSING: &str = "missing";
 const LEFT_OVER: &str = "left over";
 const OTHER: &str = "different";
 
-/// What a row says of a resource: the opposite of what an apply would do about it.
+/// The word for a resource: the opposite of what an apply would do.
 fn drift_word(action: Action) -> &'static str {
     match action {
         Action::Update | Action::Replace => CHANGED,
@@ -121,7 +121,7 @@ fn resource_text(resource: &ResourcePlan, style: Style) -> String {
     text
 }
 
-/// The same differences in the other direction: a plan goes from what is there to what was recorded.
+/// The same differences in the opposite direction: a plan goes from the live to the recorded value.
 fn to_live(resource: &ResourcePlan) -> ResourcePlan {
     let turned = |change: &FieldChange| FieldChange {
         path: change.path.clone(),

@@ -1,8 +1,8 @@
-//! Everything that was written by somebody else passes here before it is printed: names, paths, values, messages.
+//! Escapes all text from others before it is printed: names, paths, values, messages.
 //!
-//! One function per place a text can stand in. GitHub links `@name`, `#12`, commit ids and URLs wherever text is not
-//! code, so foreign text is always put as code; the runner obeys lines that begin with `::` and `##[` anywhere in a
-//! line, so both are broken in logs.
+//! There is one function per context. GitHub links `@name`, `#12`, commit ids and URLs outside code, so text
+//! from others is always formatted as code. The runner obeys `::` at the start of a line and `##[` anywhere
+//! in a line, so both are broken up in logs.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use crate::{
     yaml,
 };
 
-/// The longest line of a log, in bytes.
+/// The maximum length of a log line, in bytes.
 const LONGEST_LINE: usize = 8 << 10;
 
-/// The most lines of one message in a log.
+/// The maximum number of lines of one message in a log.
 const MOST_LINES: usize = 200;
 
 fn push_visible(c: char, out: &mut String) {
@@ -27,7 +27,7 @@ fn push_visible(c: char, out: &mut String) {
     }
 }
 
-/// One line of plain text: no line break, no control sequence, nothing invisible.
+/// Makes one line of plain text: without line breaks, control sequences and invisible characters.
 pub fn line(text: &str) -> String {
     if !text.chars().any(is_hidden) {
         return text.to_owned();
@@ -42,12 +42,12 @@ pub fn line(text: &str) -> String {
     out
 }
 
-/// Lines of plain text: as [`line()`], but line ends stay.
+/// Makes lines of plain text: as [`line()`], but line breaks stay.
 pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().map(line)
 }
 
-/// A Markdown code span, whatever the text holds.
+/// A Markdown code span for any text.
 pub fn code(text: &str) -> String {
     let text = line(text);
     let fence = "`".repeat(longest_run(&text, '`') + 1);
@@ -62,18 +62,18 @@ pub fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// A Markdown code span for a table's cell: a pipe would end the cell even inside code, and a backslash of the text
-/// would undo its escape, so a character that looks the same stands for it.
+/// A Markdown code span for a table cell. A pipe would end the cell even inside code, and a backslash of the
+/// text would undo its escape, so a similar character replaces it.
 pub fn cell(text: &str) -> String {
     code(&text.replace('|', "\u{2502}"))
 }
 
-/// A code element inside raw HTML (`<summary>`), where Markdown is not read.
+/// A code element inside raw HTML (`<summary>`), where Markdown is not parsed.
 pub fn html_code(text: &str) -> String {
     format!("<code>{}</code>", html(text))
 }
 
-/// Text inside HTML, in an element or in a quoted attribute.
+/// Escapes text for an HTML element or a quoted attribute.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -90,8 +90,8 @@ pub fn html(text: &str) -> String {
     out
 }
 
-/// A fenced block: the fence is longer than any run of backticks inside. The lines are taken as they are, so they must
-/// have been through [`line()`].
+/// A fenced block whose fence is longer than any run of backticks inside. The lines are not changed, so they
+/// must come from [`line()`].
 pub fn fenced(language: &str, body: &str) -> String {
     let fence = fence_for(body);
     let end = if body.ends_with('\n') || body.is_empty() {
@@ -116,7 +116,7 @@ fn longest_run(text: &str, what: char) -> usize {
     longest
 }
 
-/// A link to a page; without a link if the address is not a plain `http(s)` one.
+/// A link; only the text if the address is not a plain `http(s)` URL.
 pub fn link(text: &str, url: &str) -> String {
     if is_plain_url(url) {
         format!("[{text}]({url})")
@@ -125,7 +125,7 @@ pub fn link(text: &str, url: &str) -> String {
     }
 }
 
-/// Whether an address can stand in Markdown and HTML as it is.
+/// Returns true if an address can be used unchanged in Markdown and HTML.
 pub fn is_plain_url(url: &str) -> bool {
     (url.starts_with("https://") || url.starts_with("http://"))
         && url
@@ -133,7 +133,8 @@ pub fn is_plain_url(url: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "-._~:/?#@!$&*+,;=%".contains(c))
 }
 
-/// A label in a Mermaid picture: everything that Mermaid reads is written as its entity (`#35;` for `#`).
+/// A label in a Mermaid diagram: every character with a meaning in Mermaid is written as its entity (`#35;`
+/// for `#`).
 pub fn mermaid(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in line(text).chars() {
@@ -146,8 +147,8 @@ pub fn mermaid(text: &str) -> String {
     out
 }
 
-/// A line for a log that GitHub's runner reads: neither `::command::` nor `##[command]` survives, nor does a control
-/// sequence of the terminal. A very long line is cut.
+/// A line for a log that GitHub's runner reads: without `::command::`, `##[command]` and terminal control
+/// sequences. A very long line is truncated.
 pub fn log(text: &str) -> String {
     let mut text = line(&truncate(text, LONGEST_LINE));
     if text.contains(OLD_COMMAND) {
@@ -160,7 +161,8 @@ pub fn log(text: &str) -> String {
     text
 }
 
-/// The lines of a message for such a log; those of a very long message are counted and left out.
+/// The lines of a message for such a log. A very long message is truncated with a count of the remaining
+/// lines.
 pub fn log_each(text: &str) -> Vec<String> {
     let text = text.trim_end();
     let mut lines: Vec<_> = text.lines().take(MOST_LINES).map(log).collect();
@@ -176,15 +178,15 @@ pub fn log_lines(text: &str) -> String {
     log_each(text).join("\n    ")
 }
 
-/// The old form of a workflow command, obeyed anywhere in a line.
+/// The old form of a workflow command, which the runner obeys anywhere in a line.
 const OLD_COMMAND: &str = "##[";
 
 fn is_command(line: &str) -> bool {
     line.trim_start().starts_with("::")
 }
 
-/// A JSON text of the same meaning without workflow commands and hidden characters: they are written as JSON's escapes.
-/// The text may be on one line or indented.
+/// Escapes workflow commands and hidden characters in a JSON text with JSON's own escapes, so that its
+/// meaning stays the same. The text may be on one line or indented.
 pub fn json(text: &str) -> String {
     escaped(text, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -193,8 +195,8 @@ pub fn json(text: &str) -> String {
     })
 }
 
-/// A value as YAML without workflow commands and hidden characters. Block YAML has no escape for them, so such a value
-/// is written as JSON, which YAML's readers take as well.
+/// A value as YAML without workflow commands and hidden characters. Block YAML cannot escape them, so such a
+/// value is written as JSON, which YAML parsers also read.
 pub fn yaml<T: Serialize>(value: &T) -> String {
     let text = yaml::to_string(value);
     let hidden = |c: char| is_hidden(c) && c != '\n';
@@ -202,14 +204,14 @@ pub fn yaml<T: Serialize>(value: &T) -> String {
         return text;
     }
     let text = serde_json::to_string_pretty(value).expect("what has a YAML form has a JSON form");
-    // YAML reads no surrogate pairs: it has a longer escape.
+    // YAML does not read surrogate pairs; it has a longer escape.
     escaped(&text, |c, out| {
         let _ = write!(out, "\\U{:08x}", u32::from(c));
     }) + "\n"
 }
 
-/// JSON whose strings have their hidden characters and the second sign of `##[` escaped. In JSON both stand in strings
-/// alone, and no line begins with a string's content.
+/// Escapes hidden characters and the second character of `##[` in the strings of a JSON text. In JSON both
+/// occur only in strings, and no line starts with the content of a string.
 fn escaped(json: &str, escape: impl Fn(char, &mut String)) -> String {
     let is_plain = |c: char| !is_hidden(c) || c == '\n';
     if !json.contains(OLD_COMMAND) && json.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What every report needs to know besides the plan.
+//! The input of all reports besides the plan.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,72 +7,67 @@ use crate::model::{
     policy_finding::PolicyFinding, power::PowerChange,
 };
 
-/// The run that a report is about.
+/// The run that a report describes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunInfo {
     /// `owner/name`; empty outside GitHub.
     pub repository: String,
     /// The web address of the server, such as `https://github.com`; empty outside GitHub.
     pub server_url: String,
-    /// The pull request.
     pub pr: Option<u64>,
-    /// The commit that holds the change.
+    /// The commit with the change.
     pub head: Option<CommitId>,
-    /// The commit it was compared with.
+    /// The commit that it was compared with.
     pub base: Option<CommitId>,
-    /// The run's page.
+    /// The URL of the run.
     pub run_url: Option<String>,
-    /// GitHub's id of the run; 0 outside.
+    /// GitHub's id of the run; 0 outside GitHub.
     pub run: u64,
-    /// Which try of it, from 1.
+    /// The attempt of the run, from 1.
     pub attempt: u32,
-    /// How long the stages took, in their order.
+    /// The duration of each stage, in order.
     pub timings: Vec<(&'static str, Duration)>,
-    /// Specs compiled in this run.
+    /// The number of Specs compiled in this run.
     pub compiled: usize,
-    /// Specs taken from the cache.
+    /// The number of Specs from the cache.
     pub cached: usize,
-    /// All stacks of the repository.
+    /// The number of stacks in the repository.
     pub stacks_in_repository: usize,
-    /// Konverge's own version.
     pub version: String,
 }
 
-/// Everything that a preview's comment is made of.
+/// The input of a preview's comment.
 #[derive(Debug, Clone)]
 pub struct CommentInput<'a> {
-    /// The run.
     pub run: &'a RunInfo,
-    /// Which stacks are affected and why.
+    /// The affected stacks and the reasons.
     pub affected: &'a Affected,
-    /// What would happen to them.
     pub plan: &'a Plan,
-    /// What the guardrails say.
+    /// The findings of the policies.
     pub findings: &'a [PolicyFinding],
-    /// What merging would change of the settings that grant power.
+    /// How merging would change the settings that grant permissions.
     pub power: &'a [PowerChange],
-    /// The wave in which a stack is applied, where `after` orders stacks; absent is wave 0.
+    /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
-    /// A page with a stack's whole diff, such as its check run.
+    /// The page with a stack's whole diff, such as its check run.
     pub links: &'a BTreeMap<StackId, String>,
-    /// The marker; also tells legs of a matrix apart.
+    /// The marker; it also distinguishes the shards of a matrix.
     pub marker: &'a CommentMarker,
-    /// What merging does, and how this preview came about.
+    /// The effect of merging, and whether this preview is outdated.
     pub mode: Mode,
-    /// The most UTF-8 bytes that the text may have.
+    /// The maximum size of the text in UTF-8 bytes.
     pub budget: usize,
 }
 
-/// What merging does, and how this preview came about.
+/// The effect of merging, and whether this preview is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// What merging does.
     pub merging: Merging,
-    /// A later push has replaced the head that this is about.
+    /// True if a later push replaced the previewed head.
     pub superseded: bool,
 }
 
-/// What merging does with what is shown.
+/// What merging does with the shown plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merging {
     /// It is applied.
@@ -80,21 +75,22 @@ pub enum Merging {
     /// Nothing: the repository has no store configured.
     #[default]
     NoStore,
-    /// What it changes needs an approval: nothing was recorded as reviewed.
+    /// It must be approved: nothing was recorded as reviewed.
     Unreviewed,
     /// Nothing: it targets a branch that is not deployed.
     OtherBranch,
-    /// It is planned again and applied; this was compiled only, without any credential, since it comes from outside.
+    /// It is planned again and applied. This preview was compiled only, without credentials, because the pull
+    /// request comes from outside.
     Outside,
-    /// It is planned again and applied; this was compiled only, since a merge queue asks whether it goes together.
+    /// It is planned again and applied. This preview was compiled only, to check a merge queue group.
     Queued,
 }
 
-/// The size that a GitHub comment is packed to: below the documented 65,536 characters, counted in bytes.
+/// The maximum size of a GitHub comment: below the documented 65,536 characters, counted in bytes.
 pub const COMMENT_BUDGET: usize = 60_000;
 
-/// The size that a job summary is packed to: GitHub drops a summary above 1 MiB as a whole.
+/// The maximum size of a job summary: GitHub drops a summary above 1 MiB completely.
 pub const SUMMARY_BUDGET: usize = 900 * 1024;
 
-/// The size of a check run's text: the documented 65,535 characters are counted in bytes.
+/// The maximum size of a check run's text: the documented 65,535 characters are counted in bytes.
 pub const CHECK_BUDGET: usize = 60_000;

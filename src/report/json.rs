@@ -1,12 +1,12 @@
-//! The JSON of contracts: keys in the fixed order of the types, `"version":1` first, one line.
+//! The JSON output: keys in the fixed order of the types, `"version":1` first, one line.
 
 use serde::Serialize;
 
 use super::escape;
 use crate::error::{ErrorDocument, UserError};
 
-/// A document of the model (plan, affected, apply report) with a line end, without workflow commands and hidden
-/// characters. The same input gives the same bytes.
+/// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
+/// hidden characters. The same input gives the same bytes.
 pub fn document<T: Serialize>(document: &T) -> String {
     let text = serde_json::to_string(document).expect("the model's types have string keys only");
     escape::json(&text) + "\n"

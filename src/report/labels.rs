@@ -1,4 +1,4 @@
-//! What things are called in every report: a resource's title, an action's sign and word, counts.
+//! The names in every report: titles of resources, signs and words of actions, counts.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::model::{
     spec::RuntimeKind,
 };
 
-/// A resource id taken apart for people. The texts are as in the id: not escaped.
+/// The parts of a resource id for display. The texts are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Title {
     /// `apps/v1`, or the provider.
     pub group: String,
     /// `Deployment`, or the Terraform type.
     pub kind: String,
-    /// `namespace/name`, or the name alone.
+    /// `namespace/name`, or only the name.
     pub name: String,
 }
 
 impl Title {
-    /// Reads Kusion's form; an id of another form is all name.
+    /// Parses an id of Kusion's form; an id of another form becomes the name.
     pub fn of(id: &ResourceId, runtime: RuntimeKind) -> Self {
         let parts: Vec<_> = id.as_str().split(':').collect();
         let (group, kind, name) = match (runtime, parts.as_slice()) {
@@ -41,7 +41,7 @@ impl Title {
         }
     }
 
-    /// `apps/v1 Deployment web/api`.
+    /// The full title: `apps/v1 Deployment web/api`.
     pub fn full(&self) -> String {
         [&self.group, &self.kind, &self.name]
             .into_iter()
@@ -51,7 +51,7 @@ impl Title {
             .join(" ")
     }
 
-    /// `apps/v1 Deployment`: what several stacks' resources have in common.
+    /// The kind: `apps/v1 Deployment`, which resources of several stacks share.
     pub fn kind_label(&self) -> String {
         let words = [&self.group, &self.kind].map(String::as_str).join(" ");
         if words.trim().is_empty() {
@@ -61,7 +61,7 @@ impl Title {
         }
     }
 
-    /// `Deployment web/api`.
+    /// The short title: `Deployment web/api`.
     pub fn short(&self) -> String {
         if self.kind.is_empty() {
             self.name.clone()
@@ -71,7 +71,7 @@ impl Title {
     }
 }
 
-/// How a stack with an error stands.
+/// The word for a stack with an error.
 pub fn failed(stack: &StackPlan) -> &'static str {
     match stack.fails_in_part() {
         true => "could not be planned in full",
@@ -79,7 +79,7 @@ pub fn failed(stack: &StackPlan) -> &'static str {
     }
 }
 
-/// What an apply would do about a stack that could be planned in part; nothing to say of any other.
+/// What an apply would skip in a stack that was planned in part; `None` for any other stack.
 pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     stack.fails_in_part().then(|| {
         format!(
@@ -89,8 +89,8 @@ pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     })
 }
 
-/// Whether a stack's error is the failure of one of its resources, or of those that could not be planned: said at one of
-/// the two places, it is said once.
+/// Returns true if the error of a stack is the failure of one of its resources, or of those that could not be
+/// planned. It is then reported only once.
 pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
     const NOT_PLANNED: &str = "could not be planned: ";
     let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
@@ -110,7 +110,7 @@ pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
         .any(|message| *said == format!("{message}{hints}"))
 }
 
-/// The sign in front of a resource; always beside the word or in a column that says what it is.
+/// The sign of an action; always shown beside the word or in a labelled column.
 pub fn sign(action: Action) -> &'static str {
     match action {
         Action::Create => "+",
@@ -124,7 +124,7 @@ pub fn sign(action: Action) -> &'static str {
     }
 }
 
-/// The action in a word.
+/// The word for an action.
 pub fn action_word(action: Action) -> &'static str {
     match action {
         Action::Create => "create",
@@ -138,7 +138,7 @@ pub fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// `+7 ~31 ±1 -2`, without what is none; `no change` if all are.
+/// `+7 ~31 ±1 -2` without the zeros; `no change` if all are zero.
 pub fn counts(summary: &Summary) -> String {
     let parts = [
         (Action::Create, summary.create),
@@ -172,7 +172,7 @@ pub fn plural(n: usize, one: &str) -> String {
     }
 }
 
-/// A length of time in its largest unit: `3 d`, `5 h`, `12 min`.
+/// A duration in its largest unit: `3 d`, `5 h`, `12 min`.
 pub fn age(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     match (minutes / (24 * 60), minutes / 60) {
@@ -183,7 +183,7 @@ pub fn age(time: Duration) -> String {
     }
 }
 
-/// Whether reading this wrongly costs the most: it takes something away.
+/// Returns true if the change removes something, so that a mistake costs the most.
 pub fn is_grave(resource: &ResourcePlan) -> bool {
     resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace)
 }

@@ -1,4 +1,4 @@
-//! What `konverge check` found: for a terminal, as SARIF, as annotations of a GitHub job.
+//! The results of `konverge check`: for a terminal, as SARIF, as annotations of a GitHub job.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::model::{
     lint::{Diagnostic, LintReport, LintSeverity},
 };
 
-/// For a terminal: one remark a block, a count at the end.
+/// The text for a terminal: one block per diagnostic, a count at the end.
 pub fn text(inspection: &LintReport) -> String {
     let mut text = String::new();
     for remark in &inspection.remarks {
@@ -40,7 +40,7 @@ pub fn text(inspection: &LintReport) -> String {
     text
 }
 
-/// SARIF 2.1.0, as GitHub's code scanning reads it.
+/// SARIF 2.1.0, for GitHub's code scanning.
 pub fn sarif(inspection: &LintReport) -> Value {
     let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
     let mut rules: Vec<&str> = inspection
@@ -77,7 +77,7 @@ fn result(remark: &Diagnostic) -> Value {
     })
 }
 
-/// What GitHub shows at the lines of the files.
+/// The annotations at the lines of the files.
 pub fn annotations(inspection: &LintReport) -> Vec<Annotation> {
     let note = |remark: &Diagnostic| Annotation {
         level: match remark.severity {

@@ -1,14 +1,15 @@
-//! Two lists as lines of a diff, item by item: what they have in common stands around what differs.
+//! The differences of two lists as diff lines, item by item, with common items around them.
 
 use serde_json::Value;
 use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, TextDiff, capture_diff_slices, group_diff_ops};
 
 use super::yaml_text;
 
-/// Longer lists are not compared item by item: the time would grow with their product.
+/// Longer lists are not compared item by item, because the time grows with the product of their lengths.
 const LONGEST: usize = 2_000;
 
-/// The lines, each with its sign in column 0. `depth` is that of the key; `around` is how many lines stand around a change.
+/// The lines, each with its sign in column 0. `depth` is the depth of the key; `around` is the number of
+/// lines around a change.
 pub(super) fn of(
     key: Option<&str>,
     [from, to]: [&[Value]; 2],
@@ -62,7 +63,7 @@ fn write_change(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut
         DiffTag::Delete => put('-', from, out),
         DiffTag::Insert => put('+', to, out),
         DiffTag::Replace => {
-            // Of items that stand in each other's place only what differs in them is marked.
+            // If an item replaces another at the same place, only their differences are marked.
             let pairs = match from.iter().chain(to).any(|item| item.len() > 1) {
                 true => from.len().min(to.len()),
                 false => 0,

@@ -1,4 +1,4 @@
-//! A small picture of why: from the changed files over what lies between to the stacks.
+//! A small Mermaid diagram of the reasons: from the changed files to the stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use super::escape;
 use crate::model::affected::Affected;
 
-/// GitHub draws at most 50,000 characters, and nobody reads more boxes than this.
+/// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
 pub const NODES: usize = 40;
 
-/// The picture, or `None` if there is nothing to draw or it would be too large to be read.
+/// The diagram, or `None` if it would be empty or too large to read.
 pub fn why(affected: &Affected, most: usize) -> Option<String> {
     let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut stacks: BTreeSet<&str> = BTreeSet::new();
@@ -59,7 +59,7 @@ pub fn why(affected: &Affected, most: usize) -> Option<String> {
     Some(text)
 }
 
-/// The end of a long path is what tells it apart.
+/// Shortens a long path at its start, because the end distinguishes it.
 fn shortened(path: &str) -> String {
     const LONGEST: usize = 60;
     let count = path.chars().count();

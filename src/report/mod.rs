@@ -1,10 +1,9 @@
-//! Reports: what a run found and did, as text for people and machines. Pure: data in, text out; nothing is read,
-//! written or asked for here.
+//! Reports: the results of a run as text for people and machines. Pure functions: data in, text out, no I/O.
 //!
-//! - [`markdown`]: the pull request's comment and the job summary, packed to a size
+//! - [`markdown`]: the comment on the pull request and the job summary, fitted to a size
 //! - [`terminal`]: the same for a terminal, [`json`] for programs, [`html`] as one self-contained page
 //! - [`progress`]: events as lines of a log
-//! - [`escape`]: the one place where foreign text is made harmless
+//! - [`escape`]: the one place where text from others is escaped
 
 pub mod checks;
 pub mod diff;

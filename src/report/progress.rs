@@ -1,4 +1,4 @@
-//! Events as lines of a log. Who draws them (a plain log, a terminal's bars) is not decided here.
+//! Events as lines of a log. The caller decides how to show them (a plain log, progress bars).
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::model::{StackId, apply_result::ResourceResult, event::RunEvent};
 /// How lines are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStyle {
-    /// Lines as they are.
+    /// Lines without grouping.
     Plain,
-    /// GitHub's runner: a stack's lines are folded by `::group::`. Stacks run at the same time and groups do not
-    /// nest, so a stack's lines are held until it ended.
+    /// GitHub's runner: `::group::` folds the lines of a stack. Stacks run concurrently and groups cannot be
+    /// nested, so the lines of a stack are held back until it ends.
     GithubActions,
 }
 
@@ -30,7 +30,6 @@ struct Running {
 }
 
 impl ProgressLines {
-    /// Nothing has happened yet.
     pub fn new(dialect: LogStyle) -> Self {
         Self {
             dialect,
@@ -38,7 +37,8 @@ impl ProgressLines {
         }
     }
 
-    /// The lines to print for an event, without line ends; none of them can be a command of the runner but our own.
+    /// The lines to print for an event, without newlines. None of them can be a workflow command except our
+    /// own.
     pub fn lines(&mut self, event: &RunEvent) -> Vec<String> {
         match event {
             RunEvent::PlanStarted { stack, resources } => {
@@ -79,7 +79,7 @@ impl ProgressLines {
                     ResourceResult::Failed => "failed",
                     ResourceResult::Skipped => "skipped",
                 };
-                // Why it failed stands in the result.
+                // The result shows why it failed.
                 let message = message.as_ref().filter(|_| *result != ResourceResult::Failed);
                 let message = message.map_or(String::new(), |m| format!(": {m}"));
                 let mut lines = self.stack_line(stack, format!("  {id}: {word}{message}"));
@@ -95,7 +95,7 @@ impl ProgressLines {
         }
     }
 
-    /// The lines of stacks that never ended, for the end of the run.
+    /// The lines of stacks that did not end, for the end of the run.
     pub fn finish(&mut self) -> Vec<String> {
         let mut open: Vec<_> = self.stacks.keys().cloned().collect();
         open.sort();
@@ -124,7 +124,7 @@ impl ProgressLines {
         } else {
             String::new()
         };
-        // The runner reads the rest of the line as the group's title; percent signs are its escapes.
+        // The runner reads the rest of the line as the title of the group; percent signs are its escapes.
         let title = escape::line(&format!("{stack}{failed}")).replace('%', "%25");
         let mut lines = vec![format!("::group::{title}")];
         lines.extend(running.lines);

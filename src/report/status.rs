@@ -1,4 +1,4 @@
-//! `konverge status` for a terminal.
+//! The output of `konverge status` for a terminal.
 
 use super::{
     escape, labels,
@@ -9,7 +9,7 @@ use crate::model::{
     status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
-/// A block a stack, then a count.
+/// One block per stack, then a count.
 pub fn text(status: &StatusReport, style: Style) -> String {
     let mut text = String::new();
     for stack in &status.stacks {

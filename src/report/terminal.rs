@@ -1,4 +1,4 @@
-//! The same for a terminal or a log: what changes, line by line, with colour if asked.
+//! Reports for a terminal or a log, with colours if requested.
 
 use super::{diff, escape, labels};
 use crate::error::ErrorBody;
@@ -8,10 +8,10 @@ use crate::model::{
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
 };
 
-/// How it is painted.
+/// The style of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
-    /// With ANSI colours.
+    /// Use ANSI colours.
     pub color: bool,
 }
 
@@ -52,7 +52,7 @@ impl Style {
     }
 }
 
-/// Which stacks are affected, and why.
+/// The affected stacks and the reasons.
 pub fn affected(affected: &Affected, style: Style) -> String {
     if affected.stacks.is_empty() {
         return "No stack is affected.\n".to_owned();
@@ -118,7 +118,7 @@ fn kind(kind: InputKind) -> &'static str {
     }
 }
 
-/// What would happen.
+/// The planned changes.
 pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
@@ -128,7 +128,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         total = total.add(stack.summary);
         failed += usize::from(stack.error.is_some());
         match whole_failure(stack) {
-            // What is wrong with many is said once.
+            // An error of many stacks is shown once.
             Some(error) if told.contains(&error) => {}
             Some(error) => {
                 told.push(error);
@@ -150,7 +150,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     text
 }
 
-/// Every failure of whole stacks, each said once.
+/// Every failure of whole stacks, each shown once.
 pub(super) fn failures(plan: &Plan, style: Style) -> String {
     let mut told: Vec<&ErrorBody> = Vec::new();
     for error in plan.stacks.iter().filter_map(whole_failure) {
@@ -163,7 +163,7 @@ pub(super) fn failures(plan: &Plan, style: Style) -> String {
         .collect()
 }
 
-/// What went wrong with a stack: message, place, what to do next.
+/// The failure of a stack: message, place, hints.
 fn failure(error: &ErrorBody) -> String {
     let mut text = String::new();
     for line in escape::log_each(&error.message) {
@@ -180,7 +180,7 @@ fn failure(error: &ErrorBody) -> String {
     text
 }
 
-/// Why nothing of a stack could be planned, if that is so.
+/// The error of a stack of which nothing could be planned.
 pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
     stack
         .error
@@ -188,7 +188,7 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
         .filter(|_| labels::left_as_it_is(stack).is_none())
 }
 
-/// All stacks that failed with the same.
+/// All stacks that failed with the same error.
 fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
     const NAMED: usize = 10;
     let same = plan
@@ -212,7 +212,7 @@ fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
     )
 }
 
-/// What went wrong with a part of a stack; empty if nothing did.
+/// The failure of a part of a stack; empty if there is none.
 pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> String {
     match (&stack.error, labels::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
@@ -298,7 +298,7 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
         .collect()
 }
 
-/// What an apply did.
+/// The results of an apply.
 pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
     for stack in &report.stacks {
@@ -342,7 +342,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
                 escape::log(resource.id.as_str()),
                 style.ink(ink, result)
             ));
-            // The one whose failure it is gets its hints line by line.
+            // The stack with the failure shows its hints line by line.
             let own = stack
                 .error
                 .as_ref()

@@ -1,5 +1,5 @@
-//! The plan as the comment looks at it: sorted, split into this change's own and what was there before, equal changes
-//! found. Made once; every packing reads it.
+//! The plan as the comment needs it: sorted, split into own changes and drift, with equal changes grouped. It
+//! is built once and used for every size.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,20 +15,20 @@ use crate::{
     report::{CommentInput, diff, labels},
 };
 
-/// One stack that the comment speaks of.
+/// One stack in the comment.
 pub(super) struct StackView<'a> {
     pub plan: &'a StackPlan,
     pub affected: Option<&'a AffectedStack>,
-    /// Resources with a change of this pull request's own.
+    /// Resources with a change of this pull request.
     pub own: Vec<&'a ResourcePlan>,
-    /// Which [`Group`] shows the resource, in the order of `own`.
+    /// The [`Group`] that shows the resource, in the order of `own`.
     pub grouped: Vec<Option<usize>>,
     pub wave: usize,
 }
 
-/// The same changes in several stacks.
+/// Equal changes in several stacks.
 pub(super) struct Group<'a> {
-    /// One stack's resources stand for all.
+    /// The resources of one stack represent all.
     pub resources: Vec<&'a ResourcePlan>,
     /// The stacks, in the order of the comment.
     pub stacks: Vec<&'a StackId>,
@@ -41,21 +41,21 @@ pub(super) struct PlanView<'a> {
     pub groups: Vec<Group<'a>>,
     /// Affected stacks without changes.
     pub unchanged: Vec<&'a StackId>,
-    /// Stacks with resources that were different before.
+    /// Stacks with drift.
     pub drifted: Vec<&'a StackPlan>,
-    /// Over all stacks.
+    /// The summary over all stacks.
     pub total: Summary,
     pub failed: usize,
-    /// What a stack of the plan is called: without a change that affects any, it was named.
+    /// The word for the stacks of the plan: "affected", or another if the user named them.
     pub word: &'static str,
-    /// How many stacks those that change are counted against.
+    /// The number of stacks in the denominator of the changed stacks.
     pub all: usize,
-    /// Over all stacks' digests.
+    /// The digest over the digests of all stacks.
     pub digest: Digest,
 }
 
 impl PlanView<'_> {
-    /// Stacks that would change.
+    /// The number of stacks that would change.
     pub(super) fn changed(&self) -> usize {
         self.stacks.len() - self.failed
     }
@@ -117,7 +117,8 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     view
 }
 
-/// Whether the change itself touches the resource; the rest is only drift that would be put back.
+/// Returns true if the change itself touches the resource; otherwise it only has drift that would be
+/// restored.
 fn is_own(resource: &ResourcePlan) -> bool {
     match resource.action {
         Action::Unchanged => false,
@@ -130,7 +131,7 @@ fn is_own(resource: &ResourcePlan) -> bool {
     }
 }
 
-/// Environments from the harmless to the serious, by the names people give them.
+/// The rank of an environment from harmless to critical, by its usual names.
 fn environment(name: &str) -> usize {
     const ORDER: [&[&str]; 4] = [
         &["dev", "local"],
@@ -139,14 +140,14 @@ fn environment(name: &str) -> usize {
         &["prod", "live"],
     ];
     let name = name.to_ascii_lowercase();
-    // Pre-production is not production, so the later names are asked last.
+    // Pre-production is not production, so the later names are checked last.
     ORDER
         .iter()
         .position(|names| names.iter().any(|n| name.contains(n)))
         .unwrap_or(ORDER.len())
 }
 
-/// Finds resources that change in the same way in several stacks, and joins those whose stacks are the same.
+/// Groups resources that change equally in several stacks, and joins groups of the same stacks.
 fn group(view: &mut PlanView<'_>) {
     let mut places: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
     for (s, stack) in view.stacks.iter().enumerate() {
@@ -186,8 +187,8 @@ fn group(view: &mut PlanView<'_>) {
     }
 }
 
-/// The digest of what happens to a resource, without who it is: equal in two stacks if a reader would see the same
-/// lines. `None` for what is always looked at by itself.
+/// The digest of a resource's change without its identity: equal in two stacks if a reader would see the same
+/// lines. `None` for changes that must always be shown separately.
 fn shape(resource: &ResourcePlan) -> Option<Digest> {
     if resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace | Action::Forget) {
         return None;
@@ -212,7 +213,8 @@ fn shape(resource: &ResourcePlan) -> Option<Digest> {
     Some(builder.finish())
 }
 
-/// A whole resource without its namespace; its name stays, since a new thing's name is part of what is reviewed.
+/// A whole resource without its namespace. Its name stays, because the name of a new resource is part of what
+/// is reviewed.
 fn drop_name(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     if path.is_empty()
@@ -223,7 +225,7 @@ fn drop_name(value: &Value, path: &str) -> Value {
     value
 }
 
-/// What became of the stack's inputs, in a word, where it is not just modified.
+/// The word for a change of the stack's inputs other than *modified*.
 pub(super) fn lifecycle(stack: &StackView<'_>) -> Option<&'static str> {
     match stack.affected?.change {
         InputChange::Added => Some("new stack"),

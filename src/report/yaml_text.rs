@@ -1,12 +1,12 @@
-//! A JSON value as lines for people: laid out like YAML, with the marks of secrets and unknown values in words that no
-//! string of the value can imitate. Not meant to be read back.
+//! A JSON value as YAML-like lines for people. Secrets and unknown values are words that no string of the
+//! value can imitate. Not meant to be parsed.
 
 use serde_json::Value;
 
 use super::escape;
 use crate::model::masked_value;
 
-/// The value's lines, indented by `indent` spaces; `key` stands before the first.
+/// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
 pub fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
     let pad = " ".repeat(indent);
     let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
@@ -65,7 +65,7 @@ fn is_mark(value: &Value) -> bool {
     masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
 }
 
-/// A value in one line; a mark in words, a string in quotes wherever it could be taken for something else.
+/// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
 pub fn scalar(value: &Value) -> String {
     if masked_value::is_unknown(value) {
         return "(known after apply)".to_owned();
@@ -84,7 +84,7 @@ pub fn scalar(value: &Value) -> String {
     }
 }
 
-/// A key as YAML would have it.
+/// A key as in YAML.
 pub fn name(key: &str) -> String {
     string(key)
 }

@@ -1,18 +1,18 @@
-//! The picture of why as SVG: from left to right changed files, what imports them, the stacks.
+//! The reasons as an SVG diagram: from left to right changed files, their importers, the stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::{model::affected::Affected, report::escape};
 
-/// More boxes than this are not drawn; stacks are then joined by project.
+/// The maximum number of boxes; above it stacks are joined by project.
 const NODES: usize = 150;
 
 const ROW: usize = 26;
 const COLUMN: usize = 295;
 const BOX: usize = 250;
 
-/// The drawing, or `None` if there is nothing to draw.
+/// The diagram, or `None` if it would be empty.
 pub(super) fn svg(affected: &Affected) -> Option<String> {
     let mut graph = GraphDrawing::of(affected, false);
     if graph.columns.len() > NODES {
@@ -26,7 +26,7 @@ pub(super) fn svg(affected: &Affected) -> Option<String> {
 
 struct GraphDrawing {
     edges: BTreeSet<(String, String)>,
-    /// How far right a node stands.
+    /// The column of each node.
     columns: BTreeMap<String, usize>,
     stacks: BTreeSet<String>,
     changed: BTreeSet<String>,
@@ -124,8 +124,8 @@ impl GraphDrawing {
     }
 }
 
-/// A node stands just left of the leftmost that it leads to, so that lines lead from column to column. Files that
-/// import each other in a circle are moved no further than a few rounds.
+/// Assigns columns. A node is placed directly left of its leftmost target, so that lines lead from column to
+/// column. Files that import each other in a cycle are moved a few rounds at most.
 fn columns(edges: &BTreeSet<(String, String)>) -> BTreeMap<String, usize> {
     const ROUNDS: usize = 16;
     let nodes = edges.iter().flat_map(|(from, to)| [from, to]);
@@ -145,7 +145,7 @@ fn columns(edges: &BTreeSet<(String, String)>) -> BTreeMap<String, usize> {
     columns.map(|(node, at)| (node.clone(), last - at)).collect()
 }
 
-/// Where a box stands, or where a line passes a column of boxes.
+/// The position of a box, or of a line that passes a column of boxes.
 #[derive(Clone, Copy)]
 struct BoxPosition {
     column: usize,
@@ -175,8 +175,8 @@ impl BoxPosition {
     }
 }
 
-/// A line between two boxes. Through the columns between them it takes a row of its own below their boxes: behind a
-/// box it would seem to come from there.
+/// A line between two boxes. In the columns between them it gets a row of its own below the boxes: behind a
+/// box it would seem to start there.
 fn edge(from: BoxPosition, to: BoxPosition, heights: &mut BTreeMap<usize, usize>) -> String {
     let mut path = format!("M{} {}", from.right(), from.middle());
     let (mut x, mut y) = (from.right(), from.middle());

@@ -1,5 +1,5 @@
-//! One self-contained page: every stack's whole diff, searchable, with the graph drawn. No script or style from
-//! elsewhere; foreign text stands in it as data only.
+//! One self-contained HTML page: the whole diff of every stack, searchable, with the graph. It loads no
+//! script or style from elsewhere; text from others is data only.
 
 mod graph;
 mod page;

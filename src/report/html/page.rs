@@ -1,4 +1,4 @@
-//! The page's parts.
+//! The parts of the page.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
         format!("Konverge preview · {}", input.run.repository)
     };
     let title = escape::html(&escape::line(&title));
-    // Nothing is loaded and nothing but our own script and style can run, whatever stands in the data.
+    // Nothing is loaded, and only our own script and style can run, whatever the data contains.
     let _ = write!(
         html,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",

@@ -1,5 +1,5 @@
-//! What is never folded and never dropped: failures, deletes, replaces, lost data, denials. When there are more than
-//! a page holds, lines that say the same of several things are joined, and each joined line says of how many.
+//! The alerts, which are never folded or dropped: failures, deletions, replacements, data loss, denials. If
+//! there are more than fit, lines with the same text for several things are joined with a count.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,15 @@ use crate::{
     report::{CommentInput, escape, labels, view_model::PlanView},
 };
 
-/// Lines of an error that are shown.
+/// The number of error lines that are shown.
 const ERROR_LINES: usize = 8;
 
-/// One thing to be alarmed about.
 struct Alert {
-    /// Its section; sections are shown in this order.
+    /// The section; sections are shown in this order.
     section: Section,
-    /// The whole line (with its error block), without the list sign.
+    /// The whole line with its error block, without the list sign.
     line: String,
-    /// The same without what differs from stack to stack.
+    /// The same without the parts that differ between stacks.
     joined: String,
 }
 
@@ -34,7 +33,8 @@ enum Section {
     Delete,
 }
 
-/// The alerts in at most `room` bytes, as far as words allow: all lines, else joined lines, else one line a section.
+/// The alerts in at most `room` bytes, as far as possible: all lines, or else joined lines, or else one line
+/// per section.
 pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> String {
     let alerts = collect(input, view);
     if alerts.is_empty() {
@@ -208,7 +208,7 @@ fn first_line(message: &str) -> String {
         .collect()
 }
 
-/// The last lines of an error as a fenced block inside the list item of a quote.
+/// The last lines of an error as a fenced block inside a quoted list item.
 fn quote(message: &str) -> String {
     let lines: Vec<_> = escape::lines(message).collect();
     let skipped = lines.len().saturating_sub(ERROR_LINES);

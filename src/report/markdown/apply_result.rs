@@ -1,4 +1,4 @@
-//! What an apply did, as Markdown for the summary and for the comment on a merged pull request.
+//! The results of an apply as Markdown, for the summary and for the comment on a merged pull request.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     report::{RunInfo, escape, labels},
 };
 
-/// Verdict, what went wrong (never dropped before the rest), table, footer; at most `budget` bytes.
+/// Headline, failures (dropped last), table, footer; at most `budget` bytes.
 pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
@@ -80,7 +80,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     page.into_text()
 }
 
-/// The stacks that were left as they are because they have a newer commit; nothing if there are none.
+/// The stacks that were not changed because a newer commit was applied to them; empty if there are none.
 pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
     const NAMED: usize = 50;
     if stacks.is_empty() {
@@ -126,7 +126,7 @@ fn trouble(stack: &StackOutcome) -> String {
         .resources
         .iter()
         .filter(|resource| resource.result == ResourceResult::Failed)
-        // What is said above is not said again.
+        // What is shown above is not repeated.
         .filter(|resource| !labels::is_of(stack, resource))
         .take(5)
     {
@@ -159,7 +159,7 @@ fn row(stack: &StackOutcome) -> String {
         .filter(|r| r.result == ResourceResult::Done)
         .count();
     let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
-    // A stack that was stopped has no plan that was carried out.
+    // For a stopped stack no plan was executed.
     let plan = match stack.result {
         StackResult::Applied | StackResult::Unchanged | StackResult::Failed => {
             format!("`{}`", stack.digest.short())

@@ -1,11 +1,11 @@
-//! A text that refuses to grow past its budget.
+//! A text with a maximum size.
 
-/// The text would not fit.
+/// The error for a text that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BudgetExceeded;
 
-/// A text with a budget in bytes. What does not fit is not written at all, so the text never ends in the middle of a
-/// block.
+/// A text with a budget in bytes. A block that does not fit is not written at all, so the text never ends
+/// inside a block.
 #[derive(Debug, Clone)]
 pub(super) struct BoundedWriter {
     text: String,
@@ -20,7 +20,6 @@ impl BoundedWriter {
         }
     }
 
-    /// Adds a whole block.
     pub(super) fn push(&mut self, block: &str) -> Result<(), BudgetExceeded> {
         if self.text.len() + block.len() > self.budget {
             return Err(BudgetExceeded);
@@ -29,17 +28,17 @@ impl BoundedWriter {
         Ok(())
     }
 
-    /// Adds a block and says whether it fitted.
+    /// Adds a block and returns whether it fitted.
     pub(super) fn try_push(&mut self, block: &str) -> bool {
         self.push(block).is_ok()
     }
 
-    /// What may still be added.
+    /// The remaining bytes.
     pub(super) fn room(&self) -> usize {
         self.budget - self.text.len()
     }
 
-    /// Keeps this much for what comes last.
+    /// Reserves bytes for the end.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         if bytes > self.room() {
             return Err(BudgetExceeded);
@@ -48,7 +47,7 @@ impl BoundedWriter {
         Ok(())
     }
 
-    /// Gives back what was kept.
+    /// Releases reserved bytes.
     pub(super) fn release(&mut self, bytes: usize) {
         self.budget += bytes;
     }

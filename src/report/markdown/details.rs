@@ -1,4 +1,4 @@
-//! The folds: equal changes shown once, then each stack's own.
+//! The folded details: equal changes once, then the changes of each stack.
 
 use super::{
     bounded_writer::{BoundedWriter, BudgetExceeded},
@@ -12,15 +12,15 @@ use crate::{
     },
 };
 
-/// Stacks named in a group when not all are.
+/// The number of stacks that a group names if not all are named.
 const FEW: usize = 5;
 
-/// What had no room.
+/// What did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OmittedDetails {
-    /// Stacks whose own diffs are not shown.
+    /// The number of stacks without their diffs.
     pub stacks: usize,
-    /// Groups of equal changes that are not shown.
+    /// The number of groups without their diffs.
     pub groups: usize,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn stacks(
         let block = stack_block(input, stack, detail);
         match detail.folds {
             Folds::All => page.push(&block)?,
-            // Those after it may be smaller: each gets its chance.
+            // Later stacks may be smaller: each is tried.
             Folds::Fitting => omitted += usize::from(!page.try_push(&block)),
         }
     }
@@ -147,7 +147,7 @@ fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Verbosi
     text
 }
 
-/// A resource's heading, what is to be known of it, and its diff.
+/// The heading, the notes and the diff of a resource.
 pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> String {
     let title = labels::Title::of(&resource.id, resource.runtime);
     block(resource, &title.full(), detail)

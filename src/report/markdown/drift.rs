@@ -1,4 +1,4 @@
-//! What a scheduled look for drift found, for the job summary.
+//! The results of a scheduled drift check, for the job summary.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,29 +13,29 @@ use crate::{
     report::{RunInfo, escape, labels},
 };
 
-/// Stacks named where only their number matters.
+/// The maximum number of stacks that are named where only their number matters.
 const NAMED: usize = 20;
 
-/// One look.
+/// The results of one drift check.
 #[derive(Debug, Clone, Copy)]
 pub struct DriftRound<'a> {
-    /// What was found in the stacks that were looked at.
+    /// The differences of the checked stacks.
     pub plan: &'a Plan,
-    /// Stacks that were applied, and are looked at in turn.
+    /// The number of applied stacks, which are checked in turn.
     pub applied: usize,
-    /// The stack whose last look is the longest ago, and how long; `None` if it was never looked at.
+    /// The least recently checked stack, and how long ago; `None` if it was never checked.
     pub waiting: Option<(&'a StackId, Option<Duration>)>,
     /// How long each difference has been known.
     pub known_for: &'a BTreeMap<StackId, Duration>,
-    /// Stacks whose code on the default branch is not applied yet.
+    /// Stacks with pending changes on the default branch.
     pub behind: &'a [StackId],
-    /// How long ago the last good run was, if that is too long.
+    /// The age of the last successful run, if it is too old.
     pub overdue: Option<Duration>,
-    /// What was put back.
+    /// What was restored.
     pub restored: &'a ApplyReport,
 }
 
-/// Verdict, what is late, the stacks that differ with their age, their differences; at most `budget` bytes.
+/// Headline, overdue checks, the drifted stacks with their age, their differences; at most `budget` bytes.
 pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     let drifted: Vec<_> = round
@@ -93,7 +93,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     page.into_text()
 }
 
-/// That no look has ended well for too long, as an alert.
+/// An alert that no drift check has succeeded for too long.
 fn overdue(since: Option<Duration>) -> Option<String> {
     since.map(|since| {
         format!(

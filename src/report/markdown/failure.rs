@@ -1,4 +1,4 @@
-//! A run that came to no result: why, and what is known all the same.
+//! The report of a failed run: why it failed, and what is known nevertheless.
 
 use super::apply_result::footer;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     report::{RunInfo, escape},
 };
 
-/// What failed.
+/// The kind of run that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failed {
     /// A preview of a pull request.
@@ -18,10 +18,10 @@ pub enum Failed {
     Run,
 }
 
-/// Lines of the message that are shown.
+/// The number of message lines that are shown.
 const LINES: usize = 20;
 
-/// Bytes of a line that are shown.
+/// The number of bytes of a line that are shown.
 const LINE: usize = 400;
 
 /// The failure of a whole run, as a comment or for the summary. It is short, so it needs no budget.
@@ -65,7 +65,7 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
     text + &footer(run)
 }
 
-/// For the summary of a run that had nothing to do; `why` may be empty.
+/// The summary of a run that had nothing to do; `why` may be empty.
 pub fn nothing_to_do(why: &str) -> String {
     let why: String = escape::lines(why.trim())
         .take(LINES)

@@ -1,4 +1,4 @@
-//! Packing: the most detailed step of the ladder that fits the budget.
+//! Fits a text to its budget: selects the most detailed verbosity that fits.
 
 use super::{
     alerts,
@@ -13,23 +13,23 @@ use crate::report::{
 
 pub use super::details::OmittedDetails;
 
-/// A packed text.
+/// A fitted text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedComment {
     /// The Markdown; its first line is the marker.
     pub body: String,
-    /// What had no room and has to be shown elsewhere.
+    /// What did not fit and must be shown elsewhere.
     pub omitted: OmittedDetails,
-    /// How far the text had to give way: 0 shows everything.
+    /// The verbosity step: 0 shows everything.
     pub step: usize,
 }
 
-/// The preview's comment, in at most `input.budget` bytes (budgets below 4 KiB are taken as 4 KiB).
+/// The comment of a preview in at most `input.budget` bytes (at least 4 KiB).
 pub fn comment(input: &CommentInput<'_>) -> FittedComment {
     fit(input, input.budget, &format!("{}\n", input.marker.line()))
 }
 
-/// The same for the job summary, which nobody has to find again.
+/// The same for the job summary, without a marker.
 pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
     fit(input, budget, "")
 }
@@ -45,7 +45,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
             return FittedComment { body, omitted, step };
         }
     }
-    // Only a marker or commands longer than any real ones come here; what cannot be left out still stands.
+    // Only a marker or commands longer than any real ones lead here; the mandatory parts are still shown.
     let omitted = OmittedDetails {
         stacks: view.stacks.len(),
         groups: view.groups.len(),

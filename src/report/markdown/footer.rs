@@ -1,4 +1,4 @@
-//! What comes last: drift that was there before, the guardrails' answers, and what merging will do.
+//! The end of a comment: drift, policy findings, and what merging will do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     report::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::PlanView},
 };
 
-/// The most of the tail's own parts that is shown, in bytes.
+/// The maximum size of the drift section, in bytes.
 const DRIFT: usize = 12_000;
 const FINDINGS: usize = 6_000;
 
@@ -18,7 +18,7 @@ pub(super) fn picture(input: &CommentInput<'_>) -> String {
     })
 }
 
-/// The fold of what was already different; whole resources only. `short` leaves the diffs out.
+/// The folded drift section; whole resources only. `short` omits the diffs.
 pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
     let mut count = 0;
     let mut body = String::new();
@@ -59,7 +59,7 @@ pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
     )
 }
 
-/// The fold of the guardrails' answers.
+/// The folded policy findings.
 pub(super) fn findings(input: &CommentInput<'_>) -> String {
     if input.findings.is_empty() {
         return String::new();
@@ -99,16 +99,16 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
     )
 }
 
-/// Where the page with everything lies, for the summary's end.
+/// The location of the full page, for the end of the summary.
 pub fn page_note(path: &str) -> String {
-    // The action runs in a container: there the runner's folder has another path than for the steps around it.
+    // The action runs in a container, where the runner's folder has another path than for other steps.
     format!(
         "\nThe whole preview as one page: {} (output `summary-path`). A later step that keeps it, with `actions/upload-artifact`, sees it as `${{{{ runner.temp }}}}/konverge-*.html`.\n",
         escape::code(path)
     )
 }
 
-/// What merging will do, the commands to look closer, the run, what it took.
+/// What merging will do, the commands to reproduce, the run, its duration.
 pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: OmittedDetails) -> String {
     let mut text = String::new();
     if omitted != OmittedDetails::default() {

@@ -1,11 +1,11 @@
-//! The first lines: what a reader needs if they read nothing else.
+//! The first lines: what a reader needs who reads nothing else.
 
 use crate::{
     model::Shard,
     report::{CommentInput, escape, labels, view_model::PlanView},
 };
 
-/// Heading and the line of commits.
+/// The heading and the line of commits.
 pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let scope = if input.marker.scope.is_empty() {
         String::new()

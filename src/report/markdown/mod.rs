@@ -1,8 +1,8 @@
-//! GitHub's Markdown: the pull request's comment, the job summary, the texts of check runs and issues.
+//! GitHub's Markdown: the comment on the pull request, the job summary, the texts of check runs and issues.
 //!
-//! The comment's layout, top to bottom: verdict, alerts and changes of power (never folded, never dropped), table, equal changes shown once,
-//! a fold per stack, what was already different, guardrails, what merging does. When it does not fit its budget it
-//! gives way in fixed steps ([`detail`]), whole resources only.
+//! The layout of the comment, top to bottom: headline, alerts and permission changes (never folded or
+//! dropped), table, equal changes once, a fold per stack, drift, policies, what merging does. If it exceeds
+//! its budget, it is reduced in fixed steps ([`verbosity`]), by whole resources only.
 
 mod alerts;
 mod apply_result;

@@ -1,18 +1,18 @@
-//! What a merge would change of the configuration that grants power: never folded, since nothing else in the comment
-//! shows it.
+//! How a merge would change the configuration that grants permissions. Never folded, because nothing else in
+//! the comment shows it.
 
 use crate::{
     model::power::PowerChange,
     report::{CommentInput, escape, labels},
 };
 
-/// Stacks that a row names.
+/// The number of stacks that a row names.
 const STACKS: usize = 5;
 
-/// Characters of a value that a row shows.
+/// The number of characters of a value that a row shows.
 const VALUE: usize = 200;
 
-/// The table, in at most `room` bytes; what does not fit is counted.
+/// The table in at most `room` bytes; rows that do not fit are counted.
 pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
     if input.power.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Texts about one stack: its check run, its drift issue, what nobody reviewed.
+//! Texts about one stack: its check run, its drift issue, its unreviewed changes.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use crate::{
     report::{RunInfo, diff, escape, labels},
 };
 
-/// What the line about what had no room needs.
+/// The space for the line about omitted resources.
 const LAST: usize = 120;
 
-/// One stack's whole diff, for its check run: whole resources in at most `budget` bytes.
+/// The whole diff of one stack for its check run: whole resources in at most `budget` bytes.
 pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(1024));
     if let Some(error) = &plan.error {
@@ -55,7 +55,7 @@ fn resources(page: &mut BoundedWriter, resources: &[ResourcePlan]) -> usize {
     omitted
 }
 
-/// A resource with what was different before: by itself there is nothing else to read of it.
+/// A resource with its drift, because nothing else on this page shows the drift.
 fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     let mut text = details::resource_block(resource, detail);
     let drift = diff::drift(resource, detail.context);
@@ -66,7 +66,8 @@ fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     text
 }
 
-/// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget` bytes.
+/// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget`
+/// bytes.
 pub fn drift_issue(
     plan: &StackPlan,
     run: &RunInfo,
@@ -89,7 +90,7 @@ pub fn drift_issue(
     issue(&head, plan.resources.iter().map(Cow::Borrowed), &footer, budget)
 }
 
-/// What a merge would do that nobody reviewed: a difference, and how to go on. At most `budget` bytes.
+/// The unreviewed changes of an apply: the diff, and what to do. At most `budget` bytes.
 pub fn unreviewed(
     stack: &StackPlan,
     units: &[ReviewUnit],
@@ -124,7 +125,7 @@ fn place(run: &RunInfo, words: &str) -> String {
     run.run_url.as_ref().map_or(words.to_owned(), link)
 }
 
-/// An issue: its head, as many whole resources as have room, what to do.
+/// An issue: its head, as many whole resources as fit, what to do.
 fn issue<'a>(
     head: &str,
     resources: impl Iterator<Item = Cow<'a, ResourcePlan>>,
@@ -149,7 +150,7 @@ fn issue<'a>(
     page.into_text()
 }
 
-/// A resource with everything that differs, whoever made it differ.
+/// A resource with all its differences, of any origin.
 fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::of(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));

@@ -1,4 +1,4 @@
-//! The table: one row per stack that changes, or per project when there are too many.
+//! The table: one row per changed stack, or per project if there are too many stacks.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// What the row of the projects without room, and the line after the table, need.
+/// The space for the row of the remaining projects and for the line after the table.
 const LAST_ROW: usize = 300;
 
 pub(super) fn render(
@@ -122,7 +122,7 @@ fn reason_cell(stack: &StackView<'_>) -> String {
     parts.join(" ")
 }
 
-/// `base/base.k → models/app.k`: both ends, and how many stand between.
+/// `base/base.k → models/app.k`: both ends, and the number of files between them.
 fn chain(reason: &InputReason) -> String {
     match reason.chain.as_slice() {
         [] => escape::cell(reason.path.as_str()),
@@ -170,7 +170,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
             escape::cell(project),
             labels::counts(&summary)
         );
-        // Once a row has no room none follows, or the table would be no longer in order.
+        // After the first row that does not fit none follows; otherwise the table would not be in order.
         if table == Table::Fitting && (cut > 0 || page.room() < row.len() + LAST_ROW) {
             cut += 1;
             rest = rest.add(summary);

@@ -1,46 +1,45 @@
-//! How much is shown: the steps by which a comment gives way when it has no room, in the order in which a reader would
-//! miss it least.
+//! The verbosity steps of a comment, in the order in which a reader misses the removed parts least.
 
 use crate::report::diff::DiffContext;
 
-/// One step of the ladder.
+/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verbosity {
     /// Stacks without changes, by name.
     pub unchanged: bool,
-    /// What stands around a change.
+    /// What is shown around a change.
     pub context: DiffContext,
     /// All stacks of a group by name; otherwise the first few.
     pub group_stacks: bool,
-    /// Diffs of updates; otherwise the paths alone.
+    /// The diffs of updates; otherwise only the paths.
     pub diffs: bool,
-    /// What of the stacks' own folds is shown.
+    /// Which folds of the stacks are shown.
     pub folds: Folds,
-    /// How the table is laid out.
+    /// The layout of the table.
     pub table: Table,
 }
 
-/// What of the stacks' own folds is shown.
+/// Which folds of the stacks are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folds {
     /// All of them, or the step does not fit.
     All,
-    /// As many whole ones as fit.
+    /// As many whole folds as fit.
     Fitting,
 }
 
-/// How the table is laid out.
+/// The layout of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
-    /// A row a stack.
+    /// One row per stack.
     Stacks,
-    /// A row a project.
+    /// One row per project.
     Projects,
     /// As many projects as fit.
     Fitting,
 }
 
-/// From the most to the least.
+/// From the most to the least detail.
 pub(super) const LADDER: [Verbosity; 9] = {
     const FULL: Verbosity = Verbosity {
         unchanged: true,
