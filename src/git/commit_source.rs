@@ -1,4 +1,4 @@
-//! The files of a commit, straight from its trees: no checkout.
+//! The files of a commit, read from its git trees without a checkout.
 
 use std::{
     path::Path,
@@ -11,19 +11,18 @@ use crate::model::{
     file_source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
-/// One commit's files.
 pub(super) struct CommitSource {
     commit: CommitId,
     tree: TreeId,
     files: Arc<FileTree>,
     handles: Arc<RepositoryPool>,
-    /// Whether there are submodules, checked out or not: then the tree alone does not say what there is.
+    /// True if there are submodules, checked out or not: then the tree alone does not determine the files.
     has_submodules: bool,
     submodules: Vec<Arc<RepositoryPool>>,
 }
 
 impl CommitSource {
-    /// Reads the trees of a commit. Where another tree's files are known, only the folders that differ are read.
+    /// Reads the trees of a commit. If the files of another tree are known, only differing folders are read.
     pub(super) fn read(
         handles: &Arc<RepositoryPool>,
         work_dir: &Path,
@@ -65,7 +64,6 @@ impl CommitSource {
     }
 }
 
-/// The tree of a commit.
 pub(super) fn tree_of(git: &git2::Repository, commit: &CommitId) -> Result<git2::Oid, GitError> {
     let found = git
         .find_commit(oid(commit))
@@ -100,7 +98,7 @@ impl Source for CommitSource {
     }
 }
 
-/// Reads a blob from the repository or from a submodule's.
+/// Reads a blob from the repository or from a submodule.
 pub(super) fn read_blob(
     handles: &RepositoryPool,
     submodules: &[Arc<RepositoryPool>],
@@ -128,20 +126,21 @@ pub(super) fn read_blob(
     }
 }
 
-/// What to change where a clone was made without its files' contents.
+/// How to replace a clone without file contents.
 const WITHOUT_FILTER: &str = "this is a partial clone, which lacks files. In the workflow, take the line `filter: …` \
     out under `uses: actions/checkout`; on your machine, `git fetch --refetch --no-filter origin` brings them";
 
-/// Whether objects may be missing by intent (`git clone --filter`).
+/// Returns true for a partial clone (`git clone --filter`), where objects are missing on purpose.
 fn is_partial(handles: &RepositoryPool) -> bool {
     let asked = handles.with(|git| Ok(git.config()?.get_bool("remote.origin.promisor")?));
     asked.unwrap_or_default()
 }
 
-/// Threads that walk trees: the work is inflating small objects, and two cores are what CI machines have.
+/// The number of threads that walk trees: the work is decompressing small objects, and CI machines have two
+/// cores.
 const WALKERS: usize = 2;
 
-/// Lists every file below a tree. Subtrees are shared out to threads once there are enough of them.
+/// Lists every file below a tree. With enough subtrees they are distributed to threads.
 pub(super) fn walk(
     handles: &RepositoryPool,
     commit: &CommitId,
@@ -198,7 +197,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Reads one tree object: entries `<mode> <name>\0<20 bytes>`, one after the other (git's tree format).
+/// Parses one tree object: entries `<mode> <name>\0<20 bytes>` in sequence (git's tree format).
 pub(super) fn list(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
@@ -241,7 +240,8 @@ pub(super) fn list(
     Ok(())
 }
 
-/// A name as UTF-8, other bytes written as `\xff`; `None` for one that would lead out of its folder or into git's own.
+/// A name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
+/// enter git's own.
 pub(super) fn checked_name(name: &[u8]) -> Option<String> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
         return None;
@@ -255,8 +255,8 @@ pub(super) fn checked_name(name: &[u8]) -> Option<String> {
     })
 }
 
-/// Puts the files of every submodule that is checked out here (or was once) below its entry. One that is not stays an
-/// entry without files, and what needs it is unresolved.
+/// Adds the files of every submodule that is (or was) checked out here below its entry. Other submodules stay
+/// entries without files, and whatever needs them is unresolved.
 pub(super) fn graft_submodules(
     handles: &RepositoryPool,
     work_dir: &Path,

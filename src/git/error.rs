@@ -1,4 +1,4 @@
-//! What can go wrong with the repository, and what to do about it.
+//! The errors of the git room, with hints.
 
 use crate::{
     checkout::Untrusted,
@@ -9,36 +9,34 @@ use crate::{
 /// A repository, a revision or an object could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// No repository at or above the folder.
+    /// There is no repository at or above the folder.
     #[error("`{0}` is not in a git repository")]
     NotARepository(String),
-    /// The checkout belongs to another user and nobody vouched for it.
+    /// The checkout belongs to another user and is not trusted.
     #[error("the repository at `{0}` belongs to another user")]
     ForeignOwner(String),
-    /// No such branch, tag or commit.
+    /// There is no such branch, tag or commit.
     #[error("there is no revision `{0}` in this repository")]
     UnknownRevision(String),
-    /// A repository as `git init` leaves it.
+    /// A repository without a commit.
     #[error("nothing is committed in this repository yet")]
     NothingCommitted,
-    /// History was cut off before the answer could be known.
+    /// The history was cut off before the answer could be determined.
     #[error("the checkout is shallow: {0}")]
     Shallow(String),
     /// Two commits without a common ancestor.
     #[error("{0} and {1} have no common ancestor")]
     NoMergeBase(String, String),
-    /// Neither `origin/HEAD` nor `main` nor `master`.
+    /// There is neither `origin/HEAD` nor `main` nor `master`.
     #[error("the default branch is unknown: there is no origin/HEAD, main or master")]
     NoDefaultBranch,
     /// A bare repository has no working tree.
     #[error("the repository at `{0}` is bare: it has no working tree")]
     Bare(String),
-    /// A tree holds a name that no checkout can hold.
+    /// A tree contains a name that no checkout can contain.
     #[error("the tree of {revision} holds the name `{name}` in `{folder}`, which no checkout may hold")]
     HostileName {
-        /// The revision.
         revision: String,
-        /// The folder.
         folder: String,
         /// The name, escaped.
         name: String,
@@ -46,7 +44,7 @@ pub enum GitError {
     /// `git fetch` did not bring the commit.
     #[error("commit {commit} could not be fetched from origin: {why}")]
     Fetch {
-        /// What was asked for.
+        /// The requested commit.
         commit: String,
         /// The last lines of git's own message, without credentials.
         why: String,
@@ -54,18 +52,12 @@ pub enum GitError {
     /// There is no `git` program that may be run.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// The `git` program.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A file of the working tree.
+    /// A file of the working tree cannot be read.
     #[error("could not read `{path}`: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// Anything else libgit2 reports.
+    Io { path: String, source: std::io::Error },
+    /// Any other error of libgit2.
     #[error("git: {0}")]
     Library(String),
 }
@@ -76,11 +68,11 @@ impl From<git2::Error> for GitError {
     }
 }
 
-/// So that nothing is missing.
+/// The hint to make a complete clone.
 const EVERYTHING: &str =
     "or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`";
 
-/// libgit2 says of a file that it may not open that it is locked.
+/// Corrects a message: libgit2 reports a file without read permission as locked.
 fn plain(message: &str) -> String {
     match message
         .strip_prefix("failed open - ")

@@ -1,4 +1,4 @@
-//! Fetching what a shallow checkout lacks: exactly the missing commits, by the `git` program.
+//! Fetches what a shallow checkout lacks: exactly the missing commits, with the `git` program.
 
 use std::{ffi::OsString, fmt, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{checkout::Checkout, process::Program};
 pub struct GitCredentials(SecretString);
 
 impl GitCredentials {
-    /// From a token as GitHub gives it (`GITHUB_TOKEN`).
+    /// From a GitHub token (`GITHUB_TOKEN`).
     pub fn from_token(token: SecretString) -> Self {
         Self(token)
     }
@@ -27,21 +27,21 @@ impl fmt::Debug for GitCredentials {
 
 /// What to fetch.
 pub(super) enum FetchSpec<'a> {
-    /// One commit's tree without its history.
+    /// The tree of one commit without its history.
     Commit(&'a str),
-    /// One commit with its history (a full clone that lacks it).
+    /// One commit with its history (for a full clone that lacks it).
     History(&'a str),
-    /// So many more commits of what is there.
+    /// This many more commits below the present ones.
     Deeper(u32),
-    /// Everything that was cut off.
+    /// The complete history.
     Everything,
 }
 
 /// Runs `git fetch` against `origin`.
 ///
-/// The token goes through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument that other
-/// users of the machine can list, and only to the server of `origin`. The empty value first clears a header that
-/// `actions/checkout` may have stored: two `Authorization` headers are refused by GitHub.
+/// The token is passed through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument
+/// that other users of the machine can list, and only to the server of `origin`. The empty value first clears
+/// a header that `actions/checkout` may have stored, because GitHub refuses two `Authorization` headers.
 pub(super) async fn fetch(
     work_dir: &Path,
     origin: Option<&str>,
@@ -84,8 +84,8 @@ pub(super) async fn fetch(
     })
 }
 
-/// What git is told beside what stands in our own environment, `there` entries of configuration among it: a job may have
-/// set a proxy or a `safe.directory` that way.
+/// The environment of git. It continues our own one, which already has `there` configuration entries: a job
+/// may have set a proxy or a `safe.directory` that way.
 fn environment(
     origin: Option<&str>,
     credentials: Option<&GitCredentials>,
@@ -149,7 +149,7 @@ mod tests {
             value("GIT_CONFIG_KEY_4").as_deref(),
             Some("http.https://github.com/.extraheader")
         );
-        // What the job had set before stays.
+        // What the job had set stays.
         assert_eq!(value("GIT_CONFIG_COUNT").as_deref(), Some("5"));
         assert_eq!(value("GIT_CONFIG_KEY_2"), None);
         assert_eq!(value("GIT_CONFIG_VALUE_3").as_deref(), Some(""));

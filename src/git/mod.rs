@@ -1,8 +1,8 @@
-//! Git: which commits there are, what files they hold, and fetching what a shallow checkout lacks.
+//! Git: which commits there are, which files they contain, and fetching what a shallow checkout lacks.
 //!
-//! Reads objects in process with libgit2; only fetching runs the `git` program, because it knows the credentials that
-//! `actions/checkout` left behind. Knows nothing of Konfig: files in, files out. Renames are never guessed: a rename is
-//! a removal and an addition.
+//! Objects are read in process with libgit2. Only fetching runs the `git` program, because it knows the
+//! credentials that `actions/checkout` stored. This room knows nothing about Konfig. Renames are not
+//! detected: a rename is a removal and an addition.
 
 mod commit_source;
 mod error;

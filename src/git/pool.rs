@@ -1,4 +1,5 @@
-//! libgit2's repository handle may not be shared between threads: a small pool gives each reader its own.
+//! A pool of libgit2 repository handles: a handle cannot be shared between threads, so each reader gets its
+//! own.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +8,7 @@ use std::{
 
 use super::GitError;
 
-/// Handles on one repository, opened as needed and reused.
+/// Handles of one repository, opened as needed and reused.
 pub(super) struct RepositoryPool {
     git_dir: PathBuf,
     work_dir: Option<PathBuf>,
@@ -23,7 +24,7 @@ impl RepositoryPool {
         }
     }
 
-    /// Runs `read` with a handle of its own.
+    /// Runs `read` with its own handle.
     pub(super) fn with<T>(
         &self,
         read: impl FnOnce(&git2::Repository) -> Result<T, GitError>,
@@ -41,8 +42,8 @@ impl RepositoryPool {
         answer
     }
 
-    /// Opens by the git folder found at discovery. The owner was judged there (`repository.rs`): opening as bare
-    /// and setting the working tree does not ask again.
+    /// Opens the git folder found at discovery. The owner was checked there (`repository.rs`): opening as
+    /// bare and setting the working tree does not check it again.
     fn open(&self) -> Result<git2::Repository, GitError> {
         let repository = git2::Repository::open_bare(&self.git_dir)?;
         if let Some(work_dir) = &self.work_dir {

@@ -1,9 +1,9 @@
-//! A remote's address in one form, so that two clones of one repository agree on who they are.
+//! Normalises the URL of a remote, so that two clones of one repository get the same identity.
 
 use url::Url;
 
-/// Normalises a remote's URL: `https://host/owner/name` without credentials, port defaults, `.git` or a trailing
-/// slash, whatever protocol it was cloned by; `file:///path` for a local one.
+/// Normalises the URL of a remote: `https://host/owner/name` without credentials, default ports, `.git` or a
+/// trailing slash, whatever protocol was used for the clone; `file:///path` for a local one.
 ///
 /// The SCP-like form `git@host:owner/name` is git's own (git-clone(1), "GIT URLS").
 pub fn normalise_url(raw: &str) -> String {
@@ -44,7 +44,7 @@ fn tidy(url: &str) -> String {
         .to_owned()
 }
 
-/// Takes `user:password@` out of every URL in a text: what `git` prints is not to be trusted with secrets.
+/// Removes `user:password@` from every URL in a text: the output of `git` may contain secrets.
 pub(super) fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! [`Repository`]: names to commits, ancestors, and the files of a revision.
+//! [`Repository`]: resolves names to commits, finds ancestors, and reads the files of a revision.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,17 +27,17 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Finds the repository that holds `dir`.
+    /// Finds the repository that contains `dir`.
     ///
-    /// A checkout that belongs to another user (a container's usual case) is accepted only if it is the runner's own
+    /// A checkout that belongs to another user (usual in a container) is accepted only if it is the runner's
     /// `GITHUB_WORKSPACE`, or if git's `safe.directory` allows it.
     ///
     /// # Errors
-    /// No repository, or one of a foreign owner.
+    /// There is no repository, or it belongs to another user.
     pub fn discover(dir: &Path) -> Result<Self, GitError> {
         crate::process::accept_partial_clones();
-        // Objects are trusted as git itself trusts them: by the checksums of their packs and streams, not hashed again
-        // at every read.
+        // Objects are trusted as git itself trusts them: by the checksums of their packs and streams, without
+        // hashing them again at every read.
         git2::opts::strict_hash_verification(false);
         let (git_dir, work_dir) = match git2::Repository::discover(dir) {
             Ok(found) => (found.path().to_owned(), found.workdir().map(Path::to_owned)),
@@ -61,12 +61,12 @@ impl Repository {
         })
     }
 
-    /// The working tree's top folder (of a bare repository, the repository itself).
+    /// The top folder of the working tree (for a bare repository, the repository itself).
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The commit that a branch, tag, `HEAD~2` or (part of an) id names.
+    /// The commit of a branch, a tag, `HEAD~2`, or a full or abbreviated id.
     ///
     /// # Errors
     /// There is no such revision.
@@ -77,7 +77,7 @@ impl Repository {
                 .and_then(|object| object.peel_to_commit())
                 .map_err(|_| {
                     let name = name.escape_debug().to_string();
-                    // It may well be there, only cut off from this checkout.
+                    // It may exist, but be cut off from this checkout.
                     if name.starts_with("HEAD") && is_unborn(git) {
                         GitError::NothingCommitted
                     } else if git.is_shallow() {
@@ -95,7 +95,7 @@ impl Repository {
     /// In a shallow clone the answer is given only if no cut-off history could change it.
     ///
     /// # Errors
-    /// None, or not to be known here ([`GitError::Shallow`]).
+    /// There is none, or it cannot be determined here ([`GitError::Shallow`]).
     pub fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<CommitId, GitError> {
         self.handles.with(|git| {
             let (left, right) = (oid(a), oid(b));
@@ -128,8 +128,8 @@ impl Repository {
         })
     }
 
-    /// The name that the default branch has on the server; of a repository with neither a remote nor a commit the branch
-    /// that is checked out. `None` if nothing says it.
+    /// The name of the default branch on the server. For a repository with neither a remote nor a commit, the
+    /// branch that is checked out. `None` if it is unknown.
     pub fn default_branch_name(&self) -> Option<String> {
         if let Ok(found) = self.default_branch() {
             return Some(found.strip_prefix("origin/").unwrap_or(&found).to_owned());
@@ -142,11 +142,11 @@ impl Repository {
         Some(target.strip_prefix("refs/heads/")?.to_owned())
     }
 
-    /// The default branch as a revision that [`Repository::resolve`] takes: what `origin/HEAD` points to, else
+    /// The default branch as a revision for [`Repository::resolve`]: the target of `origin/HEAD`, or else
     /// `main` or `master`, on origin or here.
     ///
     /// # Errors
-    /// There is none of them.
+    /// None of them exists.
     pub fn default_branch(&self) -> Result<String, GitError> {
         self.handles.with(|git| {
             let head = git.find_reference("refs/remotes/origin/HEAD").ok();
@@ -175,7 +175,8 @@ impl Repository {
         })
     }
 
-    /// The parents of a commit, in order; empty at the beginning of history (or where a shallow clone cuts it off).
+    /// The parents of a commit, in order; empty at the start of the history (or where a shallow clone cuts it
+    /// off).
     ///
     /// # Errors
     /// There is no such commit.
@@ -191,12 +192,13 @@ impl Repository {
     /// The files of a commit.
     ///
     /// # Errors
-    /// The commit or a tree of it is not here, or a tree holds a name that no checkout may hold.
+    /// The commit or one of its trees is missing here, or a tree contains a name that no checkout may
+    /// contain.
     pub fn revision(&self, commit: &CommitId) -> Result<Arc<dyn Source>, GitError> {
         self.revision_near(commit, None)
     }
 
-    /// As [`Repository::revision`]; where the files of another tree are known, only the folders that differ are read.
+    /// As [`Repository::revision`]. If the files of another tree are known, only differing folders are read.
     ///
     /// # Errors
     /// As [`Repository::revision`].
@@ -212,7 +214,7 @@ impl Repository {
     /// The tree of a commit.
     ///
     /// # Errors
-    /// The commit is not here.
+    /// The commit is missing here.
     pub fn tree(&self, commit: &CommitId) -> Result<TreeId, GitError> {
         self.handles.with(|git| Ok(tree_id(tree_of(git, commit)?)))
     }
@@ -222,7 +224,8 @@ impl Repository {
         Arc::new(CommitSource::from_listing(&self.handles, commit, listing))
     }
 
-    /// The files of the working tree: tracked ones as they are on disk, and untracked ones that are not ignored.
+    /// The files of the working tree: tracked files as they are on disk, and untracked files that are not
+    /// ignored.
     ///
     /// # Errors
     /// The repository is bare, or a file cannot be read.
@@ -233,7 +236,7 @@ impl Repository {
         Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
     }
 
-    /// Whether the working tree differs from `HEAD`, untracked files included.
+    /// Returns true if the working tree differs from `HEAD`, including untracked files.
     ///
     /// # Errors
     /// The index or a file cannot be read.
@@ -251,21 +254,21 @@ impl Repository {
         })
     }
 
-    /// Whether history is cut off.
+    /// Returns true if the history is cut off.
     ///
     /// # Errors
-    /// The repository cannot be opened any more.
+    /// The repository can no longer be opened.
     pub fn is_shallow(&self) -> Result<bool, GitError> {
         self.handles.with(|git| Ok(git.is_shallow()))
     }
 
-    /// Where `origin` lies, in one form for every way of cloning and without credentials.
+    /// The URL of `origin`, normalised and without credentials.
     pub fn origin_url(&self) -> Option<String> {
         self.raw_origin().map(|url| normalise_url(&url))
     }
 
-    /// Makes sure that a commit's tree is here: fetches it without history into a shallow clone, with its history into
-    /// a full one (`--depth` would cut that off). Does nothing if it is here.
+    /// Ensures that the tree of a commit is here. A shallow clone fetches it without its history; a full
+    /// clone with it, because `--depth` would make the clone shallow. Does nothing if it is here.
     ///
     /// # Errors
     /// It cannot be fetched.
@@ -289,10 +292,10 @@ impl Repository {
         Err(GitError::UnknownRevision(commit.to_string()))
     }
 
-    /// [`Repository::merge_base`], deepening a shallow clone as far as the answer needs.
+    /// [`Repository::merge_base`], which deepens a shallow clone as far as the answer needs.
     ///
     /// # Errors
-    /// As `merge_base`; or history cannot be fetched.
+    /// As `merge_base`; or the history cannot be fetched.
     pub async fn merge_base_fetching(
         &self,
         a: &CommitId,
@@ -336,14 +339,14 @@ impl Repository {
     }
 }
 
-/// Whether the branch that is checked out has no commit yet.
+/// Returns true if the current branch has no commit yet.
 fn is_unborn(git: &git2::Repository) -> bool {
     git.head()
         .is_err_and(|error| error.code() == git2::ErrorCode::UnbornBranch)
 }
 
-/// Whether history reachable from the two but not from their base ends at a shallow boundary: then another, nearer
-/// base may lie behind it.
+/// Returns true if history reachable from the two commits but not from their base ends at a shallow boundary:
+/// then a nearer base may be behind it.
 fn cut_off_between(
     git: &git2::Repository,
     left: git2::Oid,
@@ -364,7 +367,7 @@ fn cut_off_between(
     Ok(false)
 }
 
-/// The checkout at or above `dir`, if it is one that was made for this job: the runner's workspace, or what
+/// The checkout at or above `dir`, if it was made for this job: the runner's workspace, or what
 /// `actions/checkout` put below it (`path:`).
 fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
     let workspace = std::env::var_os("GITHUB_WORKSPACE")?;

@@ -1,4 +1,4 @@
-//! From the files of one tree to those of another: a folder with the same id is the same, and is not read.
+//! Derives the files of one tree from those of another: a folder with the same id is equal and is not read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,18 +8,18 @@ use crate::model::{
     file_source::{FileEntry, FileKind, FileTree, Listing},
 };
 
-/// What a folder holds under one name.
+/// What a folder contains under one name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TreeItem {
     File(FileEntry),
     Folder(git2::Oid),
 }
 
-/// A path, and what lies there now (`None`: no longer anything).
+/// A path and its new entry (`None`: removed).
 type Edit = (RepoPath, Option<FileEntry>);
 
-/// The files of `tree`, by way of those of another one. `None` where that is no way: the other tree is not here any
-/// more, or there are submodules, whose files no tree lists.
+/// The files of `tree`, derived from those of another tree. `None` if that is not possible: the other tree is
+/// missing here, or there are submodules, whose files no tree lists.
 pub(super) fn follow(
     handles: &RepositoryPool,
     commit: &CommitId,
@@ -44,7 +44,7 @@ pub(super) fn follow(
         return Some(Arc::clone(&near.files));
     }
     let mut files = FileTree::clone(&near.files);
-    // What is gone first: where a file gives way to a folder of its name, both are told.
+    // Removals first: where a folder replaces a file of the same name, both are reported.
     edits.sort_by_key(|(_, entry)| entry.is_some());
     for (path, entry) in edits {
         match entry {

@@ -16,17 +16,17 @@ use crate::model::{
     file_source::{BlobId, FileEntry, FileKind, FileTree, Source, SourceError},
 };
 
-/// The working tree at the moment it was listed.
+/// The working tree at the moment of the listing.
 pub(super) struct WorktreeSource {
     files: FileTree,
-    /// Contents that are in no git object: where they lie.
+    /// The paths of contents that are in no git object.
     on_disk: HashMap<BlobId, PathBuf>,
     handles: Arc<RepositoryPool>,
     submodules: Vec<Arc<RepositoryPool>>,
 }
 
 impl WorktreeSource {
-    /// Starts from the index and corrects it by what differs on disk, so that only changed files are hashed.
+    /// Starts from the index and applies the differences on disk, so that only changed files are hashed.
     pub(super) fn read(handles: &Arc<RepositoryPool>, root: &Path) -> Result<Self, GitError> {
         let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
         let mut on_disk = HashMap::new();
