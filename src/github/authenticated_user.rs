@@ -1,4 +1,5 @@
-//! Who we are at GitHub: anybody can write a marker of ours into a text of theirs, so what is ours is told by its author.
+//! Who we are on GitHub. Anybody can write our marker into a text, so our own texts are recognised by their
+//! author.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use super::{
     error::GithubError,
 };
 
-/// GraphQL's path, which the client knows to lie beside a server's REST API.
+/// The path of GraphQL, which the client places beside the server's REST API.
 pub(super) const GRAPHQL: &str = "/graphql";
 
-/// Whoever GITHUB_TOKEN writes as.
+/// The author of what GITHUB_TOKEN writes.
 const ACTIONS: &str = "github-actions[bot]";
 
-/// The login under which the token writes, once it is known.
+/// The login that the token writes as, once it is known.
 #[derive(Clone, Default)]
 pub(super) struct AuthenticatedUser(Arc<OnceCell<String>>);
 
@@ -35,8 +36,8 @@ struct Data {
 }
 
 impl Client {
-    /// Those of `texts` that we wrote, by the login that `author` finds in each. Who we are is asked once, and only
-    /// where there is anything to tell apart.
+    /// The `texts` that we wrote, by the login that `author` finds in each. Our login is requested once, and
+    /// only if there is something to filter.
     pub(super) async fn filter_own<T>(
         &self,
         mut texts: Vec<T>,
@@ -50,8 +51,8 @@ impl Client {
         Ok(texts)
     }
 
-    /// REST tells a person alone who they are (`GET /user`), GraphQL an App's installation too, and GITHUB_TOKEN is
-    /// one. Where it may not be asked, the token is taken for GITHUB_TOKEN.
+    /// REST returns the login only for a person (`GET /user`); GraphQL also for an App installation, which
+    /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
     async fn viewer(&self) -> Result<String, GithubError> {
         let query = json!({"query": "query { viewer { login } }"});
         let asked: Result<ViewerAnswer, _> = self

@@ -1,5 +1,5 @@
-//! The repository's default branch: what grants power is read from its tip, so GitHub is asked for both, whatever a ref
-//! in an event is called.
+//! The default branch of the repository. Permissions are read from its tip, so GitHub is asked for both,
+//! whatever the refs in an event are called.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +14,29 @@ use crate::model::CommitId;
 
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
-/// The default branch as GitHub has it now.
+/// The default branch as it is on GitHub now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultBranch {
-    /// Its name, without `refs/heads/`.
+    /// The name without `refs/heads/`.
     pub name: String,
-    /// Its newest commit.
+    /// The newest commit.
     pub tip: CommitId,
-    /// Whether a ruleset or a branch protection rule guards it.
+    /// True if a ruleset or a branch protection rule protects it.
     pub protected: bool,
 }
 
 impl DefaultBranch {
-    /// Whether a full ref is this branch. A tag of the same name is another ref.
+    /// Returns true if a full ref is this branch. A tag of the same name is another ref.
     pub fn is(&self, full_ref: &str) -> bool {
         full_ref.strip_prefix("refs/heads/") == Some(&self.name)
     }
 }
 
 impl Client {
-    /// The default branch. It is asked for anew each time.
+    /// The default branch. Every call sends a request.
     ///
     /// # Errors
-    /// What GitHub refuses. [`GithubError::NotFound`] also means that the token may not see the repository.
+    /// Errors of GitHub. [`GithubError::NotFound`] also means that the token may not see the repository.
     pub async fn default_branch(&self) -> Result<DefaultBranch, GithubError> {
         #[derive(Deserialize)]
         struct Repository {
@@ -48,10 +48,10 @@ impl Client {
         self.branch(&default_branch).await
     }
 
-    /// A branch by its name; a tag is never meant.
+    /// A branch by its name; never a tag.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn branch(&self, name: &str) -> Result<DefaultBranch, GithubError> {
         #[derive(Deserialize)]
         struct Branch {
@@ -75,10 +75,10 @@ impl Client {
         })
     }
 
-    /// The commits that `tip` holds and `commit` does not; `None` if `tip` does not hold `commit` itself.
+    /// The commits in `tip` that are not in `commit`; `None` if `tip` does not contain `commit`.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn commits_after(
         &self,
         commit: &CommitId,

@@ -1,4 +1,4 @@
-//! Check runs, within their limits: 65,535 bytes a text, 50 annotations a request.
+//! Check runs, within GitHub's limits: 65,535 bytes per text, 50 annotations per request.
 
 use http::Method;
 use serde::Deserialize;
@@ -16,16 +16,16 @@ use crate::model::{
 
 const NEED: TokenPermission = TokenPermission("checks: write");
 
-/// Check runs made in one run at most; what is beyond is told in one more.
+/// The maximum number of check runs per run; one more summarises the rest.
 pub const MOST: usize = 50;
 
 /// The documented 65,535 are counted in bytes.
 const TEXT: usize = 65_000;
 
-/// Annotations per request.
+/// The maximum number of annotations per request.
 const BATCH: usize = 50;
 
-/// Annotations of one check in all: beyond this nobody reads.
+/// The maximum number of annotations per check run: nobody reads more.
 const ANNOTATIONS: usize = 200;
 
 #[derive(Deserialize)]
@@ -38,11 +38,11 @@ struct CreatedCheck {
 }
 
 impl Client {
-    /// Makes a completed check run and answers its page. `external_id` tells this run's apart from others of the same
-    /// name, so that one whose answer was lost is found again.
+    /// Creates a completed check run and returns its URL. `external_id` distinguishes this run's check runs
+    /// from others of the same name, so that one whose answer was lost can be found.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn create_check(
         &self,
         head: &CommitId,
@@ -83,7 +83,8 @@ impl Client {
             })
             .await?;
         for batch in batches {
-            // Annotations are added, not replaced: a repeated request could show them twice. Fewer are better.
+            // Annotations are added, not replaced: a repeated request could show them twice. Too few are
+            // better than duplicates.
             let path = self.path(&format!("/check-runs/{}", made.id));
             let body = json!({"output": output(check, batch)});
             self.at_most_once(Method::PATCH, &path, &body, NEED).await?;
@@ -101,7 +102,7 @@ fn output(check: &CheckRun, annotations: &[Value]) -> Value {
     })
 }
 
-/// GitHub takes annotations at lines only.
+/// GitHub accepts annotations only at lines.
 fn annotation(note: &Annotation) -> Option<Value> {
     let line = note.line.unwrap_or(1);
     let mut value = json!({
@@ -123,7 +124,7 @@ fn annotation(note: &Annotation) -> Option<Value> {
     (!note.file.is_empty() && !note.message.is_empty()).then_some(value)
 }
 
-/// At most so many bytes, ending at a character.
+/// At most this many bytes, ending at a character boundary.
 fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

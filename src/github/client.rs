@@ -1,7 +1,7 @@
-//! The client: one request at a time through octocrab, our retry policy around it, every call with a deadline.
+//! The API client: requests through octocrab, with our retry policy and a deadline for every call.
 //!
-//! octocrab is the transport only (addresses, token, proxy). Its retries repeat a POST at once on any 5xx, and its
-//! types break on values they do not know, so neither is used; answers are read into small structs of ours.
+//! octocrab is only the transport (addresses, token, proxy). Its retries repeat a POST at once on any 5xx,
+//! and its types fail on unknown values, so neither is used. Answers are parsed into small structs of ours.
 
 use std::{
     collections::HashMap,
@@ -29,19 +29,20 @@ use crate::{
     secrets::Secrets,
 };
 
-/// A call takes no longer than this, its retries not counted.
+/// The deadline of a call, without its retries.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Items per page; the server gives no more.
+/// The number of items per page, GitHub's maximum.
 pub(super) const PAGE: usize = 100;
 
-/// How often a request is sent on before something is taken to be wrong.
+/// The maximum number of redirects.
 const MOST_REDIRECTS: usize = 4;
 
-/// Pages that are followed before something is taken to be wrong.
+/// The maximum number of pages.
 const MOST_PAGES: usize = 100;
 
-/// A GitHub repository's API with a token. Cheap to clone; clones share the count of requests and the known answers.
+/// The API of a GitHub repository with a token. Cheap to clone; clones share the request count and the cached
+/// answers.
 #[derive(Clone)]
 pub struct Client {
     octocrab: Octocrab,
@@ -56,7 +57,7 @@ pub struct Client {
     known: Arc<Mutex<HashMap<String, (String, Response)>>>,
 }
 
-/// A good answer.
+/// A successful answer.
 #[derive(Debug, Clone)]
 pub(super) struct Response {
     status: StatusCode,
@@ -64,19 +65,19 @@ pub(super) struct Response {
     body: String,
 }
 
-/// What a call is for, which its errors say.
+/// The permission that a call needs, for its error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenPermission(pub &'static str);
 
 impl Client {
-    /// A client for `owner/name` at an API's base address (`https://api.github.com`, `https://HOST/api/v3`). The token
-    /// is learned by `secrets`, so that nothing prints it.
+    /// A client for `owner/name` at the base address of an API (`https://api.github.com`,
+    /// `https://HOST/api/v3`). `secrets` learns the token, so that it is masked everywhere.
     ///
     /// # Errors
-    /// An address or a token that cannot be used.
+    /// An unusable address or token.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime: the transport's queue is a task.
+    /// Outside a Tokio runtime: the transport's queue is a task.
     pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, GithubError> {
         let unusable = |message: String| GithubError::Runner {
             message,
@@ -127,38 +128,40 @@ impl Client {
         })
     }
 
-    /// With another patience, such as a short one for feedback that may be left out.
+    /// Sets another retry policy, such as a short one for optional feedback.
     #[must_use]
     pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.patience = patience;
         self
     }
 
-    /// With another deadline per call.
+    /// Sets another deadline per call.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// With what says that the run is asked to stop: then there are seconds left, and no call takes longer than them.
+    /// Sets the token of the stop request: afterwards only seconds are left, and no call takes longer than
+    /// that.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.parting = ShutdownBudget::new(asked);
         self
     }
 
-    /// Requests made so far, retries included.
+    /// The number of requests so far, including retries.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// `/repos/owner/name` and what follows.
+    /// `/repos/owner/name` and a rest.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)
     }
 
-    /// Where a path lies at the server: GraphQL beside the REST API of a server of one's own (`/api/v3`), all else in it.
+    /// The path on the server: GraphQL is beside the REST API of a GitHub Enterprise Server (`/api/v3`),
+    /// everything else in it.
     fn place(&self, path: &str) -> String {
         let base = match path {
             GRAPHQL => self.base_path.trim_end_matches("/v3"),
@@ -196,7 +199,7 @@ impl Client {
         self.list_in(path, need, |value| value).await
     }
 
-    /// All items of all pages, where each page is an object that holds them.
+    /// All items of all pages, where each page is an object that contains the items.
     pub(super) async fn list_in<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -222,7 +225,7 @@ impl Client {
         })
     }
 
-    /// A request that may be made twice: reading, setting.
+    /// A request that may be repeated: reading, setting.
     pub(super) async fn repeatable(
         &self,
         method: Method,
@@ -234,7 +237,7 @@ impl Client {
             .await
     }
 
-    /// Tries under our patience, and gives up when a run that was asked to stop has no time left.
+    /// Retries by our policy, and gives up when a run that was asked to stop has no time left.
     async fn send_with_retries(
         &self,
         classify: impl Fn(&GithubError) -> RetryDecision,
@@ -255,7 +258,7 @@ impl Client {
         }
     }
 
-    /// A PATCH, PUT or POST that sets something to a value, so that making it twice is the same.
+    /// A PATCH, PUT or POST that sets something to a value, so that repeating it has no further effect.
     pub(super) async fn set<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -269,8 +272,8 @@ impl Client {
         read(&operation, &answer)
     }
 
-    /// A request that must not be made twice and whose effect can be done without: given up when it is not certain
-    /// whether it was carried out.
+    /// A request that must not be repeated and is optional: given up if it is unknown whether it was
+    /// executed.
     pub(super) async fn at_most_once(
         &self,
         method: Method,
@@ -290,7 +293,8 @@ impl Client {
         }
     }
 
-    /// A POST that makes something: when it is not certain whether it was carried out, `find` looks before the next try.
+    /// A POST that creates something: if it is unknown whether it was executed, `find` looks before the next
+    /// attempt.
     pub(super) async fn create<T, F, Fut>(
         &self,
         path: &str,
@@ -329,8 +333,8 @@ impl Client {
         unreachable!("the last try returns")
     }
 
-    /// One try. Where a repository was renamed, the way is followed with the same method and at the API that we know
-    /// alone: the token goes nowhere else.
+    /// One attempt. Follows the redirect of a renamed repository with the same method and only on the same
+    /// API: the token goes nowhere else.
     async fn send_once(
         &self,
         method: Method,
@@ -352,7 +356,6 @@ impl Client {
         })
     }
 
-    /// One request.
     async fn send(
         &self,
         method: Method,
@@ -451,14 +454,13 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Somebody on GitHub.
+/// A GitHub user.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct User {
-    /// The login.
     pub login: String,
 }
 
-/// What a call is called in errors.
+/// The name of a call in errors.
 fn operation(method: &Method, path: &str) -> String {
     format!("{method} {}", path.split('?').next().unwrap_or_default())
 }

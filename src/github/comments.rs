@@ -1,4 +1,5 @@
-//! The sticky comment: found over all pages by marker and author, edited in place, never overwritten by an older run.
+//! The sticky comment: found on all pages by marker and author, edited in place, never overwritten by an
+//! older run.
 
 use http::Method;
 use serde::Deserialize;
@@ -12,33 +13,21 @@ use crate::model::comment_marker::CommentMarker;
 
 const NEED: TokenPermission = TokenPermission("pull-requests: write");
 
-/// The sizes to which a text is packed, one after the other, while GitHub finds it too long. Documented are 65,536
-/// characters; servers have been seen to take more, and may take less.
+/// The sizes to try in order while GitHub says that a text is too long. The documented limit is 65,536
+/// characters; actual servers may accept more or less.
 pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 
-/// What became of a comment.
+/// The result for a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
-    /// It is new.
-    Created {
-        /// Its page.
-        url: String,
-    },
+    /// It was created.
+    Created { url: String },
     /// It was edited in place.
-    Updated {
-        /// Its page.
-        url: String,
-    },
-    /// It already said this.
-    Unchanged {
-        /// Its page.
-        url: String,
-    },
-    /// A newer run has written it: this one keeps quiet.
-    NewerRunWrote {
-        /// Its page.
-        url: String,
-    },
+    Updated { url: String },
+    /// It already had this content.
+    Unchanged { url: String },
+    /// A newer run has written it, so it was left unchanged.
+    NewerRunWrote { url: String },
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -58,12 +47,12 @@ impl Comment {
 }
 
 impl Client {
-    /// Writes the comment of `marker` on a pull request or issue, and takes away those that it leaves no place for.
-    /// `body` must begin with the marker's line. Requests: one per 100 comments, one
-    /// where a comment has such a marker, and one write.
+    /// Writes the comment of `marker` on a pull request or issue, and deletes those that the marker makes
+    /// obsolete. `body` must start with the marker's line. Requests: one per 100 comments, one where a
+    /// comment has such a marker, and one write.
     ///
     /// # Errors
-    /// [`GithubError::TooLong`] if the text has to be packed smaller, and what else GitHub refuses.
+    /// [`GithubError::TooLong`] if the text must be fitted to a smaller size; other errors of GitHub.
     pub async fn upsert_comment(
         &self,
         pr: u64,
@@ -85,7 +74,7 @@ impl Client {
         {
             return Ok(Upsert::NewerRunWrote { url });
         }
-        // Two runs that started at once may each have made one; one stays.
+        // Two concurrent runs may each have created one; one stays.
         for double in &ours[1..] {
             self.delete_comment(double.id).await?;
         }
@@ -95,7 +84,7 @@ impl Client {
         let path = self.path(&format!("/issues/comments/{}", first.id));
         match self.set(Method::PATCH, &path, &json!({"body": body}), NEED).await {
             Ok(Comment { html_url: url, .. }) => Ok(Upsert::Updated { url }),
-            // It was deleted since it was listed.
+            // It was deleted after the listing.
             Err(GithubError::NotFound { .. }) => self.create_comment(pr, marker, body).await,
             Err(error) => Err(error),
         }
@@ -116,8 +105,8 @@ impl Client {
         Ok(Upsert::Created { url: made.html_url })
     }
 
-    /// The same for a text that can be packed: `render` is called with a budget in bytes, and again with a smaller one
-    /// while GitHub finds the text too long.
+    /// The same for a text of variable size: `render` is called with a budget in bytes, and again with a
+    /// smaller one while GitHub says that the text is too long.
     ///
     /// # Errors
     /// As [`Client::upsert_comment`].
@@ -137,11 +126,11 @@ impl Client {
         Err(last.expect("the loop ran"))
     }
 
-    /// Takes our comment of `marker` away, if there is one that no newer run has written, and those that the marker
-    /// leaves no place for.
+    /// Deletes our comment of `marker`, unless a newer run has written it, and those that the marker makes
+    /// obsolete.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), GithubError> {
         let (ours, void) = self.our_comments(pr, marker).await?;
         let newer = |comment: &Comment| comment.marker().is_some_and(|m| m.is_newer_than(marker));
@@ -154,14 +143,14 @@ impl Client {
     async fn delete_comment(&self, id: u64) -> Result<(), GithubError> {
         let path = self.path(&format!("/issues/comments/{id}"));
         match self.repeatable(Method::DELETE, &path, None, NEED).await {
-            // A first try whose answer was lost has done it.
+            // An earlier attempt whose answer was lost has done it.
             Ok(_) | Err(GithubError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Our comments in the place of `marker`, and those that it leaves no place for. Anybody can write a marker into a
-    /// comment of theirs: only ours, by author, counts.
+    /// Our comments of `marker`, and those that it makes obsolete. Anybody can write a marker into a comment,
+    /// so only comments by our own login count.
     async fn our_comments(
         &self,
         pr: u64,

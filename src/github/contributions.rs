@@ -1,5 +1,5 @@
-//! Who stands behind commits: who wrote them, who is named in them, and who pushed them. Author and committer are what a
-//! commit says of itself; GitHub alone knows who pushed it.
+//! The contributors of commits: who wrote them, who is named in them, and who pushed them. Author and
+//! committer are claims of the commit itself; only GitHub knows who pushed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,33 +14,32 @@ use crate::model::CommitId;
 
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
-/// Hundreds of commits that are looked through. Behind more of them nobody is known.
+/// The maximum number of pages, of a hundred commits each. With more commits the contributors are unknown.
 const MOST_PAGES: usize = 10;
 
-/// GitHub's own name, as the committer of what it merges.
+/// GitHub's own login, as the committer of its merges.
 const GITHUB: &str = "web-flow";
 
-/// A commit and those whom it names.
+/// A commit and the people it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contribution {
-    /// The commit.
     pub commit: CommitId,
-    /// The commits that it follows; of several it is a merge.
+    /// The parents; several parents mean a merge.
     pub parents: Vec<CommitId>,
-    /// The logins of its author, its committer and its co-authors, as far as GitHub knows their addresses.
+    /// The logins of its author, committer and co-authors, as far as GitHub knows their addresses.
     pub people: BTreeSet<String>,
 }
 
-/// One movement of a branch.
+/// One update of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movement {
-    /// The tip before it; `None` for a new branch.
+    /// The tip before; `None` for a new branch.
     pub before: Option<CommitId>,
-    /// The tip after it.
+    /// The tip after.
     pub after: CommitId,
-    /// Who moved it; `None` for somebody who is gone.
+    /// Who updated it; `None` for a deleted account.
     pub actor: Option<String>,
-    /// GitHub merged a pull request: the actor pressed a button and brought no code.
+    /// True if GitHub merged a pull request: the actor pressed the button and contributed no code.
     pub is_merge: bool,
 }
 
@@ -72,10 +71,10 @@ struct Person {
 }
 
 impl Client {
-    /// The commits that `head` holds and `base` does not.
+    /// The commits in `head` that are not in `base`.
     ///
     /// # Errors
-    /// What GitHub refuses; more commits than are looked through.
+    /// Errors of GitHub; too many commits.
     pub async fn contributions_between(
         &self,
         base: &CommitId,
@@ -99,10 +98,10 @@ impl Client {
         Err(too_many(&path(1)))
     }
 
-    /// The commits up to `head` that touched a folder, the newest first.
+    /// The commits up to `head` that changed a folder, the newest first.
     ///
     /// # Errors
-    /// What GitHub refuses; more commits than are looked through.
+    /// Errors of GitHub; too many commits.
     pub async fn contributions_to_folder(
         &self,
         head: &CommitId,
@@ -130,7 +129,7 @@ impl Client {
     /// The commits of a pull request; GitHub lists 250 of them.
     ///
     /// # Errors
-    /// What GitHub refuses; more commits than it lists.
+    /// Errors of GitHub; more commits than it lists.
     pub async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, GithubError> {
         const LISTED: usize = 250;
         let path = self.path(&format!("/pulls/{number}/commits?per_page={PAGE}"));
@@ -141,10 +140,10 @@ impl Client {
         contributions(&path, commits)
     }
 
-    /// The latest movements of a branch, the newest first, as far back as `until` says that they are enough.
+    /// The latest updates of a branch, the newest first, until `until` says that they are enough.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn movements(
         &self,
         branch: &str,
@@ -172,7 +171,7 @@ impl Client {
                         .parse()
                         .ok()
                         .filter(|_| !is_zero(&activity.before)),
-                    // A deleted branch has no tip any more.
+                    // A deleted branch has no tip.
                     after: activity
                         .after
                         .parse()
@@ -237,7 +236,7 @@ fn contributions(path: &str, raw: Vec<Raw>) -> Result<Vec<Contribution>, GithubE
         .collect()
 }
 
-/// The addresses in a message's lines `Co-authored-by: NAME <ADDRESS>`, in lower case.
+/// The addresses in the lines `Co-authored-by: NAME <ADDRESS>` of a message, in lower case.
 fn co_authors(message: &str) -> impl Iterator<Item = String> {
     message.lines().filter_map(|line| {
         let (key, value) = line.trim().split_once(':')?;
@@ -249,13 +248,14 @@ fn co_authors(message: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The login of an address: what GitHub says of it in these commits, or one that GitHub gives (`ID+LOGIN@users.noreply…`).
+/// The login of an address: what GitHub reports in these commits, or GitHub's own form
+/// (`ID+LOGIN@users.noreply…`).
 fn login(email: &str, known: &BTreeMap<String, String>) -> Option<String> {
     if let Some(login) = known.get(email) {
         return Some(login.clone()).filter(|login| login != GITHUB);
     }
     let (name, host) = email.split_once('@')?;
-    // A server of one's own has a host of its own: `users.noreply.HOST`.
+    // A GitHub Enterprise Server has its own host: `users.noreply.HOST`.
     host.starts_with("users.noreply.")
         .then(|| name.split_once('+').map_or(name, |(_, login)| login).to_owned())
 }

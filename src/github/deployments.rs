@@ -1,4 +1,4 @@
-//! Deployments: an apply as GitHub's own history of environments shows it.
+//! Deployments: applies in GitHub's history of environments.
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -14,15 +14,12 @@ use crate::model::CommitId;
 
 const NEED: TokenPermission = TokenPermission("deployments: write");
 
-/// How a deployment stands.
+/// The state of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
-    /// Under way.
     InProgress,
-    /// Done.
     Success,
-    /// It went wrong.
     Failure,
     /// It was stopped from outside.
     Error,
@@ -36,11 +33,11 @@ struct CreatedDeployment {
 }
 
 impl Client {
-    /// Makes a deployment and answers its id. `receipt` is kept as its payload (digest, run, outcome); it also finds the
-    /// deployment again if the answer was lost, so it must name the run.
+    /// Creates a deployment and returns its id. `receipt` is stored as its payload (digest, run, outcome). It
+    /// also finds the deployment again if the answer was lost, so it must name the run.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn create_deployment(
         &self,
         sha: &CommitId,
@@ -48,7 +45,7 @@ impl Client {
         description: &str,
         receipt: &Value,
     ) -> Result<u64, GithubError> {
-        // By default GitHub would merge the base branch in and wait for every status.
+        // By default GitHub would merge the base branch and wait for every status.
         let body = json!({
             "ref": sha, "environment": environment, "description": shortened(description), "payload": receipt,
             "auto_merge": false, "required_contexts": [], "task": "konverge:apply",
@@ -66,10 +63,10 @@ impl Client {
         Ok(made.id)
     }
 
-    /// Says how a deployment stands.
+    /// Sets the state of a deployment.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn set_deployment_status(
         &self,
         deployment: u64,
@@ -81,7 +78,7 @@ impl Client {
         if let Some(url) = log_url {
             body["log_url"] = json!(url);
         }
-        // The newest status counts: saying it twice is saying it once.
+        // The newest status counts, so a repeated request has no further effect.
         let path = self.path(&format!("/deployments/{deployment}/statuses"));
         let _: Value = self.set(Method::POST, &path, &body, NEED).await?;
         Ok(())

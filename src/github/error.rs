@@ -1,4 +1,4 @@
-//! What can go wrong between us and GitHub.
+//! The errors of GitHub and of the runner.
 
 use std::time::Duration;
 
@@ -7,97 +7,63 @@ use crate::{
     retry::RetryDecision,
 };
 
-/// An error of the API or of what the runner hands us. Messages are masked where they are made.
+/// An error of the API or of the runner's environment. Messages are masked when they are created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GithubError {
-    /// No answer, or none in time. The request may have been carried out.
+    /// No answer, or none in time. The request may have been executed.
     #[error("no answer from GitHub to {operation}: {cause}")]
-    Unreachable {
-        /// Method and path.
-        operation: String,
-        /// What the transport says.
-        cause: String,
-    },
-    /// GitHub failed inside. The request may have been carried out.
+    Unreachable { operation: String, cause: String },
+    /// An internal error of GitHub. The request may have been executed.
     #[error("GitHub answered {status} to {operation}")]
-    Server {
-        /// Method and path.
-        operation: String,
-        /// The status.
-        status: u16,
-    },
-    /// The primary or a secondary limit; the request was not carried out.
+    Server { operation: String, status: u16 },
+    /// The primary or a secondary rate limit. The request was not executed.
     #[error("GitHub's rate limit is used up ({operation}); it asks to wait {} s", wait.as_secs())]
     Limited {
-        /// Method and path.
         operation: String,
-        /// What it asks for.
+        /// How long GitHub asks to wait.
         wait: Duration,
     },
     /// The token lacks a permission.
     #[error("the token may not {operation}: it needs `{permission}`")]
     Forbidden {
-        /// Method and path.
         operation: String,
-        /// The line of the workflow's `permissions:`.
+        /// The line for `permissions:` in the workflow.
         permission: String,
     },
-    /// The conversation of an issue or pull request is locked: only people who may write take part in it.
+    /// The conversation of an issue or pull request is locked: only people with write access may take part.
     #[error("the conversation is locked ({operation})")]
-    Locked {
-        /// Method and path.
-        operation: String,
-    },
+    Locked { operation: String },
     /// The token itself is refused: wrong or expired.
     #[error("GitHub refuses the token ({operation})")]
-    Token {
-        /// Method and path.
-        operation: String,
-    },
-    /// Not there, or not visible to the token.
+    Token { operation: String },
+    /// It does not exist or is not visible to the token.
     #[error("not found: {operation}")]
     NotFound {
-        /// Method and path.
         operation: String,
-        /// The permission that it takes to see it.
+        /// The permission that is needed to see it.
         permission: String,
     },
-    /// The text is longer than GitHub takes.
+    /// The text is longer than GitHub accepts.
     #[error("GitHub takes no text of this length ({operation})")]
-    TooLong {
-        /// Method and path.
-        operation: String,
-    },
+    TooLong { operation: String },
     /// Refused for another reason.
     #[error("GitHub refused {operation} with {status}: {message}")]
     Refused {
-        /// Method and path.
         operation: String,
-        /// The status.
         status: u16,
-        /// Its own words.
+        /// GitHub's message.
         message: String,
     },
-    /// The answer is not what it should be.
+    /// The answer has an unexpected form.
     #[error("GitHub's answer to {operation} cannot be read: {cause}")]
-    Malformed {
-        /// Method and path.
-        operation: String,
-        /// What is wrong.
-        cause: String,
-    },
-    /// The runner's environment or the event's payload lacks something.
+    Malformed { operation: String, cause: String },
+    /// The runner's environment or the payload of the event lacks something.
     #[error("{message}")]
-    Runner {
-        /// What is missing.
-        message: String,
-        /// What to do.
-        hint: String,
-    },
+    Runner { message: String, hint: String },
 }
 
 impl GithubError {
-    /// Whether the request may have been carried out although no good answer came.
+    /// Returns true if the request may have been executed although no successful answer came.
     pub fn is_uncertain(&self) -> bool {
         matches!(
             self,
@@ -105,7 +71,7 @@ impl GithubError {
         )
     }
 
-    /// What a repeatable request does about it.
+    /// The retry decision for a repeatable request.
     pub(super) fn verdict(&self) -> RetryDecision {
         match self {
             Self::Unreachable { .. } | Self::Server { .. } => RetryDecision::Retry,
@@ -114,7 +80,7 @@ impl GithubError {
         }
     }
 
-    /// What a request that must not be made twice does about it.
+    /// The retry decision for a request that must not be repeated.
     pub(super) fn verdict_once(&self) -> RetryDecision {
         match self {
             Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),

@@ -10,44 +10,43 @@ use crate::model::CommitId;
 /// An event that Konverge handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GithubEvent {
-    /// A pull request was opened, updated, or closed.
+    /// A pull request was opened, updated or closed.
     PullRequest(PullRequestEvent),
-    /// Commits arrived on a branch.
+    /// Commits were pushed to a branch.
     Push(PushEvent),
-    /// A merge queue wants to know whether a group may go in.
+    /// A merge queue asks whether a group may be merged.
     MergeGroup {
         /// The group's parent, which may be another group.
         base: CommitId,
         /// The group's head.
         head: CommitId,
-        /// The branch it would go to.
+        /// The target branch.
         base_branch: String,
-        /// The repository's default branch.
         default_branch: String,
-        /// The pull request at the group's end, as its ref names it.
+        /// The last pull request of the group, from the name of its ref.
         pull_request: Option<u64>,
     },
-    /// The clock.
+    /// A schedule.
     Schedule {
-        /// The cron line.
+        /// The cron expression.
         cron: String,
     },
-    /// Somebody started the workflow by hand.
+    /// The workflow was started manually.
     WorkflowDispatch {
-        /// The inputs given.
+        /// The inputs.
         inputs: BTreeMap<String, String>,
-        /// The ref it was started on: any branch may be chosen.
+        /// The ref that was chosen; it may be any branch.
         ref_name: String,
-        /// The repository's default branch.
+        /// The default branch of the repository.
         default_branch: String,
     },
-    /// Another workflow ended: how a fork's preview is posted.
+    /// Another workflow ended: this is how the preview of a fork is published.
     WorkflowRun(WorkflowRunEvent),
-    /// A call from outside.
+    /// A call through the API.
     RepositoryDispatch {
-        /// Its type.
+        /// The event type.
         action: String,
-        /// What came with it.
+        /// The client payload.
         payload: Value,
     },
 }
@@ -57,44 +56,42 @@ pub enum GithubEvent {
 pub struct PullRequestEvent {
     /// `opened`, `synchronize`, `edited`, `closed`, …
     pub action: String,
-    /// Whether an edit made it go to another branch.
+    /// True if an edit changed the target branch.
     pub base_changed: bool,
-    /// Its number.
     pub number: u64,
-    /// Who opened it.
+    /// The author.
     pub author: String,
-    /// The base branch's tip when the event fired; the merge commit may be newer.
+    /// The tip of the base branch at the time of the event; the merge commit may be newer.
     pub base: CommitId,
-    /// The branch it goes to.
+    /// The target branch.
     pub base_branch: String,
-    /// The repository's default branch.
     pub default_branch: String,
-    /// The head: its identity.
+    /// The head, which identifies the change.
     pub head: CommitId,
-    /// The branch it comes from.
+    /// The source branch.
     pub head_branch: String,
-    /// The trial merge of head into base (`GITHUB_SHA`), if the event has one: the content to preview.
+    /// The test merge of head into base (`GITHUB_SHA`), if the event has one: the content to preview.
     pub merge_commit: Option<CommitId>,
-    /// Whether the head lies in another repository: no secrets, a read-only token.
+    /// True if the head is in another repository: no secrets, a read-only token.
     pub from_fork: bool,
-    /// Started by Dependabot: as restricted as a fork.
+    /// True if Dependabot started the run: as restricted as a fork.
     pub dependabot: bool,
-    /// Whether it was merged (with `closed`).
+    /// True if it was merged (with `closed`).
     pub merged: bool,
 }
 
 impl PullRequestEvent {
-    /// Whether its runs may write as little as a stranger's.
+    /// Returns true if its runs have as few permissions as those of a fork.
     pub fn is_from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
 
-    /// The branch it goes to, where that is not the default one.
+    /// The target branch, unless it is the default branch.
     pub fn elsewhere(&self) -> Option<&str> {
         other_branch(&self.base_branch, &self.default_branch)
     }
 
-    /// Why there is nothing to preview, if there is not.
+    /// Why there is nothing to preview; `None` if there is something.
     pub fn nothing_to_preview(&self) -> Option<&'static str> {
         match self.action.as_str() {
             "closed" => Some("the pull request is closed: nothing to preview"),
@@ -106,23 +103,21 @@ impl PullRequestEvent {
     }
 }
 
-/// Commits that arrived on a branch.
+/// Commits that were pushed to a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushEvent {
-    /// The full ref.
     pub ref_name: String,
     /// The tip before; `None` for a new branch. After a forced push it may be unreachable.
     pub before: Option<CommitId>,
-    /// The tip now; `None` if the branch was deleted.
+    /// The tip after; `None` if the branch was deleted.
     pub after: Option<CommitId>,
-    /// Whether history was rewritten.
+    /// True if the history was rewritten.
     pub forced: bool,
-    /// The repository's default branch.
     pub default_branch: String,
 }
 
 impl PushEvent {
-    /// Whether it went to the default branch.
+    /// Returns true for the default branch.
     pub fn is_default_branch(&self) -> bool {
         self.ref_name.strip_prefix("refs/heads/") == Some(&self.default_branch)
     }
@@ -131,38 +126,37 @@ impl PushEvent {
 /// Another workflow that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowRunEvent {
-    /// Its run.
+    /// The id of its run.
     pub run_id: u64,
-    /// The event that had started it.
+    /// The event that started it.
     pub event: String,
-    /// How it ended.
+    /// Its conclusion.
     pub conclusion: String,
     /// The commit it ran for.
     pub head: CommitId,
     /// The branch it ran for.
     pub head_branch: String,
-    /// `owner/name` that holds that commit; empty if it is gone.
+    /// `owner/name` of the repository with that commit; empty if it was deleted.
     pub head_repository: String,
-    /// The repository's default branch.
     pub default_branch: String,
-    /// Whether that is another repository.
+    /// True if that is another repository.
     pub from_fork: bool,
-    /// Started by Dependabot, whose runs may write as little as a fork's.
+    /// True if Dependabot started it, whose runs have as few permissions as a fork's.
     pub dependabot: bool,
 }
 
 impl WorkflowRunEvent {
-    /// Whether the run was of what comes from outside, so that it could tell nobody.
+    /// Returns true if the run was for a change from outside, so that it could not publish anything.
     pub fn from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
 
-    /// Refuses a checkout of a fork's code in this job, which is privileged: whatever the job runs from its working tree
-    /// would then be the stranger's. Konverge itself reads a fork's commits from git and compiles them in the sandbox.
-    /// `common` is the best common ancestor of what is checked out and the run's head.
+    /// Refuses a checkout of a fork's code in this privileged job: everything that the job runs from its
+    /// working tree would be the fork's. Konverge itself reads a fork's commits from git and compiles them in
+    /// the sandbox. `common` is the best common ancestor of what is checked out and the run's head.
     ///
     /// # Errors
-    /// The refusal: it is that head itself, so what is checked out holds it.
+    /// What is checked out contains the run's head: `common` is that head itself.
     pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<(), GithubError> {
         if !self.from_outside() || self.head != *common {
             return Ok(());
@@ -182,10 +176,11 @@ const DEPENDABOT: &str = "dependabot[bot]";
 const ZERO: &str = "0000000000000000000000000000000000000000";
 
 impl GithubEvent {
-    /// Reads an event. `pull_request_target` is refused: it hands a stranger's code the repository's secrets.
+    /// Parses an event. `pull_request_target` is refused, because it gives the secrets of the repository to
+    /// code from forks.
     ///
     /// # Errors
-    /// A payload without what its event must have; an event that is refused or unknown.
+    /// A payload without mandatory fields; an event that is refused or unknown.
     pub fn parse(name: &str, payload: &Value, runner: &Runner) -> Result<Self, GithubError> {
         let p = Payload(payload);
         match name {
@@ -241,7 +236,7 @@ impl GithubEvent {
         }
     }
 
-    /// Whether the job may hold secrets and write access although what it looks at may be a stranger's.
+    /// Returns true if the job may have secrets and write access although the content may come from outside.
     pub fn is_privileged(&self) -> bool {
         match self {
             Self::PullRequest(pr) => !pr.is_from_outside(),
@@ -259,7 +254,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     let base_repository = p
         .text("/pull_request/base/repo/full_name")
         .unwrap_or_else(|_| runner.repository.clone());
-    // After closing, the runner's commit is the base branch's; before, it is the trial merge.
+    // After closing, the runner's commit is that of the base branch; before, it is the test merge.
     let trial = action != "closed" && runner.ref_name.starts_with("refs/pull/") && runner.sha != head;
     Ok(PullRequestEvent {
         base_changed: action == "edited" && p.0.pointer("/changes/base").is_some(),
@@ -270,9 +265,9 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
         default_branch: p.text("/repository/default_branch")?,
         head_branch: p.text("/pull_request/head/ref")?,
         merge_commit: trial.then(|| runner.sha.clone()),
-        // A head whose repository is gone was in a fork.
+        // A head whose repository is deleted was in a fork.
         from_fork: home != Some(&base_repository),
-        // Somebody who starts the run again gives it no more rights than it had.
+        // A re-run by another user gives it no more permissions.
         dependabot: runner.actor == DEPENDABOT
             || p.text("/sender/login").is_ok_and(|login| login == DEPENDABOT),
         merged: p
@@ -285,7 +280,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     })
 }
 
-/// The first branch, if it is not the default one.
+/// The first branch, unless it is the default branch.
 pub fn other_branch<'a>(branch: &'a str, default: &str) -> Option<&'a str> {
     (branch != default).then_some(branch)
 }
@@ -294,7 +289,7 @@ fn branch(name: &str) -> String {
     name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()
 }
 
-/// `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The branch's own name may hold anything.
+/// `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The name of the branch may contain anything.
 fn queued_pull_request(head_ref: &str) -> Option<u64> {
     let last = head_ref.rsplit('/').next()?;
     let (number, sha) = last.strip_prefix("pr-")?.split_once('-')?;

@@ -1,5 +1,5 @@
-//! Issues that Konverge keeps: one per drifted stack, one per stack that was stopped. Found by label, author and
-//! marker in the list of issues, never by search, whose index lags.
+//! The issues that Konverge maintains: one per drifted stack, one per stopped stack. They are found by label,
+//! author and marker in the list of issues, never by search, whose index lags.
 
 use http::Method;
 use serde::Deserialize;
@@ -14,33 +14,28 @@ use crate::model::comment_marker::CommentMarker;
 
 const NEED: TokenPermission = TokenPermission("issues: write");
 
-/// An issue that we keep.
+/// An issue that we maintain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
-    /// Its number.
     pub number: u64,
-    /// Its page.
     pub url: String,
-    /// Whether it is open.
     pub open: bool,
-    /// When it was opened, RFC 3339.
+    /// When it was opened, as in RFC 3339.
     pub created_at: String,
-    /// Its marker: which stack, and the digest of what it says.
+    /// The marker: the stack, and the digest of the content.
     pub marker: CommentMarker,
 }
 
-/// What became of an issue.
+/// The result for an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssueChange {
-    /// It is new.
     Opened,
     /// It was closed and is open again.
     Reopened,
-    /// It says something else now.
+    /// Its content changed.
     Updated,
-    /// It already said this.
+    /// It already had this content.
     Unchanged,
-    /// It is closed now.
     Closed,
 }
 
@@ -58,12 +53,13 @@ struct IssueBody {
 }
 
 impl Client {
-    /// All issues with this label that we opened and that carry a marker of ours. One request per 100 issues.
+    /// All issues with this label that we opened and that have our marker. One request per 100 issues.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, GithubError> {
-        // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are compared here.
+        // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are
+        // compared here.
         let path = self.path(&format!(
             "/issues?labels={}&state=all&per_page={PAGE}",
             encoded(label)
@@ -74,11 +70,11 @@ impl Client {
         Ok(ours.into_iter().map(|(_, issue)| issue).collect())
     }
 
-    /// Opens, reopens or updates the issue of `marker`; an open one with the same digest is left as it is, and so is what
-    /// a newer run wrote. `known` is the list of [`Client::kept_issues`].
+    /// Opens, reopens or updates the issue of `marker`. An open issue with the same digest and one that a
+    /// newer run wrote stay unchanged. `known` is the list of [`Client::kept_issues`].
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn keep_issue(
         &self,
         known: &[Issue],
@@ -122,10 +118,10 @@ impl Client {
         Ok(IssueChange::Opened)
     }
 
-    /// Closes an issue that is open.
+    /// Closes an open issue.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn close_issue(&self, issue: &Issue) -> Result<IssueChange, GithubError> {
         if !issue.open {
             return Ok(IssueChange::Unchanged);
@@ -140,7 +136,7 @@ impl Client {
     }
 }
 
-/// Whether an issue was deleted since it was listed: GitHub answers 404 or 410.
+/// Returns true if an issue was deleted after the listing: GitHub answers 404 or 410.
 fn is_gone(error: &GithubError) -> bool {
     matches!(
         error,
@@ -148,9 +144,9 @@ fn is_gone(error: &GithubError) -> bool {
     )
 }
 
-/// An issue with a marker, and who opened it.
+/// An issue with a marker, and its author.
 fn into_issue(raw: IssueBody) -> Option<(User, Issue)> {
-    // The list of issues holds pull requests too.
+    // The list of issues contains pull requests too.
     if raw.pull_request.is_some() {
         return None;
     }

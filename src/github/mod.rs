@@ -1,8 +1,9 @@
-//! GitHub: what the runner says, what the API is told and asked. Knows nothing of what stands in a plan.
+//! GitHub: the runner's environment and the API. This room knows nothing about the content of a plan.
 //!
-//! - [`Runner`] and [`GithubEvent`]: which run this is and what started it
-//! - [`Client`]: the comment, statuses, check runs, branches, commits, pull requests, issues, deployments, other runs
-//! - [`workflow`]: outputs, annotations, text that the runner must not obey
+//! - [`Runner`] and [`GithubEvent`]: the run and the event that started it
+//! - [`Client`]: the comment, statuses, check runs, branches, commits, pull requests, issues, deployments,
+//!   other runs
+//! - [`workflow_commands`]: outputs, annotations, and text that the runner must not obey
 
 mod authenticated_user;
 mod branches;

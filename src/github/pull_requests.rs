@@ -1,5 +1,5 @@
-//! Pull requests and who stands behind them: which were merged with which last head (that decides which review record
-//! counts), who approved, who may.
+//! Pull requests, their approvals and permissions: which were merged with which last head (this selects the
+//! review record), who approved, and who may.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,55 +13,51 @@ use crate::model::CommitId;
 
 const READ: TokenPermission = TokenPermission("pull-requests: read");
 
-/// A pull request as far as Konverge asks.
+/// The needed fields of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
-    /// Its number.
     pub number: u64,
-    /// Who opened it.
+    /// The author.
     pub author: String,
-    /// Its last head.
+    /// The last head.
     pub head: CommitId,
-    /// The branch it comes from.
+    /// The source branch.
     pub head_branch: String,
-    /// The branch it goes to.
+    /// The target branch.
     pub base_branch: String,
-    /// The commit on that branch, once merged.
+    /// The commit on the target branch, once merged.
     pub merge_commit: Option<CommitId>,
-    /// When it was merged, RFC 3339; `None` if it is not.
+    /// When it was merged, as in RFC 3339; `None` if it is not merged.
     pub merged_at: Option<String>,
-    /// Whether it is open.
     pub open: bool,
-    /// Whether its head lies in another repository.
+    /// True if its head is in another repository.
     pub from_fork: bool,
 }
 
 impl PullRequest {
-    /// Whether it was merged.
     pub fn is_merged(&self) -> bool {
         self.merged_at.is_some()
     }
 }
 
-/// One person's latest review.
+/// The latest approving review of one person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewApproval {
-    /// Who.
     pub reviewer: String,
-    /// The head that was looked at.
+    /// The reviewed head.
     pub commit: CommitId,
 }
 
-/// What somebody may do in the repository, by GitHub's permission API.
+/// A user's permission in the repository, from GitHub's permission API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
-    /// Nothing.
+    /// No access.
     None,
-    /// Look.
+    /// May read.
     Read,
-    /// Push.
+    /// May push.
     Write,
-    /// Everything.
+    /// May administer.
     Admin,
 }
 
@@ -93,28 +89,28 @@ impl Client {
     /// A pull request.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn pull_request(&self, number: u64) -> Result<PullRequest, GithubError> {
         let path = self.path(&format!("/pulls/{number}"));
         let raw: PullRequestBody = self.get(&path, READ).await?;
         pull_request(&path, raw)
     }
 
-    /// The pull requests that brought a commit, merged or not. Empty for a commit that was pushed directly, and for one
-    /// that only a fork holds.
+    /// The pull requests that contain a commit, merged or not. Empty for a commit that was pushed directly,
+    /// and for one that is only in a fork.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, GithubError> {
         let path = self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}"));
         let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }
 
-    /// The open pull requests from a branch, in this repository or in `owner`'s fork of it.
+    /// The open pull requests from a branch, in this repository or in `owner`'s fork.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn open_pull_requests_from(
         &self,
         owner: &str,
@@ -126,17 +122,17 @@ impl Client {
         raw.into_iter().map(|raw| pull_request(&path, raw)).collect()
     }
 
-    /// The pull requests of these numbers, as far as the `pages` hundreds hold them that were updated last. No page is
-    /// asked for behind the one with the last of them.
+    /// The pull requests with these numbers, searched in the first `pages` pages of 100, the last updated
+    /// first. Stops at the page with the last of them.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn recent_pull_requests(
         &self,
         numbers: &BTreeSet<u64>,
         pages: usize,
     ) -> Result<Vec<PullRequest>, GithubError> {
-        // Whoever is updated between two pages is on both.
+        // A pull request that is updated between two pages is on both.
         let mut found = BTreeMap::new();
         for page in 1..=pages {
             let path = self.path(&format!(
@@ -155,10 +151,11 @@ impl Client {
         Ok(found.into_values().collect())
     }
 
-    /// Who approves a pull request now: each reviewer's latest verdict, dismissed and withdrawn ones left out.
+    /// The current approvals of a pull request: each reviewer's latest review, without dismissed and
+    /// withdrawn ones.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, GithubError> {
         #[derive(Deserialize)]
         struct Review {
@@ -171,7 +168,7 @@ impl Client {
         let mut approvals: Vec<ReviewApproval> = Vec::new();
         for review in reviews {
             let Some(user) = review.user else { continue };
-            // A comment does not take an approval back; the order is GitHub's, the oldest first.
+            // A comment does not withdraw an approval. GitHub returns the oldest first.
             if review.state == "COMMENTED" || review.state == "PENDING" {
                 continue;
             }
@@ -187,11 +184,11 @@ impl Client {
         Ok(approvals)
     }
 
-    /// Who let a run go on when this environment asked for it, each once. Other jobs of the run may have environments of
-    /// their own, and GitHub lists them all.
+    /// Who approved a run for this environment, each person once. Other jobs of the run may have other
+    /// environments, and GitHub lists them all.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn run_approvers(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
         #[derive(Deserialize)]
         struct Review {
@@ -205,7 +202,7 @@ impl Client {
         }
         let path = self.path(&format!("/actions/runs/{run}/approvals"));
         let reviews: Vec<Review> = self.get(&path, TokenPermission("actions: read")).await?;
-        // GitHub's names of environments do not tell cases apart.
+        // GitHub's environment names are case-insensitive.
         let here = |of: &Environment| of.name.to_lowercase() == environment.to_lowercase();
         let approved = reviews
             .into_iter()
@@ -216,10 +213,11 @@ impl Client {
         Ok(logins)
     }
 
-    /// What somebody may do here. Never guessed from `author_association`: private members look like strangers in it.
+    /// The permission of a user. It is never derived from `author_association`, where private members look
+    /// like outsiders.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
         #[derive(Deserialize)]
         struct PermissionAnswer {
@@ -230,7 +228,7 @@ impl Client {
             .get::<PermissionAnswer>(&path, TokenPermission("metadata: read"))
             .await
         {
-            // GitHub says `write` for maintain and `read` for triage.
+            // GitHub reports `write` for maintain and `read` for triage.
             Ok(answer) => Ok(match answer.permission.as_str() {
                 "admin" => Permission::Admin,
                 "write" | "maintain" => Permission::Write,
@@ -242,11 +240,11 @@ impl Client {
         }
     }
 
-    /// Whether somebody is an active member of a team `org/slug`. GITHUB_TOKEN cannot ask this: it takes an App's
-    /// token with `members: read`.
+    /// Returns true if a user is an active member of the team `org/slug`. GITHUB_TOKEN cannot query this: an
+    /// App's token with `members: read` is needed.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, GithubError> {
         #[derive(Deserialize)]
         struct Membership {
@@ -288,12 +286,12 @@ fn pull_request(path: &str, raw: PullRequestBody) -> Result<PullRequest, GithubE
         merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
         merged_at: raw.merged_at,
         open: raw.state == "open",
-        // A head whose repository is gone was in a fork.
+        // A head whose repository is deleted was in a fork.
         from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
     })
 }
 
-/// One component of a path or a value of a query.
+/// Encodes one component of a path or a value of a query.
 pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

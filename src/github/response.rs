@@ -1,4 +1,4 @@
-//! Reading what GitHub means by an answer: limits, missing permissions, pages.
+//! Interprets the answers of GitHub: rate limits, missing permissions, pages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::error::GithubError;
 
-/// The wait where GitHub says only that it is too much: at least a minute, by its own advice.
+/// The wait if GitHub gives no time: at least a minute, as its documentation says.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// The error that an answer is, if it is one. `need` is the permission that the call takes.
+/// The error of an answer, if it is one. `need` is the permission for the call.
 pub(super) fn error_of(
     operation: &str,
     status: StatusCode,
@@ -58,7 +58,7 @@ fn is_limit(headers: &HeaderMap, message: &str) -> bool {
         || message.to_ascii_lowercase().contains("rate limit")
 }
 
-/// `retry-after`, else the time until the limit's reset, else a minute.
+/// `retry-after`, or else the time until the reset of the limit, or else a minute.
 fn wait(headers: &HeaderMap, now: SystemTime) -> Duration {
     if let Some(seconds) = number(headers, "retry-after") {
         return Duration::from_secs(seconds);
@@ -76,8 +76,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The permission that GitHub names (`issues=write; pull_requests=write`), else the one that the call is known to take;
-/// as a line of `permissions:`.
+/// The permission that GitHub names (`issues=write; pull_requests=write`), or else the one that the call is
+/// known to need; as a line for `permissions:`.
 fn permission(headers: &HeaderMap, need: &str) -> String {
     let named = headers
         .get("x-accepted-github-permissions")
@@ -87,8 +87,8 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
                 .split(';')
                 .map(|o| o.trim().replace('_', "-").replace('=', ": "))
                 .collect();
-            // Several are alternatives. The one that the call is documented with is named as documented if it is among
-            // them: where a read is refused, the write that follows takes more.
+            // Several names are alternatives. The documented permission of the call is preferred if it is
+            // among them: where a read is refused, the following write needs more.
             let of = |text: &str| text.split(':').next().map(str::to_owned);
             match options.iter().any(|option| of(option) == of(need)) {
                 true => Some(need.to_owned()),
@@ -135,8 +135,8 @@ fn error_text(json: &Value, message: &str) -> String {
     text.chars().take(500).collect()
 }
 
-/// The path and query of `rel="next"`, to be asked of the API we know: the token goes nowhere else, whatever host the
-/// link names.
+/// The path and query of `rel="next"`, for the same API: the token goes nowhere else, whatever host the link
+/// names.
 pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> {
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
@@ -144,7 +144,7 @@ pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> 
     path_below(address, base_path)
 }
 
-/// Where a request is sent on to, in the same way.
+/// The target of a redirect, restricted in the same way.
 pub(super) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
     let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
     let location = headers.get(header::LOCATION).filter(|_| sent_on)?;

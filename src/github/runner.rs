@@ -1,4 +1,4 @@
-//! The runner's environment: which event, which repository, where outputs go.
+//! The runner's environment: the event, the repository, the files for outputs.
 
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
 
@@ -7,32 +7,30 @@ use serde_json::Value;
 use super::{error::GithubError, event::GithubEvent, workflow_commands};
 use crate::model::CommitId;
 
-/// What GitHub's runner (or a compatible one) says in the environment.
+/// The environment of GitHub's runner, or of a compatible one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runner {
     /// `GITHUB_EVENT_NAME`.
     pub event_name: String,
-    /// The file with the event's payload.
+    /// The file with the payload of the event.
     pub event_path: PathBuf,
     /// `owner/name`.
     pub repository: String,
-    /// The commit that the event is about; on a pull request the merge commit.
+    /// The commit of the event; for a pull request the merge commit.
     pub sha: CommitId,
-    /// The ref that the event is about, such as `refs/heads/main`.
+    /// The ref of the event, such as `refs/heads/main`.
     pub ref_name: String,
-    /// Who acts: who started the run, or started it again.
+    /// The user who started the run, or re-ran it.
     pub actor: String,
-    /// Who started its first attempt.
+    /// The user who started its first attempt.
     pub starter: String,
     /// `https://github.com`, or the GHES host.
     pub server_url: String,
     /// `https://api.github.com`, or the GHES host's `/api/v3`.
     pub api_url: String,
-    /// The run's id.
     pub run_id: u64,
-    /// Which try of it, from 1.
+    /// The attempt of the run, from 1.
     pub run_attempt: u32,
-    /// The workflow's name.
     pub workflow: String,
     /// The file for outputs.
     pub output: Option<PathBuf>,
@@ -43,7 +41,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Whether the environment is a runner's.
+    /// Returns true if the environment is that of a runner.
     pub fn is_here(env: &HashMap<String, String>) -> bool {
         env.get("GITHUB_ACTIONS").is_some_and(|v| v == "true")
     }
@@ -51,7 +49,7 @@ impl Runner {
     /// Reads the environment.
     ///
     /// # Errors
-    /// The first variable that is missing or cannot be what it is.
+    /// The first variable that is missing or invalid.
     pub fn from_env(env: &HashMap<String, String>) -> Result<Self, GithubError> {
         let optional = |name: &str| env.get(name).filter(|value| !value.is_empty()).cloned();
         let required = |name: &str| {
@@ -96,7 +94,7 @@ impl Runner {
         })
     }
 
-    /// The run's page.
+    /// The URL of the run.
     pub fn run_url(&self) -> String {
         format!(
             "{}/{}/actions/runs/{}",
@@ -104,7 +102,7 @@ impl Runner {
         )
     }
 
-    /// Whether a page is that of a later run of this repository.
+    /// Returns true if a URL is that of a later run of this repository.
     pub fn is_later_run(&self, page: &str) -> bool {
         let runs = format!("{}/{}/actions/runs/", self.server_url, self.repository);
         let run = page.strip_prefix(&runs).and_then(|run| run.split('/').next());
@@ -112,10 +110,10 @@ impl Runner {
             .is_some_and(|run| run > self.run_id)
     }
 
-    /// Reads the event's payload.
+    /// Parses the payload of the event.
     ///
     /// # Errors
-    /// A payload that cannot be read, an event that Konverge does not handle or refuses.
+    /// An unreadable payload; an event that Konverge does not handle or refuses.
     pub fn event(&self) -> Result<GithubEvent, GithubError> {
         let unreadable = |why: String| GithubError::Runner {
             message: format!(
@@ -129,7 +127,7 @@ impl Runner {
         GithubEvent::parse(&self.event_name, &payload, self)
     }
 
-    /// Sets outputs of the step. Without a file for them nothing happens.
+    /// Sets outputs of the step. Does nothing if there is no file for them.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -141,8 +139,8 @@ impl Runner {
         append(self.output.as_ref(), "GITHUB_OUTPUT", &text)
     }
 
-    /// Adds to the job summary, which has to be below 1 MiB in all: above it GitHub shows none of it, so what would go
-    /// beyond is left out and said so. The text must have been packed to the budget.
+    /// Appends to the job summary. GitHub shows nothing of a summary above 1 MiB, so what would exceed it is
+    /// left out with a note. The text must already fit the budget.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -161,7 +159,7 @@ impl Runner {
     }
 }
 
-/// Whether this is the name of an owner or a repository, and nothing that would change a path.
+/// Returns true for a valid name of an owner or a repository, which cannot change a path.
 pub(super) fn is_name(part: &str) -> bool {
     !part.is_empty()
         && part != "."

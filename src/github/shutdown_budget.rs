@@ -1,5 +1,5 @@
-//! The last words of a run that was asked to stop: GitHub's runner ends a job 7.5 seconds after it asked, and what the
-//! run did is to stand on GitHub by then.
+//! The time budget of a run that was asked to stop: GitHub's runner kills a job 7.5 seconds after the
+//! request, and the results must be on GitHub by then.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -9,13 +9,13 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What all calls together may take, from the first one after the request to stop.
+/// The budget of all calls together, from the first one after the stop request.
 const ALL: Duration = Duration::from_secs(4);
 
-/// What one call may take, so that one without an answer does not use up the time of the others.
+/// The budget of one call, so that one without an answer does not use up the time of the others.
 const EACH: Duration = Duration::from_millis(1_500);
 
-/// Whether the run is asked to stop, and how much time is left then. Clones share it.
+/// Whether the run was asked to stop, and how much time is left. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ShutdownBudget {
     asked: CancellationToken,
@@ -23,7 +23,7 @@ pub(super) struct ShutdownBudget {
 }
 
 impl ShutdownBudget {
-    /// Of a run that this token asks to stop.
+    /// For a run that this token asks to stop.
     pub fn new(asked: CancellationToken) -> Self {
         Self {
             asked,
@@ -31,7 +31,7 @@ impl ShutdownBudget {
         }
     }
 
-    /// Returns when the call that waits for it has no time left: never, unless the run is asked to stop.
+    /// Returns when the waiting call has no time left; never, unless the run was asked to stop.
     pub async fn wait_until_spent(&self) {
         self.asked.cancelled().await;
         let now = Instant::now();

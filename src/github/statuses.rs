@@ -1,5 +1,5 @@
-//! Commit statuses: `konverge/preview` is the one to require, `konverge/apply` never gates itself. A preview that is
-//! dealt out over the jobs of a matrix has one for each share besides.
+//! Commit statuses: `konverge/preview` is the one to require; `konverge/apply` never blocks itself. A preview
+//! with shards also has one status per shard.
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -20,57 +20,55 @@ const DESCRIPTION: usize = 140;
 /// The status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
-/// The status of a preview, or of one share of it: `konverge/preview` is the one to require. `into` is the branch that
-/// it goes to where that is not the default one: one commit may be the head of both, and what is compared there without
-/// a cluster says nothing of the other.
+/// The name of the status of a preview or of one shard; `konverge/preview` is the one to require. `into` is
+/// the target branch if it is not the default branch. One commit may be the head for both, and a comparison
+/// without a cluster says nothing about the other.
 pub fn preview_of(share: Option<Shard>, into: Option<&str>) -> String {
     let share = share.map(|share| format!(" {share}")).unwrap_or_default();
     let into = into.map(|branch| format!(" into {branch}")).unwrap_or_default();
     format!("konverge/preview{share}{into}")
 }
 
-/// How a status stands.
+/// The state of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusState {
-    /// It is being made.
+    /// In progress.
     Pending,
-    /// Fine.
+    /// Succeeded.
     Success,
-    /// The answer is no.
+    /// The result is negative.
     Failure,
-    /// There is no answer.
+    /// There is no result.
     Error,
 }
 
-/// A status that somebody set.
+/// A status that is set on a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct CommitStatus {
-    /// What it is about.
+    /// The name of the status.
     pub context: String,
-    /// How it stands.
     pub state: StatusState,
-    /// What it says.
     #[serde(default)]
     pub description: Option<String>,
-    /// The page of what set it.
+    /// The URL of the details.
     #[serde(default)]
     pub target_url: Option<String>,
 }
 
 impl Client {
-    /// The statuses of a commit, the newest first; one context may be there many times.
+    /// The statuses of a commit, the newest first; one context may occur several times.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, GithubError> {
         self.list(&self.newest_path(sha), READ).await
     }
 
-    /// The newest of them, as many as one request gives.
+    /// The newest statuses, as many as one request returns.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, GithubError> {
         self.get(&self.newest_path(sha), READ).await
     }
@@ -79,10 +77,10 @@ impl Client {
         self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"))
     }
 
-    /// Sets a status; the description is cut to what GitHub takes.
+    /// Sets a status; the description is truncated to GitHub's limit.
     ///
     /// # Errors
-    /// What GitHub refuses.
+    /// Errors of GitHub.
     pub async fn set_status(
         &self,
         sha: &CommitId,
@@ -95,7 +93,7 @@ impl Client {
         if let Some(url) = url {
             body["target_url"] = json!(url);
         }
-        // The same status twice is one status: the newest of a context counts.
+        // The newest status of a context counts, so a repeated request has no further effect.
         let _: Value = self
             .set(Method::POST, &self.path(&format!("/statuses/{sha}")), &body, NEED)
             .await?;

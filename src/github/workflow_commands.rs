@@ -1,22 +1,22 @@
-//! What the runner reads from us: outputs, the job summary, annotations. Pure texts; [`Runner`](super::Runner) knows
-//! the files.
+//! What the runner reads from us: outputs, the job summary, annotations. Pure text functions;
+//! [`Runner`](super::Runner) knows the files.
 //!
-//! The runner obeys `::command::` at the start of a line of stdout and stderr, and `##[command]` anywhere in one. Text
-//! that was written by somebody else therefore goes out only escaped, or between `::stop-commands::` and its token.
+//! The runner obeys `::command::` at the start of a line of stdout and stderr, and `##[command]` anywhere in
+//! one. Text from others is therefore printed only escaped, or between `::stop-commands::` and its token.
 
 use crate::model::{
     check_run::{Annotation, Level},
     text::is_hidden,
 };
 
-/// Annotations that the runner keeps per step and level.
+/// The number of annotations that the runner keeps per step and level.
 const MOST: usize = 10;
 
-/// The runner cuts a longer message.
+/// The runner truncates a longer message.
 const MESSAGE: usize = 4_000;
 
-/// One `name=value` for the file GITHUB_OUTPUT, as a heredoc with a random delimiter: no value can end it and set an
-/// output of its own.
+/// One `name=value` for the file GITHUB_OUTPUT, as a heredoc with a random delimiter: no value can end it and
+/// set an output of its own.
 pub fn output(name: &str, value: &str) -> String {
     loop {
         let delimiter = format!("konverge_{}", uuid::Uuid::new_v4().simple());
@@ -26,7 +26,7 @@ pub fn output(name: &str, value: &str) -> String {
     }
 }
 
-/// Annotations as workflow commands: at most ten of each level, the first ones given, the tenth counting the rest.
+/// Annotations as workflow commands: at most ten of each level; the tenth counts the rest.
 pub fn annotations(notes: &[Annotation]) -> Vec<String> {
     let mut lines = Vec::new();
     for level in [Level::Error, Level::Warning, Level::Notice] {
@@ -60,7 +60,7 @@ fn annotation(note: &Annotation) -> String {
     let mut properties = Vec::new();
     if !note.file.is_empty() {
         properties.push(format!("file={}", property(&note.file)));
-        // A column without a line is dropped by the runner, with the whole annotation.
+        // The runner drops an annotation with a column but no line.
         if let Some(line) = note.line {
             properties.push(format!("line={line}"));
             if let Some(column) = note.column {
@@ -78,8 +78,8 @@ fn annotation(note: &Annotation) -> String {
     )
 }
 
-/// The data of a command. `##[` is broken, since the old form is read anywhere in a line; hidden characters are written
-/// out.
+/// Escapes the data of a command. `##[` is broken up, because the old form is read anywhere in a line; hidden
+/// characters are escaped.
 fn data(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.replace("##[", "#\u{2009}#[").chars() {
@@ -95,13 +95,13 @@ fn data(text: &str) -> String {
     out
 }
 
-/// A property of a command.
+/// Escapes a property of a command.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// Text of others between `::stop-commands::` and its token, which nobody can guess: the runner obeys nothing in it.
-/// The old form is obeyed even there by some runners, so it is broken as well.
+/// Wraps text from others in `::stop-commands::` with a random token: the runner obeys nothing in it. Some
+/// runners obey the old form even there, so it is broken up as well.
 pub fn inert(text: &str) -> String {
     loop {
         let token = uuid::Uuid::new_v4().simple().to_string();
@@ -113,7 +113,8 @@ pub fn inert(text: &str) -> String {
     }
 }
 
-/// `::add-mask::` for a secret's lines; shorter ones would wreck every log and are left out.
+/// `::add-mask::` for the lines of a secret. Short lines are left out, because masking them would damage
+/// every log.
 pub fn masks(secret: &str) -> Vec<String> {
     secret
         .lines()

@@ -1,4 +1,4 @@
-//! Runs of workflows: whether the one that a page shows is over.
+//! Workflow runs: whether a run is over.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use super::{
     runner::is_name,
 };
 
-/// The page of a run, `https://HOST/OWNER/NAME/actions/runs/ID`, perhaps of one attempt (`…/attempts/N`).
+/// The URL of a run, `https://HOST/OWNER/NAME/actions/runs/ID`, optionally of one attempt (`…/attempts/N`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunPage {
     repository: String,
@@ -17,7 +17,7 @@ pub struct RunPage {
 }
 
 impl RunPage {
-    /// Reads an address; `None` if it is no page of a run on this server.
+    /// Parses a URL; `None` if it is not that of a run on this server.
     pub fn parse(url: &str, server_url: &str) -> Option<Self> {
         let path = url.strip_prefix(server_url.trim_end_matches('/'))?;
         let parts: Vec<_> = path.strip_prefix('/')?.split('/').collect();
@@ -38,10 +38,11 @@ impl RunPage {
 }
 
 impl Client {
-    /// Whether a run is over: all of it, or at least the attempt that the page names, because a later one has begun.
+    /// Returns true if a run is over: all of it, or at least the attempt in the URL, because a later one has
+    /// started.
     ///
     /// # Errors
-    /// What GitHub refuses; [`GithubError::NotFound`] also where the token may not see that repository.
+    /// Errors of GitHub; [`GithubError::NotFound`] also if the token may not see that repository.
     pub async fn is_over(&self, page: &RunPage) -> Result<bool, GithubError> {
         #[derive(Deserialize)]
         struct WorkflowRun {
