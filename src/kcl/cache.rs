@@ -1,9 +1,9 @@
-//! [`Cache`]: what was compiled before, by the digest of everything that went in.
+//! [`Cache`]: compiled values, by the digest of everything that went into the compilation.
 //!
-//! A local folder, and behind it a store that machines share ([`SharedCache`], wired by `ops`). An entry says for which
-//! key it was made and carries a checksum: one that is truncated, damaged or in the wrong place is thrown away and
-//! recreated. Files appear by renaming, so any number of processes may use one folder. Errors are never kept.
-//! Deleting the cache is safe: the next run is slower.
+//! A local folder, and behind it a store that machines share ([`SharedCache`], implemented by `ops`). An
+//! entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
+//! again. Files are created by renaming, so any number of processes may use one folder. Errors are never
+//! cached. The cache is safe to delete; the next run is slower.
 
 use std::{
     io,
@@ -19,29 +19,29 @@ use serde_json::Value;
 use super::Compiled;
 use crate::model::Digest;
 
-/// First word of every entry; another format has another one.
+/// The first word of every entry; it changes with the format.
 const MAGIC: &str = "konverge-compiled-1";
 
 /// An entry that is used again within this time is not touched, which saves a write.
 const TOUCH: Duration = Duration::from_secs(24 * 3600);
 
-/// A place shared by machines. Its failures cost time only, so they are words.
+/// A cache that machines share. Its failures only cost time, so they are plain messages.
 #[async_trait]
 pub trait SharedCache: Send + Sync {
     /// The entry of a key, if there is one.
     async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String>;
-    /// Keeps an entry; one that is there already may stay.
+    /// Stores an entry; an existing one may stay.
     async fn put(&self, key: &Digest, entry: Vec<u8>) -> Result<(), String>;
     /// Removes a damaged entry.
     async fn remove(&self, key: &Digest) -> Result<(), String>;
 }
 
-/// Who may write.
+/// Whether the cache may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// Reads, and writes what is missing.
+    /// Reads, and writes missing entries.
     ReadWrite,
-    /// Reads only: for code from a fork, so that nothing it made is ever read by the default branch.
+    /// Reads only: for code from a fork, so that the default branch never reads what that code produced.
     ReadOnly,
 }
 
@@ -53,12 +53,12 @@ pub struct Cache {
     access: CacheAccess,
 }
 
-/// What a cache folder holds.
+/// The usage of a cache folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUse {
-    /// Entries.
+    /// The number of entries.
     pub entries: u64,
-    /// Bytes of all entries.
+    /// The total size of the entries in bytes.
     pub bytes: u64,
 }
 
@@ -69,7 +69,7 @@ struct Body {
 }
 
 impl Cache {
-    /// A cache in a folder (none: nothing is kept here) and a shared place.
+    /// A cache in a folder (`None`: no local entries) and a shared cache.
     pub fn new(folder: Option<PathBuf>, shared: Option<Arc<dyn SharedCache>>, access: CacheAccess) -> Self {
         Self {
             folder,
@@ -78,7 +78,7 @@ impl Cache {
         }
     }
 
-    /// What was compiled for a key.
+    /// The compiled value of a key.
     pub async fn get(&self, key: &Digest) -> Option<Compiled> {
         if let Some(path) = self.path(key)
             && let Ok(entry) = std::fs::read(&path)
@@ -115,7 +115,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what was compiled for a key. Failing to costs time, nothing else.
+    /// Stores the compiled value of a key. A failure only costs time.
     pub async fn put(&self, key: &Digest, compiled: &Compiled) {
         if self.access == CacheAccess::ReadOnly {
             return;
@@ -146,10 +146,10 @@ impl Cache {
     }
 }
 
-/// Counts what a cache folder holds.
+/// Counts the entries of a cache folder.
 ///
 /// # Errors
-/// It cannot be listed. One that does not exist is empty.
+/// It cannot be listed. A missing folder counts as empty.
 pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     each(folder, |_, metadata| {
@@ -160,10 +160,11 @@ pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
     Ok(all)
 }
 
-/// Deletes entries that were not used for so long; all with a length of zero. Says what it deleted.
+/// Deletes the entries that were not used for this long; all with a duration of zero. Returns what it
+/// deleted.
 ///
 /// # Errors
-/// The folder cannot be listed, or an entry not be deleted.
+/// The folder cannot be listed, or an entry cannot be deleted.
 pub fn prune_cache(folder: &Path, unused_for: Duration) -> io::Result<CacheUse> {
     let now = SystemTime::now();
     let mut deleted = CacheUse::default();
@@ -319,7 +320,7 @@ mod tests {
         cache.put(&one, &compiled("one")).await;
         let path = cache.path(&one).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        // Another key's entry, in this place.
+        // The entry of another key at this place.
         std::fs::create_dir_all(cache.path(&other).unwrap().parent().unwrap()).unwrap();
         std::fs::write(cache.path(&other).unwrap(), &whole).unwrap();
         assert_eq!(cache.get(&other).await, None);
@@ -369,7 +370,7 @@ mod tests {
             .await;
         let fork = Cache::new(Some(folder.path().to_owned()), Some(place), CacheAccess::ReadOnly);
         fork.put(&key, &compiled("evil")).await;
-        // It may read; what it reads is not even kept in the folder.
+        // It may read, but what it reads is not stored in the local folder either.
         assert_eq!(fork.get(&kept).await, Some(compiled("x")));
         shared.map().insert(key, b"poison".to_vec());
         assert_eq!(fork.get(&key).await, None);

@@ -1,4 +1,4 @@
-//! One compile: from a stack's description to the core's request, from its answer to values.
+//! One compilation: from a stack's setup to the request for the core, and from its answer to values.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,29 +20,28 @@ use crate::model::{
 pub struct CompileRequest {
     /// The stack's identity, for messages.
     pub label: String,
-    /// Entries, options, overrides, packages.
     pub setup: CompileSetup,
-    /// Every file that the compile may read, by its path in the repository.
+    /// Every file that the compilation may read, by its path in the repository.
     pub files: Vec<(RepoPath, Arc<[u8]>)>,
     /// Links inside the repository, with their targets.
     pub links: Vec<(RepoPath, String)>,
-    /// Folders that must exist even if nothing lies in them.
+    /// Folders that must exist even if they are empty.
     pub folders: Vec<RepoPath>,
-    /// Fetched packages: the name by which each is imported, and its folder below [`super::PoolOptions::packages`].
+    /// Fetched packages: the name used in imports, and the folder below [`super::PoolOptions::packages`].
     pub packages: Vec<(String, std::path::PathBuf)>,
 }
 
-/// What KCL made of it.
+/// The result of a compilation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Compiled {
-    /// The documents, in order: one, or several of a `manifests.yaml_stream`. Key order is kept; integers, floats and
-    /// strings are what they were in KCL.
+    /// The documents, in order: one, or several from `manifests.yaml_stream`. The order of keys is kept;
+    /// integers, floats and strings keep their KCL types.
     pub documents: Vec<Value>,
     /// What the program printed, line by line.
     pub warnings: Vec<String>,
 }
 
-/// The core's request, for files laid below `root`.
+/// The request for the core, with the files below `root`.
 pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArgs {
     let setup = &request.setup;
     let absolute = |path: &RepoPath| root.join(path).display().to_string();
@@ -82,11 +81,11 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
     }
 }
 
-/// The most that is read of what the code says, in bytes: an error, or what it prints.
+/// The maximum number of bytes that are read of the code's messages: an error, or printed text.
 const LONGEST: usize = 256 << 10;
 
-/// An entry of a package in the core's own form, which says that it belongs to that package. `None` for an entry that is
-/// given by its path.
+/// The entry of a package in the core's own form, which names the package. `None` for an entry that is given
+/// by its path.
 fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
     let (variable, root) = match &entry.package {
         EntryPackage::Main => return None,
@@ -100,7 +99,7 @@ fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
     Some(format!("${{{variable}}}/{inside}"))
 }
 
-/// Reads the core's answer.
+/// Parses the core's answer.
 pub(super) fn answer(
     status: WorkerStatus,
     body: &[u8],
@@ -115,7 +114,7 @@ pub(super) fn answer(
             let text = String::from_utf8_lossy(body);
             let text = truncate(&text, LONGEST);
             let all = diagnostic::read(&text, root);
-            // Cores before 0.10 answer an error of the code with a panic that holds the usual text.
+            // Cores before 0.10 answer an error in the code with a panic that contains the usual text.
             if all.iter().any(|diagnostic| diagnostic.place.is_some()) {
                 return Err(KclError::Code(all));
             }

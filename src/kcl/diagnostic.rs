@@ -1,8 +1,8 @@
-//! The core's error texts, read back into what they say: [`KclDiagnostic`].
+//! Parses the error texts of the core into [`KclDiagnostic`]s.
 //!
-//! The core prints for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line, a caret and
-//! the message). All versions since 0.9 print alike, so that is what is read; a structured form exists only in new
-//! ones.
+//! The core formats them for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line,
+//! a caret and the message). All versions since 0.9 use this format, so it is what is parsed; only new
+//! versions have a structured form.
 
 use std::path::Path;
 
@@ -11,17 +11,16 @@ use crate::error::Location;
 /// One error of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KclDiagnostic {
-    /// `E2G22` and the like; absent for errors at evaluation.
+    /// `E2G22` and the like; `None` for errors during evaluation.
     pub code: Option<String>,
     /// `TypeError`, `EvaluationError`, …
     pub name: String,
-    /// What is wrong.
     pub message: String,
-    /// Where: a path relative to the repository, line and column from 1.
+    /// The place: a path relative to the repository, line and column from 1.
     pub place: Option<Location>,
-    /// The offending line.
+    /// The source line with the error.
     pub source: Option<String>,
-    /// Other places that the core names, with what it says of each.
+    /// Other places that the core names, each with its message.
     pub related: Vec<(Location, String)>,
     /// The core's own suggestions.
     pub hints: Vec<String>,
@@ -40,7 +39,7 @@ impl KclDiagnostic {
         }
     }
 
-    /// Name, message, offending line and related places: everything but its own place and the hints.
+    /// Name, message, source line and related places: everything except its own place and the hints.
     pub fn text(&self) -> String {
         let mut text = self.head();
         if let Some(source) = &self.source {
@@ -52,7 +51,7 @@ impl KclDiagnostic {
         text
     }
 
-    /// Everything on one line, place first.
+    /// Everything on one line, the place first.
     pub fn line(&self) -> String {
         let head = self.head();
         self.place
@@ -69,8 +68,8 @@ impl KclDiagnostic {
     }
 }
 
-/// Reads the core's text; `root` is the scratch folder, which is taken off every path. A text of another form becomes
-/// one diagnostic without a place.
+/// Parses the core's text; `root` is the working folder, which is removed from every path. A text of another
+/// form becomes one diagnostic without a place.
 pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     let text = plain(text, root);
     let mut all: Vec<KclDiagnostic> = Vec::new();
@@ -103,7 +102,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
                 continue;
             };
             let Some(last) = all.last_mut() else { continue };
-            // A message may go on below its first line.
+            // A message may continue on the next lines.
             let mut message = message.to_owned();
             while let Some(more) = lines.next_if(|next| {
                 let next = next.trim();
@@ -137,7 +136,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             unique.push(diagnostic);
         }
     }
-    // The core says of one import that it cannot be found twice, the second time with the better words.
+    // The core reports an import that it cannot find twice, the second time with the better message.
     let shadowed = |one: &KclDiagnostic, all: &[KclDiagnostic]| {
         one.message.ends_with("not found in the program")
             && all
@@ -165,7 +164,7 @@ fn heading(line: &str) -> Option<KclDiagnostic> {
         })
 }
 
-/// `path:line:column`, from the right: a path may hold colons.
+/// Parses `path:line:column` from the right, because a path may contain colons.
 fn location(text: &str) -> Location {
     let mut parts = text.rsplitn(3, ':');
     let column = parts.next().and_then(|part| part.parse().ok());
@@ -184,12 +183,12 @@ fn location(text: &str) -> Location {
     }
 }
 
-/// Lines of a panic report that say nothing about the code.
+/// Returns true for lines of a panic report that say nothing about the code.
 fn is_noise(line: &str) -> bool {
     line.starts_with("thread '") || line.starts_with("note: ") || line.starts_with("stack backtrace")
 }
 
-/// Without colours and other control characters, and without the scratch folder.
+/// Removes colours, other control characters and the working folder.
 pub(super) fn plain(text: &str, root: &Path) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! What can go wrong between a stack's files and its compiled value.
+//! The errors between the files of a stack and its compiled value.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::{
     error::{ErrorKind, UserError},
 };
 
-/// A compile, or the core behind it, failed.
+/// A compilation, or the core itself, failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum KclError {
-    /// The core is not on this machine.
+    /// The core is not installed on this machine.
     #[error("the KCL core {0} is not installed")]
     NotInstalled(String),
     /// `KONVERGE_KCL` names something that cannot host the core.
@@ -20,68 +20,55 @@ pub enum KclError {
     /// A program or a folder that a branch could bring.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// A core from before the call that a worker makes.
+    /// A core that lacks the call that a worker makes.
     #[error(
         "the KCL core {version} in `{}` is too old: it lacks the call that Konverge makes; the oldest core that works is {OLDEST_VERSION}",
         interpreter.display()
     )]
     TooOld {
-        /// The interpreter.
         interpreter: PathBuf,
-        /// Its core.
+        /// The version of its core.
         version: String,
     },
-    /// `KONVERGE_KCL` holds another version than the repository wants.
+    /// `KONVERGE_KCL` contains another version than the repository needs.
     #[error("`{}` (KONVERGE_KCL) holds the KCL core {found}, the repository wants {wanted}", interpreter.display())]
     WrongVersion {
-        /// The interpreter.
         interpreter: PathBuf,
-        /// Its core.
+        /// The version of its core.
         found: String,
         /// `kcl.version` of `konverge.yaml`, or the default.
         wanted: String,
     },
-    /// Not a version that exists or can be installed.
+    /// The version does not exist or cannot be installed.
     #[error("`{0}` is not a KCL core version that Konverge knows")]
     UnknownVersion(String),
     /// Neither `XDG_DATA_HOME` nor `HOME` is set.
     #[error("there is no folder to keep the KCL core in: neither XDG_DATA_HOME nor HOME is set")]
     NoDataFolder,
-    /// The core could not be fetched or put in place.
+    /// The core could not be downloaded or installed.
     #[error("the KCL core {version} could not be installed: {why}")]
-    Install {
-        /// The version.
-        version: String,
-        /// The cause.
-        why: String,
-    },
-    /// A download is not what it was when its hash was pinned.
+    Install { version: String, why: String },
+    /// A download does not have its pinned hash.
     #[error("`{file}` has the SHA-256 {found}, pinned is {pinned}: refused")]
     Checksum {
-        /// The file.
         file: String,
-        /// What came.
+        /// The received hash.
         found: String,
-        /// What should have come.
+        /// The pinned hash.
         pinned: String,
     },
-    /// A dependency of `kcl.mod` cannot be had.
+    /// A dependency of `kcl.mod` is not available.
     #[error("the package `{name}`: {why}")]
-    Package {
-        /// Its name.
-        name: String,
-        /// The cause.
-        why: String,
-    },
-    /// What came is not what was locked. What it is instead is not told: a stranger would learn the checksum to lock.
+    Package { name: String, why: String },
+    /// The package does not have its locked checksum. The actual checksum is not reported: an outsider would
+    /// learn which one to lock.
     #[error("the package `{name}` is not what `kcl.mod.lock` pins: it should have the SHA-256 {pinned}")]
     PackageDiffers {
-        /// Its name.
         name: String,
-        /// What should have come.
+        /// The locked checksum.
         pinned: String,
     },
-    /// A pull request from outside asks for a package that its base has not got.
+    /// A pull request from outside needs a package that its base does not have.
     #[error(
         "the package `{0}` is not fetched for a pull request from outside: the branch that it goes to has it not from this place with this checksum"
     )]
@@ -92,42 +79,31 @@ pub enum KclError {
     /// A dependency that would have to be fetched.
     #[error("the package `{0}` was not fetched before, and this is an offline run")]
     Offline(String),
-    /// A worker could not be started, or not walled in as required.
+    /// A worker could not be started, or not sandboxed as required.
     #[error("a KCL worker could not be started: {0}")]
     Start(String),
-    /// The files could not be laid into the scratch folder.
+    /// The files could not be written into the working folder.
     #[error("the files of `{label}` could not be laid out for the compiler: {why}")]
-    Scratch {
-        /// The stack.
-        label: String,
-        /// The cause.
-        why: String,
-    },
-    /// KCL refused the code.
+    Scratch { label: String, why: String },
+    /// KCL rejected the code.
     #[error("{}", render(.0))]
     Code(Vec<KclDiagnostic>),
-    /// The compile did not end in time.
+    /// The compilation exceeded its deadline.
     #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
-    Deadline {
-        /// The stack.
-        label: String,
-        /// The limit.
-        deadline: Duration,
-    },
-    /// The compile took the worker down.
+    Deadline { label: String, deadline: Duration },
+    /// The compilation crashed the worker.
     #[error("compiling `{label}` ended the compiler: {why}")]
     Crash {
-        /// The stack.
         label: String,
         /// What is known of the cause.
         why: String,
     },
-    /// The core answered something that is not its protocol.
+    /// The core's answer does not follow its protocol.
     #[error("the KCL core gave an answer that cannot be read: {0}")]
     Answer(String),
 }
 
-/// The first diagnostic leads; the others follow, one to a line.
+/// The first diagnostic leads; the others follow, one per line.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
     match diagnostics {
         [] => "KCL refused the code without saying why".to_owned(),
@@ -142,10 +118,10 @@ fn render(diagnostics: &[KclDiagnostic]) -> String {
     }
 }
 
-/// System modules that not every core has, with the first one that does.
+/// System modules that not every core has, with the first version that has them.
 const LATER_MODULES: [(&str, &str); 1] = [("base32", "0.12.0")];
 
-/// What to try if the core of another version would not give this error.
+/// A hint if another version of the core would not report this error.
 fn another_core(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = &diagnostic.message;
     if message.contains("escapes module root") {

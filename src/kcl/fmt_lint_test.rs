@@ -1,4 +1,4 @@
-//! The core's own tools, behind the same walls: format, lint, test.
+//! The core's own tools in the same sandbox: format, lint, test.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::model::{
     stack::{CompileSetup, Entry},
 };
 
-/// How one test of the repository ended.
+/// The result of one KCL test of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestCase {
     /// Its name, `test_…`.
@@ -24,10 +24,10 @@ pub struct TestCase {
 }
 
 impl Pool {
-    /// Whether `kcl fmt` would leave a text as it is.
+    /// Returns true if `kcl fmt` would not change a text.
     ///
     /// # Errors
-    /// The core refuses (the text is no KCL), or the worker is lost.
+    /// The core refuses (the text is not KCL), or the worker is lost.
     pub async fn is_formatted(&self, request: &CompileRequest, text: &str) -> Result<bool, KclError> {
         let message = |_: &Path| FormatCodeArgs {
             source: text.to_owned(),
@@ -37,7 +37,7 @@ impl Pool {
         Ok(result.formatted == text.as_bytes())
     }
 
-    /// What the core's linter says of one file of the request.
+    /// The messages of the core's linter for one file of the request.
     ///
     /// # Errors
     /// The core refuses, or the worker is lost.
@@ -54,11 +54,12 @@ impl Pool {
             .collect())
     }
 
-    /// Runs the tests (`*_test.k`) in one folder of the request, each as a program of its own: the folder's files and
-    /// a call of the test. The core's own test runner writes such a file beside the tests, which the walls forbid.
+    /// Runs the tests (`*_test.k`) in one folder of the request. Each is a program of its own: the files of
+    /// the folder and a call of the test. The core's own test runner writes such a file beside the tests,
+    /// which the sandbox forbids.
     ///
     /// # Errors
-    /// A worker is lost. A failed test is no error.
+    /// A worker is lost. A failed test is not an error.
     pub async fn test(&self, request: &CompileRequest, folder: &RepoPath) -> Result<Vec<TestCase>, KclError> {
         let in_folder = |path: &RepoPath| path.parent().as_ref() == Some(folder);
         let mut entries = Vec::new();

@@ -1,8 +1,8 @@
-//! Putting a core in place: `konverge kcl install`.
+//! Installs a core: `konverge kcl install`.
 //!
-//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every version,
-//! interpreter and processor ([`PINS`]), so neither the index nor a proxy is trusted. Nothing of it is run before it
-//! was checked, and it appears under its final name only when it is complete.
+//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every
+//! version, interpreter and processor ([`PINS`]), so neither the index nor a proxy is trusted. Nothing of it
+//! is executed before the check, and it appears under its final name only when it is complete.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,10 @@ use crate::{
 
 const PINS: &str = include_str!("pins.txt");
 
-/// Where the package comes from unless another index is named (`--index`, `PIP_INDEX_URL`).
+/// The default package index (otherwise `--index`, `PIP_INDEX_URL`).
 const INDEX: &str = "https://pypi.org/simple";
 
-/// Interpreters that are tried, in order.
+/// The interpreters to try, in order.
 const INTERPRETERS: [&str; 8] = [
     "python3",
     "python3.14",
@@ -31,44 +31,45 @@ const INTERPRETERS: [&str; 8] = [
     "python3.8",
 ];
 
-/// What an installation is doing, for progress.
+/// The progress of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstallStep {
-    /// It is there already.
+    /// Already installed.
     Present,
-    /// This wheel is being fetched.
+    /// This wheel is being downloaded.
     Fetching(String),
-    /// So many bytes came, of how many if that is known.
+    /// The received bytes, and the total if it is known.
     Received(u64, Option<u64>),
-    /// The wheel is what was pinned; it is being unpacked and tried.
+    /// The wheel has its pinned hash; it is being unpacked and tried.
     Verified,
 }
 
-/// What to install, and how.
+/// The options of an installation.
 #[derive(Debug, Clone, Default)]
 pub struct InstallOptions {
-    /// The interpreter that is to host the core; else the first on the PATH that has a wheel.
+    /// The interpreter that hosts the core; the default is the first on the PATH that has a wheel.
     pub interpreter: Option<PathBuf>,
-    /// The package index; else `PIP_INDEX_URL`, else PyPI.
+    /// The package index; the default is `PIP_INDEX_URL`, or else PyPI.
     pub index: Option<String>,
-    /// Where to put it; else `$XDG_DATA_HOME/konverge`.
+    /// The target folder; the default is `$XDG_DATA_HOME/konverge`.
     pub data: Option<PathBuf>,
-    /// Whence no interpreter is taken.
+    /// The checkout; no interpreter is taken from it.
     pub checkout: Checkout,
 }
 
-/// Versions that can be installed, newest first.
+/// The versions that can be installed, newest first.
 pub fn versions() -> Vec<&'static str> {
     let mut all: Vec<_> = pins().map(|pin| pin.version).collect();
     all.dedup();
     all
 }
 
-/// Fetches a core, checks it and puts it where [`Toolchain::find`] looks. Does nothing if it is there.
+/// Downloads a core, verifies it and puts it where [`Toolchain::find`] looks. Does nothing if it is
+/// installed.
 ///
 /// # Errors
-/// There is no pinned wheel for this interpreter and machine, the index cannot be reached, or what it sends is not
-/// what was pinned.
+/// There is no pinned wheel for this interpreter and machine, the index cannot be reached, or the download
+/// does not have its pinned hash.
 pub async fn install(
     version: &str,
     options: &InstallOptions,
@@ -112,7 +113,7 @@ pub async fn install(
         .await
         .map_err(failed)?;
     std::fs::remove_file(&archive).map_err(io)?;
-    // Tried where it is, described where it will be.
+    // Tried in its temporary folder, described for its final folder.
     let mut core = Toolchain::in_folder(interpreter, fresh.path(), version).await?;
     let real = fresh.path().canonicalize().map_err(io)?;
     let moved = |path: &Path| match path.strip_prefix(&real) {
@@ -128,7 +129,7 @@ pub async fn install(
     let fresh = fresh.keep();
     if let Err(error) = replace_folder(&fresh, &target) {
         let _ = std::fs::remove_dir_all(&fresh);
-        // Somebody else was faster: theirs is as good.
+        // Another process was faster; its installation is equal.
         return Toolchain::installed(&data, version, checkout)
             .await
             .map_err(|_| io(error));
@@ -136,7 +137,7 @@ pub async fn install(
     Toolchain::installed(&data, version, checkout).await
 }
 
-/// Renames over an incomplete earlier try.
+/// Replaces an incomplete earlier installation.
 fn replace_folder(fresh: &Path, target: &Path) -> std::io::Result<()> {
     if target.exists() && !target.join("core.json").exists() {
         std::fs::remove_dir_all(target)?;
@@ -167,7 +168,7 @@ fn pins() -> impl Iterator<Item = Pin> {
         })
 }
 
-/// The interpreter to host a version, and the wheel for it.
+/// The interpreter to host a version, and its wheel.
 async fn choose(
     version: &str,
     wish: Option<&Path>,
@@ -291,7 +292,7 @@ fn link_to(html: &str, file: &str) -> Option<String> {
     })
 }
 
-/// A wheel is a zip archive: the interpreter has a reader for it, which stays inside the folder.
+/// A wheel is a zip archive: the interpreter has a reader for it that stays inside the folder.
 async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), String> {
     let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
     program.args.extend([archive.into(), folder.into()]);

@@ -1,11 +1,11 @@
-//! Compiling KCL with the official core, unchanged and out of process.
+//! Compiles KCL with the official core, unchanged and out of process.
 //!
-//! [`Toolchain`] is an installed compiler of one version, [`install`] puts it there; a [`Pool`] keeps workers that have it
-//! loaded, each behind the walls of [`wall`], and gives them one compile at a time over the frames of [`protocol`].
-//! What a compile may read is laid into the worker's scratch folder from bytes that the caller gives: never a
-//! checkout, never `.git`.
+//! A [`Toolchain`] is an installed core of one version; [`install`] installs it. A [`Pool`] keeps workers
+//! that have loaded it, each in the [`sandbox`], and gives them one compilation at a time over the frames of
+//! [`protocol`]. The files of a compilation are written into the worker's working folder from bytes that the
+//! caller passes: never a checkout, never `.git`.
 //!
-//! This room knows KCL; it does not know which files a stack needs (`affected/`), what a compiled value means
+//! This room knows KCL. It does not know which files a stack needs (`affected/`), what a compiled value means
 //! (`spec/`), or who asked.
 
 mod cache;

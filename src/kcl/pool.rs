@@ -1,4 +1,5 @@
-//! [`Pool`]: workers kept ready; each compile gets one to itself and a worker that misbehaves is replaced.
+//! [`Pool`]: workers that are kept ready. Each compilation has a worker to itself; a worker that fails is
+//! replaced.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -18,29 +19,28 @@ use super::{
     worker::{Worker, WorkerLost},
 };
 
-/// How a pool works.
+/// The options of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// The core.
     pub core: Toolchain,
     /// The `konverge` binary, which is started as `konverge __worker`.
     pub self_exe: PathBuf,
-    /// How many compiles run at once.
+    /// The number of concurrent compilations.
     pub workers: usize,
-    /// Bytes of address space for one worker.
+    /// The address space of one worker in bytes.
     pub memory_limit: u64,
-    /// For one compile.
+    /// The deadline of one compilation.
     pub deadline: Duration,
-    /// What to do where a wall cannot be put up.
+    /// What to do if a sandbox layer is not available.
     pub sandbox: SandboxMode,
     /// The folder of fetched packages, which workers may read.
     pub packages: Option<PathBuf>,
-    /// A worker is replaced after so many compiles.
+    /// A worker is replaced after this many compilations.
     pub serve: u32,
 }
 
 impl PoolOptions {
-    /// One worker a processor, 2 GiB, one minute, the full sandbox.
+    /// One worker per processor, 2 GiB, one minute, the full sandbox.
     pub fn new(core: Toolchain, self_exe: PathBuf) -> Self {
         Self {
             core,
@@ -55,7 +55,7 @@ impl PoolOptions {
     }
 }
 
-/// Status, message, and the folder where the files lay.
+/// Status, message, and the folder of the files.
 pub(super) type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
@@ -73,11 +73,11 @@ struct Inner {
 }
 
 impl Pool {
-    /// Starts the first worker, so that a core or a sandbox that does not work is known at once; the others start when
+    /// Starts the first worker, so that a broken core or sandbox is noticed at once. The others start when
     /// there is work for them.
     ///
     /// # Errors
-    /// The worker does not start, or a wall is missing and the mode is `required`.
+    /// The worker does not start, or a sandbox layer is missing and the mode is `required`.
     pub async fn start(options: PoolOptions) -> Result<Self, KclError> {
         let first = Worker::start(&options).await?;
         let warning = first.warning.clone();
@@ -92,22 +92,21 @@ impl Pool {
         })
     }
 
-    /// The walls that are missing, in words; `None` if all stand.
+    /// Describes the missing sandbox layers; `None` if none is missing.
     pub fn warning(&self) -> Option<&str> {
         self.inner.warning.as_deref()
     }
 
-    /// The core that compiles.
     pub fn core(&self) -> &Toolchain {
         &self.inner.options.core
     }
 
-    /// How many workers were started so far, replacements included.
+    /// The number of workers started so far, including replacements.
     pub fn workers_started(&self) -> u32 {
         self.inner.started.load(Ordering::Relaxed)
     }
 
-    /// The process ids of the workers that wait for work.
+    /// The process ids of the idle workers.
     pub fn idle_pids(&self) -> Vec<u32> {
         self.inner.idle().iter().filter_map(Worker::pid).collect()
     }
@@ -115,14 +114,16 @@ impl Pool {
     /// Compiles one stack.
     ///
     /// # Errors
-    /// KCL refuses the code, or the compile exceeds its time or memory or takes the worker down: of that one stack.
+    /// KCL rejects the code, or the compilation exceeds its time or memory or crashes the worker. Other
+    /// stacks are not affected.
     pub async fn compile(&self, request: &CompileRequest) -> Result<Compiled, KclError> {
         let message = |root: &Path| compile::arguments(request, root);
         let (status, body, root) = self.exchange(request, "ExecProgram", message).await?;
         compile::answer(status, &body, &request.label, &root)
     }
 
-    /// Lays the request's files and calls one of the core's methods; the message is made for the folder where they lie.
+    /// Writes the files of the request and calls one of the core's methods. The message is built for the
+    /// folder of the files.
     pub(super) async fn exchange<M: Message>(
         &self,
         request: &CompileRequest,
@@ -132,7 +133,7 @@ impl Pool {
         let mut lent = self.lend().await?;
         let answer = match self.attempt(&mut lent, request, method, &message).await? {
             Ok(answer) => answer,
-            // Killed from outside: not this stack's fault, until it happens again.
+            // Killed from outside: not the fault of this stack, unless it happens again.
             Err(lost) if lost.killed_from_outside() => {
                 drop(lent);
                 lent = self.lend().await?;
@@ -155,7 +156,7 @@ impl Pool {
     ) -> Result<Result<WorkerAnswer, WorkerLost>, KclError> {
         let options = &self.inner.options;
         let worker = lent.worker();
-        // Writing a few small files takes less than handing the folder to another thread.
+        // Writing a few small files takes less time than moving the work to another thread.
         worker.scratch.lay(request).map_err(|error| KclError::Scratch {
             label: request.label.clone(),
             why: error.to_string(),
@@ -230,7 +231,7 @@ impl Inner {
     }
 }
 
-/// A worker in use; dropped without [`BorrowedWorker::give_back`] it is killed.
+/// A worker in use; dropping it without [`BorrowedWorker::give_back`] kills it.
 struct BorrowedWorker<'pool> {
     inner: &'pool Inner,
     worker: Option<Worker>,

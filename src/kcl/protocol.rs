@@ -1,12 +1,13 @@
-//! What goes over a worker's pipes: frames, and in them the core's own protobuf messages.
+//! The protocol on a worker's pipes: frames with the core's own protobuf messages.
 //!
-//! A request is `u32` (big endian, what follows) `u16` (the method's name) name message; an answer is `u32` status
-//! message. The messages are those of the core's `spec.proto` with the fields that Konverge uses; the numbers were
-//! read from the descriptor in `kcl_lib` 0.13.2 and are the same since 0.9, where a message has the field at all.
+//! A request is `u32` (big endian, the length of the rest), `u16` (the length of the method's name), name,
+//! message. An answer is `u32`, status, message. The messages are those of the core's `spec.proto` with the
+//! fields that Konverge uses. Their numbers are from the descriptor in `kcl_lib` 0.13.2 and are the same
+//! since 0.9, where a message has the field at all.
 
 use prost::Message;
 
-/// The largest answer that is read; a Spec of a thousand objects has about 3 MB.
+/// The maximum size of an answer; a Spec of a thousand objects has about 3 MB.
 pub const MAX_ANSWER: usize = 256 << 20;
 
 /// The first byte of an answer.
@@ -14,14 +15,14 @@ pub const MAX_ANSWER: usize = 256 << 20;
 pub enum WorkerStatus {
     /// The message follows.
     Done,
-    /// The core's error text follows.
+    /// The error text of the core follows.
     Refused,
-    /// The core panicked; what it said follows.
+    /// The core panicked; its message follows.
     Panicked,
 }
 
 impl WorkerStatus {
-    /// Reads the byte.
+    /// Parses the byte.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             b'+' => Some(Self::Done),
@@ -47,10 +48,9 @@ pub fn request(method: &str, message: &impl Message) -> Vec<u8> {
 /// `-E name=path`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExternalPkg {
-    /// The name by which it is imported.
+    /// The name used in imports.
     #[prost(string, tag = "1")]
     pub pkg_name: String,
-    /// Its folder.
     #[prost(string, tag = "2")]
     pub pkg_path: String,
 }
@@ -58,10 +58,9 @@ pub struct ExternalPkg {
 /// `-D name=value`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Argument {
-    /// The option's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its value, read by the core as JSON where it is JSON.
+    /// The value, which the core parses as JSON if it is JSON.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -69,34 +68,32 @@ pub struct Argument {
 /// `KclService.ExecProgram`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExecProgramArgs {
-    /// Relative entries start here.
+    /// The base of relative entries.
     #[prost(string, tag = "1")]
     pub work_dir: String,
-    /// Entries in order.
+    /// The entries, in order.
     #[prost(string, repeated, tag = "2")]
     pub k_filename_list: Vec<String>,
-    /// Options.
     #[prost(message, repeated, tag = "4")]
     pub args: Vec<Argument>,
-    /// Overrides.
     #[prost(string, repeated, tag = "5")]
     pub overrides: Vec<String>,
-    /// Asks for JSON alone.
+    /// Requests only JSON.
     #[prost(bool, tag = "6")]
     pub disable_yaml_result: bool,
-    /// 32-bit integers and floats are checked.
+    /// Checks 32-bit integers and floats.
     #[prost(bool, tag = "8")]
     pub strict_range_check: bool,
-    /// Attributes that are `None` are left out.
+    /// Leaves out attributes that are `None`.
     #[prost(bool, tag = "9")]
     pub disable_none: bool,
-    /// Packages from elsewhere.
+    /// External packages.
     #[prost(message, repeated, tag = "13")]
     pub external_pkgs: Vec<ExternalPkg>,
-    /// Which part to print.
+    /// The paths of the parts to print.
     #[prost(string, repeated, tag = "17")]
     pub path_selector: Vec<String>,
-    /// The evaluator without compilation passes.
+    /// Uses the evaluator without compilation passes.
     #[prost(bool, tag = "18")]
     pub fast_eval: bool,
 }
@@ -104,13 +101,13 @@ pub struct ExecProgramArgs {
 /// The answer of `KclService.ExecProgram`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExecProgramResult {
-    /// JSON documents, one to a line.
+    /// JSON documents, one per line.
     #[prost(string, tag = "1")]
     pub json_result: String,
     /// What `print` wrote.
     #[prost(string, tag = "3")]
     pub log_message: String,
-    /// An error at evaluation, empty if there was none.
+    /// An error during evaluation; empty if there was none.
     #[prost(string, tag = "4")]
     pub err_message: String,
 }
@@ -118,7 +115,7 @@ pub struct ExecProgramResult {
 /// `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct FormatCodeArgs {
-    /// A file's text.
+    /// The text of a file.
     #[prost(string, tag = "1")]
     pub source: String,
 }
@@ -126,7 +123,7 @@ pub struct FormatCodeArgs {
 /// The answer of `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct FormatCodeResult {
-    /// The text as it should be.
+    /// The formatted text.
     #[prost(bytes = "vec", tag = "1")]
     pub formatted: Vec<u8>,
 }
@@ -134,7 +131,6 @@ pub struct FormatCodeResult {
 /// `KclService.LintPath`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LintPathArgs {
-    /// Files.
     #[prost(string, repeated, tag = "1")]
     pub paths: Vec<String>,
 }
@@ -142,7 +138,7 @@ pub struct LintPathArgs {
 /// The answer of `KclService.LintPath`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LintPathResult {
-    /// Remarks, without a place.
+    /// Messages without a position.
     #[prost(string, repeated, tag = "1")]
     pub results: Vec<String>,
 }

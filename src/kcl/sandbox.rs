@@ -1,12 +1,14 @@
-//! The walls around a worker: what `konverge __worker` puts up around itself before it becomes the interpreter.
+//! The sandbox of a worker. `konverge __worker` applies it to itself before it executes the interpreter.
 //!
-//! - Landlock: reads the worker's scratch folder, the package folder, and what the interpreter needs to start; writes
-//!   nothing, anywhere (but for the one that unpacks a package, into its folder); no TCP, no signals to others, no abstract sockets.
-//! - seccomp: only the system calls of [`super::syscalls`]; no socket can be made, no process traced or started.
+//! - Landlock: reads the worker's working folder, the package folder, and what the interpreter needs to
+//!   start; writes nothing (except the unpacker of a package, into its folder); no TCP, no signals to others,
+//!   no abstract sockets.
+//! - seccomp: only the system calls of [`super::seccomp`]; no socket can be created, no process traced or
+//!   started.
 //! - limits: memory, no core dumps, no file of more than zero bytes.
-//! - an empty environment, and no new privileges, ever.
+//! - an empty environment, and never new privileges.
 //!
-//! Walls are inherited and cannot be taken down again. Those that the kernel lacks are named; with
+//! The layers are inherited and cannot be removed. Layers that the kernel lacks are reported; with
 //! [`SandboxMode::Required`] the worker then does not start.
 
 use std::{
@@ -25,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::seccomp;
 
-/// What to do where the kernel lacks a wall (`kcl.sandbox` of the protected branch).
+/// What to do if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
@@ -36,10 +38,10 @@ pub enum SandboxMode {
     BestEffort,
 }
 
-/// Everything `konverge __worker` is told, as one JSON argument.
+/// The settings of `konverge __worker`, passed as one JSON argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLayers {
-    /// What to become.
+    /// The program to execute.
     pub interpreter: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
@@ -47,43 +49,44 @@ pub struct SandboxLayers {
     pub environment: BTreeMap<String, String>,
     /// Its working directory.
     pub work_dir: PathBuf,
-    /// Files, and folders with all below, that may be read.
+    /// Files, and whole folders, that may be read.
     pub readable: Vec<PathBuf>,
     /// Folders that may be listed.
     pub folders: Vec<PathBuf>,
-    /// The one folder in which files may be made and written, with all below.
+    /// The one folder in which files may be created and written, with everything below.
     #[serde(default)]
     pub writable: Option<PathBuf>,
-    /// Bytes of the largest file there.
+    /// The maximum size of a file there in bytes.
     #[serde(default)]
     pub file_size: u64,
-    /// Bytes of address space.
+    /// The address space in bytes.
     pub memory: u64,
-    /// What to do where a wall cannot be put up.
+    /// What to do if a layer is not available.
     pub mode: SandboxMode,
 }
 
-/// How [`SandboxError::Missing`] begins: it reaches the pool as a worker's words.
+/// The start of the message of [`SandboxError::Missing`], by which the pool recognises it in a worker's
+/// output.
 pub(super) const MISSING: &str = "the sandbox cannot be put up";
 
-/// The walls could not be put up, or the interpreter not be started.
+/// The sandbox could not be applied, or the interpreter not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The kernel lacks walls and the mode is `required`.
+    /// The kernel lacks layers and the mode is `required`.
     #[error("{MISSING}: {0}")]
     Missing(String),
-    /// The interpreter could not be started behind the walls.
+    /// The interpreter could not be started in the sandbox.
     #[error("`{0}` could not be started: {1}")]
     Start(PathBuf, std::io::Error),
 }
 
-/// The stack that deep but finite recursion may use: more than the usual 8 MiB, so that nothing fails here that the
-/// core compiles elsewhere.
+/// The stack size for deep but finite recursion: more than the usual 8 MiB, so that everything compiles that
+/// the core compiles elsewhere.
 const STACK: u64 = 64 << 20;
 
 impl SandboxLayers {
-    /// Puts up the walls around this thread, then becomes the interpreter. Returns only if that fails. A missing wall
-    /// that the mode tolerates is written to `warn`.
+    /// Applies the sandbox to this thread, then executes the interpreter. Returns only on failure. A missing
+    /// layer that the mode tolerates is written to `warn`.
     #[expect(
         clippy::disallowed_methods,
         reason = "this process has one thread and is about to become another"
@@ -164,7 +167,7 @@ impl SandboxLayers {
             .map_err(|error| words(&error))?;
         let mut created = ruleset.create().map_err(|error| words(&error))?;
         for (path, access) in rules {
-            // What is not there cannot be read either.
+            // What does not exist cannot be read either.
             if let Ok(opened) = PathFd::new(path) {
                 created = created
                     .add_rule(PathBeneath::new(opened, access))
@@ -179,7 +182,8 @@ impl SandboxLayers {
     }
 }
 
-/// Whether a shared object is the dynamic loader, which the kernel executes together with the interpreter.
+/// Returns true if a shared object is the dynamic loader, which the kernel executes together with the
+/// interpreter.
 fn is_loader(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())

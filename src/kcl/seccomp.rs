@@ -1,7 +1,9 @@
-//! The system calls that an interpreter with the core loaded may make; every other one fails with `EPERM`.
+//! The seccomp filter: the system calls that an interpreter with the core may make. All others fail with
+//! `EPERM`.
 //!
-//! An allow list: what a future kernel adds is closed. Found by tracing the core over the example monorepo, by the
-//! memory allocator and thread start of glibc, and held by the tests in `tests/it/security/sandbox.rs`.
+//! It is an allow list, so calls of future kernels are forbidden. The list comes from tracing the core on the
+//! example monorepo, and from the memory allocator and the thread start of glibc. The sandbox tests verify
+//! it.
 
 use nix::libc;
 use seccompiler::{
@@ -9,9 +11,9 @@ use seccompiler::{
     TargetArch,
 };
 
-/// Allowed whatever their arguments.
+/// Allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
-    // Files: opening is Landlock's business.
+    // Files: Landlock restricts which ones can be opened.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -59,7 +61,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_execve,
-    // Time and facts about the process.
+    // Time and information about the process.
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_clock_nanosleep,
@@ -79,7 +81,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_prctl,
 ];
 
-/// The older names of the same calls, which exist on this architecture alone.
+/// The older names of the same calls, which exist only on this architecture.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[libc::c_long] = &[
     libc::SYS_open,
@@ -97,14 +99,14 @@ const ALLOWED_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
-/// Allowed besides where something is unpacked.
+/// Also allowed for unpacking.
 const MAKING_FOLDERS: &[libc::c_long] = &[
     libc::SYS_mkdirat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
 ];
 
-/// Restricts this thread, and whatever it becomes, to the calls above.
+/// Restricts this thread, and everything it executes, to the calls above.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this architecture has no table.
@@ -128,7 +130,7 @@ pub(super) fn restrict(makes_folders: bool) -> Result<(), String> {
     // A thread may be started, a process may not.
     allowed.insert(libc::SYS_clone, vec![thread]);
     allowed.insert(libc::SYS_clone3, Vec::new());
-    // The flags of clone3 lie in memory, where no filter can look: glibc falls back to clone on ENOSYS.
+    // The flags of clone3 are in memory, which a filter cannot read: glibc falls back to clone on ENOSYS.
     let absent = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let deny = SeccompAction::Errno(libc::ENOSYS as u32);
     install(SeccompFilter::new(absent, SeccompAction::Allow, deny, arch).map_err(|error| words(&error))?)?;

@@ -1,4 +1,4 @@
-//! [`Toolchain`]: an installed official compiler of one version, and where it is looked for.
+//! [`Toolchain`]: an installed official core of one version, and how it is found.
 
 use std::path::{Path, PathBuf};
 
@@ -10,36 +10,38 @@ use crate::{
     process::Program,
 };
 
-/// The version of the core that Konverge ships with; a repository may pin another in `konverge.yaml`.
+/// The default version of the core; a repository may pin another in `konverge.yaml`.
 pub const DEFAULT_VERSION: &str = "0.13.2";
 
-/// The oldest core that Konverge can work with.
+/// The oldest supported core.
 pub const OLDEST_VERSION: &str = "0.9.0";
 
-/// The environment variable that names a Python interpreter whose environment holds `kcl_lib`.
+/// The environment variable with a Python interpreter whose environment has `kcl_lib`.
 const INTERPRETER: &str = "KONVERGE_KCL";
 
-/// What hosts the core, in errors.
+/// The name of the core's host in errors.
 pub(super) const HOST: &str = "the interpreter of the KCL core";
 
 const PROBE: &str = include_str!("probe.py");
 
-/// An official KCL core on this machine: an interpreter, the native library it loads, and what both must read.
+/// An official KCL core on this machine: an interpreter, the native library it loads, and the files that both
+/// read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Toolchain {
-    /// Its version, for example `0.13.2`: a part of every stack's digest.
+    /// Its version, for example `0.13.2`; part of every stack's digest.
     pub version: String,
-    /// The Python interpreter, all links resolved.
+    /// The Python interpreter, with all links resolved.
     pub interpreter: PathBuf,
     /// The native library of `kcl_lib`.
     pub extension: PathBuf,
-    /// Files and folders that a worker reads while it starts: the interpreter, its standard library, shared libraries.
+    /// Files and folders that a worker reads at its start: the interpreter, its standard library, shared
+    /// libraries.
     pub readable: Vec<PathBuf>,
-    /// Folders whose names (not contents) it lists while it starts.
+    /// Folders that it lists, without reading their files, at its start.
     pub folders: Vec<PathBuf>,
 }
 
-/// What `probe.py` answers.
+/// The output of `probe.py`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Probe {
     pub executable: PathBuf,
@@ -54,12 +56,13 @@ pub(super) struct Probe {
 }
 
 impl Toolchain {
-    /// Finds the core of the version that a repository wants: in the interpreter that `KONVERGE_KCL` names, else what
-    /// [`install`](super::install()) put under the data folder. A core runs outside of the sandbox, so none is taken from
-    /// the checkout.
+    /// Finds the core of the version that a repository needs: in the interpreter that `KONVERGE_KCL` names,
+    /// or else what [`install`](super::install()) put below the data folder. A core runs outside the sandbox
+    /// while it is probed, so none is taken from the checkout.
     ///
     /// # Errors
-    /// There is none (the hint says how to get it), or `KONVERGE_KCL` names an interpreter with another version.
+    /// There is none (the hint says how to install it), or `KONVERGE_KCL` names an interpreter with another
+    /// version.
     pub async fn find(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match interpreter() {
             Some(interpreter) => Self::from_interpreter(&interpreter, version, checkout).await,
@@ -67,11 +70,11 @@ impl Toolchain {
         }
     }
 
-    /// Finds the core of a version that an earlier commit was compiled with: it need not be the one that `KONVERGE_KCL`
-    /// names, since versions lie side by side under the data folder.
+    /// Finds the core of the version that compiled an earlier commit. It may differ from the one that
+    /// `KONVERGE_KCL` names, because versions are installed side by side below the data folder.
     ///
     /// # Errors
-    /// As [`Toolchain::find`]; of a `KONVERGE_KCL` with another version its error says so.
+    /// As [`Toolchain::find`]; for a `KONVERGE_KCL` with another version that error.
     pub async fn find_earlier(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match Self::find(version, checkout).await {
             Err(other @ KclError::WrongVersion { .. }) => {
@@ -85,7 +88,7 @@ impl Toolchain {
     /// The core in the environment of a Python interpreter.
     ///
     /// # Errors
-    /// The interpreter lies in the checkout, does not run, has no `kcl_lib`, or one of another version.
+    /// The interpreter is in the checkout, does not run, has no `kcl_lib`, or one of another version.
     pub async fn from_interpreter(
         interpreter: &Path,
         version: &str,
@@ -110,14 +113,14 @@ impl Toolchain {
     /// The core that [`install`](super::install()) put below a data folder.
     ///
     /// # Errors
-    /// It is not there, lies in the checkout, or is no longer complete and cannot be looked over again.
+    /// It is missing, is in the checkout, or is incomplete and cannot be probed again.
     pub async fn installed(data: &Path, version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         let folder = folder_of(data, version)?;
         checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &folder)?;
         let missing = || KclError::NotInstalled(version.to_owned());
         let text = std::fs::read_to_string(folder.join("core.json")).map_err(|_| missing())?;
         let core: Self = serde_json::from_str(&text).map_err(|_| missing())?;
-        // An upgrade of the system renames shared libraries: then the interpreter is asked anew.
+        // A system upgrade renames shared libraries: then the interpreter is probed again.
         if core.readable.iter().all(|path| path.exists()) {
             return core.require_trusted(checkout);
         }
@@ -127,14 +130,14 @@ impl Toolchain {
             .require_trusted(checkout)
     }
 
-    /// The core, if neither its interpreter nor its library lies in the checkout.
+    /// The core, if neither its interpreter nor its library is in the checkout.
     fn require_trusted(self, checkout: &Checkout) -> Result<Self, KclError> {
         checkout.trust(HOST, &self.interpreter)?;
         checkout.trust("the library of the KCL core", &self.extension)?;
         Ok(self)
     }
 
-    /// The core whose package lies in `folder`, run by an interpreter.
+    /// The core whose package is in `folder`, with the interpreter that runs it.
     pub(super) async fn in_folder(
         interpreter: Executable,
         folder: &Path,
@@ -150,7 +153,7 @@ impl Toolchain {
         Ok(core)
     }
 
-    /// The name of a method of the core's service; before 0.12 the service had another name.
+    /// The full name of a method of the core's service; before 0.12 the service had another name.
     pub(super) fn method(&self, name: &str) -> String {
         let service = if numbers(&self.version) < (0, 12) {
             "KclvmService"
@@ -161,14 +164,14 @@ impl Toolchain {
     }
 }
 
-/// What `KONVERGE_KCL` names.
+/// The value of `KONVERGE_KCL`.
 fn interpreter() -> Option<PathBuf> {
     let named = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty());
     named.map(PathBuf::from)
 }
 
 impl Probe {
-    /// Whether the core has the call that a worker makes.
+    /// Returns an error if the core lacks the call that a worker makes.
     fn check_call(&self) -> Result<(), KclError> {
         match &self.version {
             Some(version) if !self.callable => Err(KclError::TooOld {
@@ -190,13 +193,13 @@ impl Probe {
     }
 }
 
-/// Asks an interpreter about itself and the core it holds (in `folder`, or in its own environment).
+/// Queries an interpreter about itself and its core (in `folder`, or in its own environment).
 pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Result<Probe, KclError> {
     let path = interpreter.path().to_owned();
     let failed = |why: String| KclError::Interpreter(path.clone(), why);
     let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
     program.args.extend(folder.map(Into::into));
-    // PATH and HOME are what a version manager's stand-in for an interpreter needs to find the real one.
+    // The wrapper scripts of version managers need PATH and HOME to find the real interpreter.
     let kept = ["PATH", "HOME"].map(|name| Some((name.into(), std::env::var_os(name)?)));
     program.env = Some(kept.into_iter().flatten().collect());
     program.deadline = std::time::Duration::from_secs(30);
@@ -214,10 +217,10 @@ pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Res
     serde_json::from_slice(&ended.stdout).map_err(|error| failed(error.to_string()))
 }
 
-/// The folder for what Konverge keeps: `$XDG_DATA_HOME/konverge`, else `~/.local/share/konverge`.
+/// The data folder of Konverge: `$XDG_DATA_HOME/konverge`, or else `~/.local/share/konverge`.
 ///
 /// # Errors
-/// The environment names neither.
+/// The environment has neither variable.
 pub fn data_folder() -> Result<PathBuf, KclError> {
     let absolute = |name: &str| {
         std::env::var_os(name)
@@ -230,7 +233,7 @@ pub fn data_folder() -> Result<PathBuf, KclError> {
         .ok_or(KclError::NoDataFolder)
 }
 
-/// Where the core of a version lies below a data folder.
+/// The folder of a core version below a data folder.
 pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError> {
     let plain = !version.is_empty()
         && version
@@ -242,7 +245,7 @@ pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError>
     Ok(data.join("kcl").join(version))
 }
 
-/// Major and minor number.
+/// The major and minor number.
 fn numbers(version: &str) -> (u32, u32) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

@@ -1,8 +1,8 @@
-//! [`Workdir`]: a worker's own folder, into which exactly the files of one compile are laid.
+//! [`Workdir`]: the working folder of a worker, which contains exactly the files of one compilation.
 //!
-//! Consecutive compiles share most of their files: only what differs is written, and what the next compile may not
-//! read is taken away, with the folders that become empty (an empty folder would hide a file of that name from an
-//! import).
+//! Consecutive compilations share most of their files. Only differences are written. Files that the next
+//! compilation may not read are removed, together with folders that become empty: an empty folder would hide
+//! a file of the same name from an import.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use std::{
 use super::CompileRequest;
 use crate::model::RepoPath;
 
-/// A folder of laid files; deleted when dropped.
+/// A folder of written files; deleted when dropped.
 #[derive(Debug)]
 pub(super) struct Workdir {
     _folder: tempfile::TempDir,
@@ -22,7 +22,7 @@ pub(super) struct Workdir {
     laid: BTreeMap<RepoPath, WorkdirEntry>,
 }
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WorkdirEntry {
     File(Arc<[u8]>),
@@ -42,15 +42,15 @@ impl Workdir {
         })
     }
 
-    /// Where the repository's root is, all links resolved.
+    /// The folder that represents the repository's root, with all links resolved.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Makes the folder hold the request's files, links and folders, and no others.
+    /// Makes the folder contain exactly the files, links and folders of the request.
     pub(super) fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
         let wanted = planned_entries(request)?;
-        // From the last to the first: what lies in a folder goes before the folder.
+        // From the last to the first: the content of a folder is removed before the folder.
         let stale: Vec<(RepoPath, WorkdirEntry)> = self
             .laid
             .iter()
@@ -61,7 +61,7 @@ impl Workdir {
         for (path, laid) in stale {
             self.laid.remove(&path);
             if laid == WorkdirEntry::Folder {
-                // Still there if it holds something; then it is no longer a folder of its own.
+                // It still exists if it contains something; then it is no longer an entry of its own.
                 let _ = std::fs::remove_dir(self.root.join(&path));
             } else {
                 std::fs::remove_file(self.root.join(&path))?;
@@ -88,7 +88,7 @@ impl Workdir {
 
     fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, WorkdirEntry>) {
         for folder in path.ancestors().skip(1) {
-            // Fails at the first that still holds something: that is the end.
+            // Fails at the first folder that is not empty: that is the end.
             if folder.is_root()
                 || wanted.get(&folder) == Some(&WorkdirEntry::Folder)
                 || std::fs::remove_dir(self.root.join(&folder)).is_err()
@@ -99,7 +99,7 @@ impl Workdir {
     }
 }
 
-/// What the request wants laid, if nothing of it leads out of the folder.
+/// The entries of the request. Returns an error if one leaves the folder.
 fn planned_entries(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, WorkdirEntry>> {
     let mut wanted: BTreeMap<RepoPath, WorkdirEntry> = BTreeMap::new();
     for folder in request.folders.iter().chain([&request.setup.work_dir]) {
@@ -117,7 +117,7 @@ fn planned_entries(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, Wo
                 "the link `{path}` leads out of the repository"
             )));
         }
-        // Nothing may be written through a link: git has no path below one either.
+        // Nothing may be written through a link: git has no path below a link either.
         if let Some(below) = wanted
             .keys()
             .find(|other| *other != path && other.is_within(path))
@@ -183,7 +183,7 @@ mod tests {
         };
         lay(&[("a/b/x.k", "1"), ("a/c.k", "2"), ("kcl.mod", "")]);
         assert_eq!(lay(&[("a/b.k", "3"), ("a/c.k", "4")]), ["a", "a/b.k", "a/c.k"]);
-        // A file where a folder was, and the other way round.
+        // A file replaces a folder, and the other way round.
         assert_eq!(lay(&[("a", "5")]), ["a"]);
         assert_eq!(lay(&[("a/b", "6")]), ["a", "a/b"]);
         assert_eq!(lay(&[("a/b", "7")]), ["a", "a/b"]);

@@ -1,4 +1,4 @@
-//! [`Worker`]: one long-lived process with the core loaded, behind its walls, answering one request at a time.
+//! [`Worker`]: a long-lived, sandboxed process with the core loaded, which answers one request at a time.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +24,13 @@ use crate::process::die_with_parent;
 
 const SCRIPT: &str = include_str!("worker.py");
 
-/// How long a worker may take to load the core.
+/// The maximum time to load the core.
 const START: Duration = Duration::from_secs(60);
 
-/// How much of what a worker says on standard error is kept.
+/// The maximum of a worker's standard error that is kept.
 const SAID: usize = 64 << 10;
 
-/// A running worker; dropping it kills it and deletes its scratch folder.
+/// A running worker; dropping it kills it and deletes its working folder.
 pub(super) struct Worker {
     child: Child,
     requests: ChildStdin,
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     said: Arc<WorkerStderr>,
     pub(super) scratch: Workdir,
     pub(super) served: u32,
-    /// Walls that are missing, in words.
+    /// Describes the missing sandbox layers.
     pub(super) warning: Option<String>,
 }
 
@@ -49,11 +49,11 @@ pub(super) enum WorkerLost {
     Deadline,
     /// The worker ended.
     Ended(ExitStatus, String),
-    /// It wrote what is no frame.
+    /// The worker wrote an invalid frame.
     Garbled(String),
 }
 
-/// What the worker wrote on standard error.
+/// The worker's standard error.
 #[derive(Default)]
 struct WorkerStderr {
     text: Mutex<Vec<u8>>,
@@ -61,7 +61,7 @@ struct WorkerStderr {
 }
 
 impl Worker {
-    /// Starts a worker and waits until it has the core loaded.
+    /// Starts a worker and waits until it has loaded the core.
     pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
         let failed = |error: std::io::Error| KclError::Start(error.to_string());
         let scratch = Workdir::new().map_err(failed)?;
@@ -76,7 +76,8 @@ impl Worker {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            // Ctrl-C at the terminal is ours to answer: a worker told by it too would blame the stack.
+            // We handle Ctrl-C ourselves: a worker that also received it would fail with an error of the
+            // stack.
             .process_group(0);
         die_with_parent(&mut command);
         let mut child = command
@@ -120,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// Sends a frame and waits for its answer. After an error the worker is of no more use.
+    /// Sends a frame and waits for its answer. After an error the worker is unusable.
     pub(super) async fn call(
         &mut self,
         frame: &[u8],
@@ -135,7 +136,7 @@ impl Worker {
             if !body.is_empty() {
                 return Ok((status, body));
             }
-            // Old cores answer a panic with nothing, and say it on standard error.
+            // Old cores answer a panic with nothing, and report it on standard error.
             let said = self.said.up_to_mark().await;
             Ok(if said.trim().is_empty() {
                 (status, body)
@@ -152,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// Bytes of memory that the worker holds now.
+    /// The worker's current memory in bytes.
     pub(super) fn resident(&self) -> u64 {
         let statm = self
             .child
@@ -162,7 +163,7 @@ impl Worker {
         pages.unwrap_or(0) * 4096
     }
 
-    /// Its process id, while it runs.
+    /// The process id, while it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
@@ -197,7 +198,7 @@ impl Worker {
 }
 
 impl WorkerLost {
-    /// Whether something outside (the kernel short of memory, an operator) killed the worker.
+    /// Returns true if something outside (the kernel out of memory, an operator) killed the worker.
     pub(super) fn killed_from_outside(&self) -> bool {
         matches!(self, Self::Ended(status, _) if status.signal() == Some(nix::libc::SIGKILL))
     }
@@ -208,7 +209,7 @@ fn walls(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());
     readable.extend(options.packages.clone());
-    // The core looks for packages in a vendor folder, always: a place where there is none.
+    // The core always looks for packages in a vendor folder: give it one that does not exist.
     let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
     SandboxLayers {
         interpreter: core.interpreter.clone(),
@@ -239,14 +240,14 @@ async fn listen(mut stderr: ChildStderr, said: Arc<WorkerStderr>) {
         }
         said.more.notify_one();
     }
-    // The end is marked like the end of a call, twice: nobody waits for more.
+    // The end is marked like the end of a call, twice, so that nobody waits for more.
     said.text.lock().unwrap_or_else(PoisonError::into_inner).push(END);
     said.more.notify_one();
 }
 
-/// Written by the worker on standard error after a call that answered nothing.
+/// The worker writes it to standard error after a call without an answer.
 const MARK: u8 = 0;
-/// Noted when standard error was closed.
+/// Recorded when standard error was closed.
 const END: u8 = 4;
 
 impl WorkerStderr {

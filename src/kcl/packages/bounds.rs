@@ -1,18 +1,18 @@
-//! How much of a package is fetched before its checksum is known: a server may be hostile, and so may be whoever chose
-//! the package.
+//! The limits for fetching a package before its checksum is known: the server, or whoever chose the package,
+//! may be hostile.
 
 use std::time::Duration;
 
-/// The bounds of one package. They are far above any package that is published, and far below what hurts a runner.
+/// The limits of one package. They are far above any published package, and far below what harms a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes over the network: an archive, or a pack of git.
+    /// The bytes over the network: an archive, or a git pack.
     pub transferred: u64,
-    /// Bytes of all files, unpacked.
+    /// The bytes of all unpacked files.
     pub unpacked: u64,
-    /// How many files.
+    /// The number of files.
     pub files: u64,
-    /// The time for all of it.
+    /// The total time.
     pub time: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Count {
         }
     }
 
-    /// Takes one more file.
+    /// Adds a file. Returns an error above a limit.
     pub(super) fn add(&mut self, bytes: u64) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.files += 1;

@@ -1,5 +1,6 @@
-//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in base64,
-//! as the official tools (kpm's `HashDir`) compute it. Names are not part of it: that is theirs to change.
+//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in
+//! base64, as the official tools (kpm's `HashDir`) compute it. The file names are not part of it, as in those
+//! tools.
 
 use std::{
     io,
@@ -9,7 +10,7 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// Files whose path holds one of these are passed over.
+/// Files whose path contains one of these are skipped.
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 /// The checksum of the package in a folder.
@@ -24,7 +25,7 @@ pub(super) fn compute(folder: &Path) -> io::Result<String> {
     Ok(base64::engine::general_purpose::STANDARD.encode(hasher.finalize()))
 }
 
-/// Every regular file below a folder: each folder's entries by name, a folder where its name stands.
+/// Every regular file below a folder: the entries of each folder by name, a folder at the place of its name.
 pub(super) fn walk(
     root: &Path,
     folder: &Path,

@@ -1,4 +1,5 @@
-//! Packages from git repositories, fetched by the `git` binary: it knows every transport and credential helper.
+//! Packages from git repositories, fetched with the `git` binary, which knows every transport and credential
+//! helper.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +11,16 @@ use super::{
 };
 use crate::process::{ProcessError, ProcessResult, Program};
 
-/// Bytes of address space for git: a small pack may hold what unfolds to anything.
+/// The address space of git in bytes: a small pack may unpack to any size.
 const MEMORY: u64 = 4 << 30;
 
-/// What git says of a file that grows beyond its bound.
+/// Git's messages for a file that exceeds its limit.
 const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
 
-/// The longest line that git lists a file on: its mode, id, size and path.
+/// The maximum length of a line in git's file listing: mode, id, size and path.
 const LONGEST_LINE: u64 = 4200;
 
-/// Fetches one revision and copies the package out of it into `target`.
+/// Fetches one revision and copies the package from it into `target`.
 pub(super) async fn fetch(
     packages: &PackageFetcher,
     url: &str,
@@ -63,7 +64,7 @@ async fn fetch_unbounded(
             )
             .await?
         }
-        // A short commit id, or a server that gives out no single commits: all of it, then.
+        // A short commit id, or a server that does not serve single commits: fetch everything.
         (Err(_), GitRevision::Commit(commit)) => {
             git(
                 packages,
@@ -95,7 +96,7 @@ async fn fetch_unbounded(
     copy(&root, target, packages.bounds)
 }
 
-/// Counts the files of a revision, and their bytes, before they are checked out.
+/// Counts the files of a revision and their bytes before they are checked out.
 async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), String> {
     let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
     let mut count = Count::of(packages.bounds);
@@ -166,7 +167,7 @@ async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Re
     Err(format!("git: {}", line.unwrap_or("failed with no error output")))
 }
 
-/// A package inside a repository: the folder of that path, else the one whose `kcl.mod` has that name.
+/// The package inside a repository: the folder of that path, or else the one whose `kcl.mod` has that name.
 fn subfolder(root: &Path, package: &str) -> Result<PathBuf, String> {
     let plain = !package.split('/').any(|part| part == "..") && !package.starts_with('/');
     if plain && root.join(package).join("kcl.mod").is_file() {

@@ -1,8 +1,9 @@
-//! [`PackageFetcher`]: dependencies of `kcl.mod` that lie in git repositories and OCI registries.
+//! [`PackageFetcher`]: fetches the dependencies of `kcl.mod` from git repositories and OCI registries.
 //!
-//! Each is fetched once into a folder that runs share, checked against the checksum of `kcl.mod.lock`, and appears
-//! there complete or not at all; each run checks what it finds there anew. What the checksum does not pin is not fetched: a stack's digest must say what was
-//! compiled. Only this process uses the network; the compiler reads the folder.
+//! Each package is fetched once into a folder that runs share, checked against the checksum of
+//! `kcl.mod.lock`, and appears there complete or not at all. Each run verifies the checksum again.
+//! Dependencies without a checksum are not fetched, because a stack's digest must say what was compiled. Only
+//! this process uses the network; the compiler reads the folder.
 
 mod bounds;
 mod checksum;
@@ -31,37 +32,38 @@ pub use self::{
     trust::{KnownPackages, PackageTrust},
 };
 
-/// Fetches packages, and remembers them.
+/// Fetches packages and caches them.
 #[derive(Debug, Clone)]
 pub struct PackageFetcher {
-    /// Where fetched packages are kept.
+    /// The folder of fetched packages.
     pub folder: PathBuf,
-    /// Fetch nothing: use what was fetched before.
+    /// Fetch nothing: use only what was fetched before.
     pub offline: bool,
     /// The core, whose interpreter unpacks archives.
     pub core: Toolchain,
-    /// The `konverge` binary, which walls that interpreter in.
+    /// The `konverge` binary, which sandboxes that interpreter.
     pub executable: PathBuf,
-    /// What to do where a wall cannot be put up.
+    /// What to do if a sandbox layer is not available.
     pub sandbox: SandboxMode,
-    /// How much is fetched of a package.
+    /// The limits of one package.
     pub bounds: Bounds,
     /// Our environment: credentials, proxies, `KCL_REGISTRY`.
     pub environment: BTreeMap<String, String>,
-    /// Folders that this run found to hold what is pinned.
+    /// The folders whose content this run has verified.
     pub whole: Arc<Mutex<HashSet<PathBuf>>>,
-    /// Whose code asks.
+    /// How far the requesting code is trusted.
     pub asker: PackageTrust,
-    /// Whence no program is run.
+    /// The checkout; no program is run from it.
     pub checkout: Checkout,
 }
 
 impl PackageFetcher {
-    /// The folders of all these packages and of those that they depend on, by the names by which they are imported.
-    /// `lock` is the text of the `kcl.mod.lock` beside the stack's `kcl.mod`.
+    /// The folders of these packages and of their dependencies, by the names used in imports. `lock` is the
+    /// text of the `kcl.mod.lock` beside the stack's `kcl.mod`.
     ///
     /// # Errors
-    /// A package is not locked, cannot be fetched, or is not what was locked; a stranger brings one of their own.
+    /// A package is not locked, cannot be fetched, or does not have its locked checksum; code from outside
+    /// brings a package of its own.
     pub async fn resolve(
         &self,
         wanted: &[RemotePackage],
@@ -146,7 +148,7 @@ impl PackageFetcher {
         let fresh = fresh.keep();
         if let Err(error) = std::fs::rename(&fresh, &target) {
             let _ = std::fs::remove_dir_all(&fresh);
-            // Somebody else was faster: theirs is the same.
+            // Another process was faster; its result is equal.
             if !target.is_dir() {
                 return Err(io(error));
             }
@@ -154,7 +156,7 @@ impl PackageFetcher {
         Ok(target)
     }
 
-    /// Whether a folder holds what is pinned; asked once a run of each, for it reads every file.
+    /// Returns true if a folder has the locked checksum. Verified once per run, because it reads every file.
     fn is_whole(&self, folder: &Path, pinned: Option<&str>) -> io::Result<bool> {
         let Some(pinned) = pinned else {
             return Ok(true);
@@ -177,7 +179,7 @@ impl PackageFetcher {
 /// Counts the packages in a folder, and their bytes.
 ///
 /// # Errors
-/// It cannot be read. One that does not exist is empty.
+/// It cannot be read. A missing folder counts as empty.
 pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     for package in fetched(folder)? {
@@ -190,7 +192,7 @@ pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
     Ok(all)
 }
 
-/// Deletes every fetched package; says what it deleted.
+/// Deletes every fetched package; returns what it deleted.
 ///
 /// # Errors
 /// The folder cannot be read or written.
@@ -213,7 +215,7 @@ fn fetched(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// The lock's entry of a package, with its name as `kcl.mod` writes it.
+/// The lock entry of a package, with its name as in `kcl.mod`.
 fn locked_package<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a toml::Value)> {
     let entries = lock.get("dependencies")?.as_table()?;
     let (original, entry) = entries
@@ -222,7 +224,7 @@ fn locked_package<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a 
     Some((original.clone(), entry))
 }
 
-/// What a fetched package asks for itself: other packages of the same lock. Folders inside it come with it.
+/// The dependencies of a fetched package: other packages of the same lock. Folders inside it are part of it.
 fn dependencies(name: &str, folder: &Path, lock: &toml::Table) -> Result<Vec<RemotePackage>, KclError> {
     let Ok(text) = std::fs::read_to_string(folder.join("kcl.mod")) else {
         return Ok(Vec::new());
@@ -249,7 +251,7 @@ fn dependencies(name: &str, folder: &Path, lock: &toml::Table) -> Result<Vec<Rem
         .collect())
 }
 
-/// A name as part of a folder's name.
+/// A name as part of a folder name.
 fn plain_name(name: &str) -> String {
     name.chars()
         .map(|c| {

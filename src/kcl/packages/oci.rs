@@ -1,6 +1,5 @@
 //! Packages from OCI registries, by the distribution protocol
-//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every answer has a bound: whatever a
-//! registry sends, it is read so far and no further.
+//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every answer has a size limit.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use super::{PackageFetcher, PackageTrust, bounds::Bounds, unpack::unpack};
 use crate::error::chain;
 
-/// What a manifest may be.
+/// The accepted media types of a manifest.
 const MANIFESTS: &str =
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 
-/// What the layer of a package may be.
+/// The accepted media types of a package's layer.
 const LAYERS: [&str; 4] = [
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -25,10 +24,10 @@ const LAYERS: [&str; 4] = [
     "application/vnd.docker.image.rootfs.diff.tar",
 ];
 
-/// The largest manifest, as registries have it, and the largest answer about a token.
+/// The maximum size of a manifest, as in registries, and of an answer with a token.
 const DOCUMENT: u64 = 4 << 20;
 
-/// A package has one layer; an artifact with more is somebody's image.
+/// A package has one layer; an artifact with more is probably an image.
 const MOST_LAYERS: usize = 16;
 
 /// Pulls a package and unpacks it into `target`.
@@ -51,7 +50,7 @@ pub(super) async fn fetch(
     Ok(())
 }
 
-/// Whether it is one on this machine.
+/// Returns true for a registry on this machine.
 pub(super) fn is_local(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
@@ -66,14 +65,13 @@ struct Registry {
     login: Option<Login>,
 }
 
-/// A user and a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Login {
     user: String,
     password: String,
 }
 
-/// How requests prove who asks.
+/// The authentication of a request.
 enum Proof {
     None,
     Basic,
@@ -124,7 +122,7 @@ impl Registry {
         if !plain {
             return Err(wrong());
         }
-        // As Docker does: a registry on this machine may speak plain HTTP.
+        // As in Docker: a registry on this machine may use plain HTTP.
         let scheme = if is_local(host) { "http" } else { "https" };
         let server = if host == "docker.io" {
             "registry-1.docker.io"
@@ -195,7 +193,7 @@ impl Registry {
         }
     }
 
-    /// Asks, and once more with proof if the registry wants it.
+    /// Sends a request, and repeats it with authentication if the registry requires it.
     async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), String> {
         let answer = request().send().await.map_err(said)?;
         if answer.status() != StatusCode::UNAUTHORIZED {
@@ -224,7 +222,7 @@ impl Registry {
         }
     }
 
-    /// A token of the service that the registry names.
+    /// A token from the service that the registry names.
     async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, String> {
         let named = |name: &str| challenge.get(name).map(String::as_str);
         let realm = named("realm").ok_or("it names no service that gives tokens")?;
@@ -267,7 +265,7 @@ fn parameters(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The body of an answer that says yes, up to a bound.
+/// The body of a successful answer, up to a limit.
 async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
     let status = answer.status();
     if !status.is_success() {
@@ -293,13 +291,13 @@ async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// Without the address, which may hold a token in its query.
+/// The error without the address, whose query may contain a token.
 fn said(error: reqwest::Error) -> String {
     chain(&error.without_url())
 }
 
-/// Who asks: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry that `KONVERGE_OCI_REGISTRY`
-/// names (a `kcl.mod` must not be able to send them elsewhere), else Docker's config.
+/// The credentials: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry in
+/// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
 fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Option<Login> {
     let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
     if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)

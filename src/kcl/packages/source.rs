@@ -1,17 +1,16 @@
-//! What `kcl.mod` asks for, and where that lies.
+//! The requirements in `kcl.mod`, and the sources of packages.
 
 use serde_json::Value;
 
 use super::super::KclError;
 use crate::model::stack::RemotePackage;
 
-/// Where packages lie that are named by a version alone, as the official tools have it.
+/// The registry of packages that are named by a version only, as in the official tools.
 const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";
 
-/// A place to fetch a package from.
+/// The source of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PackageSource {
-    /// A git repository.
     Git {
         url: String,
         at: GitRevision,
@@ -22,7 +21,7 @@ pub(super) enum PackageSource {
     Oci { repository: String, tag: String },
 }
 
-/// Which revision of a git repository.
+/// The revision of a git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum GitRevision {
     Tag(String),
@@ -30,7 +29,7 @@ pub(super) enum GitRevision {
     Commit(String),
 }
 
-/// Reads a requirement. `original` is the name as `kcl.mod` writes it.
+/// Parses a requirement. `original` is the name as in `kcl.mod`.
 pub(super) fn read(
     package: &RemotePackage,
     original: &str,
@@ -90,7 +89,7 @@ pub(super) fn read(
     })
 }
 
-/// Only transports that fetch; git's `ext::` runs commands, and a leading dash would be an option.
+/// Accepts only transports that fetch: git's `ext::` runs commands, and a leading dash would be an option.
 fn check_url(url: &str) -> Result<(), String> {
     if let Some(host) = with_credentials(url) {
         return Err(format!(
@@ -110,8 +109,8 @@ fn check_url(url: &str) -> Result<(), String> {
     ))
 }
 
-/// The host of an address that holds a password, or over HTTP anything that stands for one. The user of `ssh://git@host`
-/// is no secret.
+/// The host of an address with a password, or over HTTP with any user part. The user in `ssh://git@host` is
+/// not secret.
 fn with_credentials(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,13 +1,14 @@
-//! What comes from outside (a fork's pull request) chooses no package: the branch that it goes to has each of them
-//! already, from the same place and with the same checksum. And they are fetched as anybody could: without a credential
-//! of ours, over TLS. Else a stranger's `kcl.mod` would read what the runner's user can reach.
+//! The trust in code that requests packages. Code from outside (a pull request from a fork) may choose no
+//! package: its target branch must already have each of them, from the same source and with the same
+//! checksum. They are fetched without our credentials, over TLS. Otherwise the `kcl.mod` of a fork could read
+//! what only the runner's user can reach.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{locked_package, oci, source::PackageSource};
 use crate::{kcl::KclError, model::stack::RemotePackage};
 
-/// What git needs of our environment to find a host.
+/// The environment variables that git needs to reach a host.
 const NEEDED: [&str; 9] = [
     "PATH",
     "GIT_SSL_CAINFO",
@@ -20,7 +21,7 @@ const NEEDED: [&str; 9] = [
     "LANG",
 ];
 
-/// What it needs besides to prove who asks.
+/// The environment variables that it also needs to authenticate.
 const PROVING: [&str; 7] = [
     "HOME",
     "XDG_CONFIG_HOME",
@@ -31,41 +32,41 @@ const PROVING: [&str; 7] = [
     "GIT_CONFIG_COUNT",
 ];
 
-/// The beginnings of the variables that say what configuration `GIT_CONFIG_COUNT` counts (git-config(1)): git refuses to
-/// start if one of them is missing.
+/// The prefixes of the variables that `GIT_CONFIG_COUNT` counts (git-config(1)): git refuses to start if one
+/// of them is missing.
 const COUNTED: [&str; 2] = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
 
-/// What keeps git from finding a credential by itself. Without `HOME` it would look up whose process it is.
+/// Keeps git from finding credentials by itself. Without `HOME` it would look up the user of the process.
 const NOBODY: [(&str, &str); 3] = [
     ("HOME", "/nonexistent"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ALLOW_PROTOCOL", "https"),
 ];
 
-/// Whose code asks for packages.
+/// How far the code that requests packages is trusted.
 #[derive(Debug, Clone)]
 pub enum PackageTrust {
-    /// This repository's own people: fetched is what they lock, with the credentials that there are.
+    /// Code of this repository: what it locks is fetched, with the available credentials.
     Own,
-    /// A stranger: fetched is what the branch has as well, without any.
+    /// Code from outside: only what the target branch also has is fetched, without credentials.
     Outside(KnownPackages),
 }
 
-/// The packages of a revision that is trusted.
+/// The packages of a trusted revision.
 #[derive(Debug, Clone, Default)]
 pub struct KnownPackages {
     wanted: HashSet<RemotePackage>,
-    /// Names and checksums of its locks: what packages ask for themselves.
+    /// The names and checksums in its locks, for the dependencies of packages.
     locked: HashSet<(String, String)>,
 }
 
 impl KnownPackages {
-    /// Adds what a stack is compiled with.
+    /// Adds the packages of a stack.
     pub fn add_wanted(&mut self, wanted: &[RemotePackage]) {
         self.wanted.extend(wanted.iter().cloned());
     }
 
-    /// Adds what a `kcl.mod.lock` pins.
+    /// Adds the packages that a `kcl.mod.lock` pins.
     pub fn add_lock(&mut self, text: &str) {
         let lock: toml::Table = text.parse().unwrap_or_default();
         let entries = lock.get("dependencies").and_then(toml::Value::as_table);
@@ -78,7 +79,7 @@ impl KnownPackages {
         self.wanted.contains(package)
     }
 
-    /// What a lock says of a name, it has to say as the trusted one does.
+    /// Returns true if the lock entry of a name equals that of the trusted revision.
     fn admits_lock(&self, name: &str, lock: &toml::Table) -> bool {
         locked_package(lock, name).is_none_or(|(original, entry)| {
             checksum(entry).is_some_and(|sum| self.locked.contains(&(original, sum)))
@@ -91,7 +92,7 @@ fn checksum(entry: &toml::Value) -> Option<String> {
 }
 
 impl PackageTrust {
-    /// Refuses what a stranger brings: a package of its own choice.
+    /// Returns an error if code from outside brings a package of its own choice.
     pub(super) fn check_wanted(&self, wanted: &[RemotePackage]) -> Result<(), KclError> {
         let Self::Outside(known) = self else {
             return Ok(());
@@ -102,7 +103,7 @@ impl PackageTrust {
         }
     }
 
-    /// The same for what a lock says of a package, its own or one that another package asks for.
+    /// The same for the lock entry of a package, which is its own or a dependency's.
     pub(super) fn check_locked(&self, name: &str, lock: &toml::Table) -> Result<(), KclError> {
         match self {
             Self::Outside(known) if !known.admits_lock(name, lock) => {
@@ -112,7 +113,8 @@ impl PackageTrust {
         }
     }
 
-    /// Refuses a place that is only there for those who are somebody: this machine, its network, an SSH key's owner.
+    /// Returns an error for a source that needs the runner's position or identity: this machine, its network,
+    /// an SSH key.
     pub(super) fn check_place(&self, place: &PackageSource) -> Result<(), String> {
         let open = match place {
             PackageSource::Git { url, .. } => url.starts_with("https://"),
@@ -129,7 +131,7 @@ impl PackageTrust {
         )
     }
 
-    /// What git's environment is made of.
+    /// The environment of git.
     pub(super) fn variables(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let proves =
             |name: &str| PROVING.contains(&name) || COUNTED.iter().any(|start| name.starts_with(start));

@@ -1,4 +1,5 @@
-//! Unpacks an archive in a process behind walls: it reads nothing but the interpreter, and writes into one folder alone.
+//! Unpacks an archive in a sandboxed process, which reads only the interpreter and writes into one folder
+//! only.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +8,13 @@ use crate::{checkout::Checkout, kcl::sandbox::SandboxLayers, process::Program};
 
 const SCRIPT: &str = include_str!("unpack.py");
 
-/// Bytes of address space: the archive itself is streamed.
+/// The address space in bytes; the archive itself is streamed.
 const MEMORY: u64 = 1 << 30;
 
-/// Where shared libraries lie that the interpreter loads for compressed files.
+/// The folders of the shared libraries that the interpreter loads for compressed files.
 const LIBRARIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
-/// Unpacks a tar archive, compressed by gzip or not, into `target`.
+/// Unpacks a tar archive, with or without gzip, into `target`.
 pub(super) async fn unpack(
     packages: &PackageFetcher,
     archive: Vec<u8>,
@@ -27,7 +28,7 @@ pub(super) async fn unpack(
     let walls =
         walls(packages, interpreter.path().to_owned(), target, bounds).map_err(|error| error.to_string())?;
     let walls = serde_json::to_string(&walls).map_err(|error| error.to_string())?;
-    // This program itself, which runs already.
+    // This program itself, which is already running.
     let own = Checkout::default()
         .executable("konverge", &packages.executable)
         .map_err(|error| error.to_string())?;
@@ -51,7 +52,7 @@ fn walls(
     target: &Path,
     bounds: &Bounds,
 ) -> std::io::Result<SandboxLayers> {
-    // Links on the way to it are no part of the rule.
+    // Links on the path to it are not part of the rule.
     let target = target.canonicalize()?;
     let core = &packages.core;
     let libraries = LIBRARIES
