@@ -1,4 +1,4 @@
-//! Which stacks a change touches: two revisions opened, compared by their inputs, and on request by their Specs.
+//! The `affected` use case: opens two revisions and compares their stacks by inputs, and on request by Specs.
 
 use std::sync::Arc;
 
@@ -17,47 +17,46 @@ use crate::{
     },
 };
 
-/// What is compared.
+/// What to compare.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedRequest {
     /// The revision to compare with; `None`: the merge base with the default branch.
     pub base: Option<String>,
-    /// The revision that holds the change; `None`: `HEAD`.
+    /// The revision with the change; `None`: `HEAD`.
     pub head: Option<String>,
-    /// The working tree holds the change.
+    /// Take the change from the working tree.
     pub worktree: bool,
-    /// Every stack, as if there had been nothing before.
+    /// Select every stack, as if nothing existed before.
     pub all: bool,
     /// Compile affected stacks on both sides and compare their Specs.
     pub exact: bool,
 }
 
-/// The answer, with what was found on the way.
+/// The answer, with the opened revisions.
 pub struct AffectedAnswer {
-    /// The stacks.
     pub affected: Affected,
-    /// The revision compared with, opened; `None` with [`AffectedRequest::all`].
+    /// The opened base; `None` with [`AffectedRequest::all`].
     pub base: Option<OpenRevision>,
-    /// The revision that holds the change, opened.
+    /// The opened head.
     pub head: OpenRevision,
-    /// What is wrong with single files at the head.
+    /// The errors in single files at the head.
     pub problems: Vec<SetupError>,
     known: AnalysisCache,
 }
 
 impl AffectedAnswer {
-    /// Ends it together with the process: what the next run is to know is written; all else is not given back piece by
-    /// piece, which for some hundred thousand pieces takes a tenth of the time.
+    /// Ends the answer together with the process. What the next run needs is written. Everything else is
+    /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
     pub fn leave(self) {
         self.known.settle();
         std::mem::forget(self);
     }
 }
 
-/// Answers the question.
+/// Answers the request.
 ///
 /// # Errors
-/// A revision cannot be found or read, `konverge.yaml` at the head is wrong, or there is no `kcl.mod`.
+/// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
 pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let credentials = credentials(run);
@@ -76,7 +75,7 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
         RevisionSpec::Commit(head_commit)
     };
     let known = AnalysisCache::open(run, &repository);
-    // The base first: it is written for the next run beside the work on the head.
+    // The base first: it is saved for the next run in parallel with the work on the head.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
     let base = base.transpose()?.inspect(|base| known.keep(base));
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
@@ -111,13 +110,13 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
     })
 }
 
-/// The token that what a shallow clone lacks is fetched with.
+/// The token to fetch what a shallow clone lacks.
 pub(super) fn credentials(run: &RunContext) -> Option<GitCredentials> {
     let token = run.var("GITHUB_TOKEN")?;
     Some(GitCredentials::from_token(token.to_owned().into()))
 }
 
-/// A revision by name; a full commit id that a shallow clone lacks is fetched.
+/// Resolves a revision; a full commit id that a shallow clone lacks is fetched.
 pub(super) async fn find(
     repository: &Repository,
     name: &str,
@@ -153,15 +152,15 @@ async fn default_base(
     Ok(base)
 }
 
-/// How to see what the last commit did.
+/// The hint for comparing with the last commit.
 pub(super) const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
 
-/// Why nothing is found in a commit.
+/// The explanation if a commit contains no change.
 pub(super) fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
 
-/// Opens the base under its own `konverge.yaml`; if that is wrong (the change may be its repair), under the head's.
+/// Opens the base with its own `konverge.yaml`; if that is invalid (the change may fix it), with the head's.
 fn open_base(
     run: &RunContext,
     known: &AnalysisCache,
@@ -240,7 +239,7 @@ async fn compare_specs(
     Ok(())
 }
 
-/// A revision before everything.
+/// A revision without files.
 #[derive(Default)]
 struct Nothing(FileTree);
 

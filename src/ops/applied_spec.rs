@@ -1,4 +1,4 @@
-//! What was applied last, compiled again: where the code has moved on, what is there is held against this.
+//! Compiles the last applied Spec again. If the code has changed since, drift is compared with this Spec.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     model::{CommitId, StackId, spec::Spec, state::StackState},
 };
 
-/// The commits that states record, each opened once and only if it is asked for.
+/// The commits in the states. Each is opened once, when it is needed.
 pub(super) struct AppliedSpec<'a> {
     planning: &'a Planner,
     opened: Mutex<Option<OpenedRevision>>,
@@ -20,7 +20,7 @@ pub(super) struct AppliedSpec<'a> {
 struct OpenedRevision {
     repository: Repository,
     known: AnalysisCache,
-    /// `None` is one that cannot be had.
+    /// `None` if the commit is not available.
     revisions: HashMap<CommitId, Option<Arc<OpenRevision>>>,
 }
 
@@ -32,8 +32,8 @@ impl<'a> AppliedSpec<'a> {
         }
     }
 
-    /// The Spec that a state records by its digest; `None` if it is not available: the last apply failed, it was
-    /// of no commit, the commit is out of reach, or it compiles to another Spec by now.
+    /// The Spec that a state records by its digest. `None` if it is not available: the last apply failed or
+    /// had no commit, the commit cannot be fetched, or it now compiles to another Spec.
     pub(super) async fn spec(&self, stack: &StackId, state: &StackState) -> Option<Spec> {
         let SpecSource::Compiled { compiler, .. } = &self.planning.wanted else {
             return None;

@@ -1,4 +1,5 @@
-//! `apply`: stack by stack in their order, each under its lease, with its journal, and only what was agreed to.
+//! The `apply` use case: applies the stacks in order, each with its lease and journal, and only approved
+//! plans.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,61 +29,62 @@ use crate::{
     state::{Lease, LeaseOptions, WriteReason},
 };
 
-/// Who agrees to a stack's plan before anything of it is touched.
+/// Approves the plan of a stack before anything is changed.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// On what grounds. An error stops the stack.
+    /// Returns who authorized the plan. An error stops the stack.
     async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError>;
 
-    /// A resource whose values became known only on the way.
+    /// Approves a resource whose values became known only during the apply.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
 }
 
-/// What its state says of a stack.
+/// What the state says about a stack.
 #[derive(Default)]
 pub struct PriorState {
-    /// The pull requests whose reviews it has used up.
+    /// The pull requests whose reviews it has used.
     pub used: BTreeSet<u64>,
-    /// Nothing of it was ever applied, or nothing is left of it.
+    /// True if the stack was never applied, or has no resources left.
     pub is_new: bool,
-    /// The commit that was applied last, if it is on record.
+    /// The last applied commit, if it is recorded.
     pub commit: Option<CommitId>,
-    /// What was written last, secrets as keyed hashes.
+    /// The last written values, with secrets as keyed hashes.
     pub last_writes: LastWrites,
 }
 
-/// Whether a stack has a newer commit than the one that is to be applied.
+/// Checks whether a newer commit than the current one was applied to a stack.
 #[async_trait]
 pub trait Newer: Send + Sync {
-    /// Of the state with this serial, which these commits were applied to or tried on.
+    /// Checks the state with this serial, which these commits were applied to or attempted on.
     async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool;
 }
 
-/// How to apply.
+/// The options of an apply.
 pub struct ApplyOptions {
-    /// Who agrees.
+    /// Approves the plans.
     pub consent: Arc<dyn Approver>,
-    /// Which stacks are left as they are, because a newer commit was applied to them.
+    /// Selects the stacks to skip because a newer commit was applied to them.
     pub newer: Option<Arc<dyn Newer>>,
-    /// The commit that is applied, if it is one.
+    /// The commit that is applied, if there is one.
     pub commit: Option<CommitId>,
-    /// Merged pull requests whose reviews are used up by a stack that ends well, also those that did not show it: it holds
-    /// all that they brought. What is previewed of them later, in a share that was late or a job that was started
-    /// again, was before nobody's eyes when they were merged, and agrees to nothing.
+    /// The merged pull requests whose reviews a successful stack uses, including those that did not show the
+    /// stack: it now contains all of their changes. A preview of them that is recorded later (by a late shard
+    /// or a re-run job) was not visible when they were merged, so it authorizes nothing.
     pub pull_requests: Vec<u64>,
-    /// What was applied last is put back: a stack whose recorded inputs are no longer these is stopped, since another
-    /// run has applied something else meanwhile.
+    /// Restore what was applied last. A stack with other recorded inputs is stopped, because another run has
+    /// applied something else in the meantime.
     pub restore: bool,
-    /// A stack whose Spec has become empty may be deleted whole. Removed stacks always may: their review says so.
+    /// Allows the deletion of a whole stack whose Spec has become empty. Removed stacks may always be
+    /// deleted, because their review says so.
     pub allow_empty: bool,
-    /// The serial that is put back, if it is one: the history says so.
+    /// The serial that is restored, for the history.
     pub rolled_back_to: Option<u64>,
 }
 
-/// Applies the targets. Stacks that do not depend on each other go side by side.
+/// Applies the targets. Independent stacks are applied concurrently.
 ///
 /// # Errors
-/// The order of the stacks has a cycle. Whatever goes wrong with a stack is in its outcome.
+/// The order of the stacks has a cycle. Errors of a stack are in its outcome.
 pub async fn run(
     planning: &Planner,
     targets: &[Target],
@@ -138,7 +140,7 @@ pub async fn run(
             None => {}
         }
     }
-    // The index may lag behind: missing entries are looked up.
+    // The index may be outdated: entries that were not written are looked up.
     if let Some(memory) = &planning.memory
         && let Err(error) = memory.states.settle().await
     {
@@ -165,7 +167,7 @@ fn skipped_outcome(target: &Target, by: &[StackId]) -> StackOutcome {
     stopped_outcome(target, StackResult::HeldBack, &failure)
 }
 
-/// Nothing of a stack was touched, and why.
+/// The outcome of a stack that was not changed, and why.
 pub(super) fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
     StackOutcome {
         stack: target.folder.clone(),
@@ -186,7 +188,7 @@ async fn one(planning: &Planner, target: &Target, options: &ApplyOptions) -> Sta
     }
 }
 
-/// Nothing of the stack was touched, because of this.
+/// The outcome of a stack that was not changed because of this error.
 fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
     let result = match failure.kind {
         ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
@@ -225,7 +227,7 @@ async fn apply_stack(
     }
     let lease = memory.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
-    // A lease that cannot be given back expires by itself; the result is what counts.
+    // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(
             "warning: the lease of {} could not be given back: {error}",
@@ -298,7 +300,7 @@ async fn under_lease(
         Ok(grounds) => grounds,
         Err(refusal) => {
             return Ok(StackOutcome {
-                // What somebody may agree to.
+                // The digest of what can be approved.
                 digest: public.digest,
                 ..not_started(target, &refusal)
             });
@@ -343,7 +345,7 @@ async fn under_lease(
         state.commit = options.commit.clone();
         state.core = planning.core().map(str::to_owned);
     } else {
-        // The next run takes the stack up again.
+        // The next run applies the stack again.
         state.input_digest = None;
     }
     let used = if well {
@@ -352,7 +354,7 @@ async fn under_lease(
         &[]
     };
     outcome.digest = public.digest;
-    // A failure is on record once, not once for each try that came to the same.
+    // A failure is recorded once, not for each attempt with the same result.
     let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
     let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
     let reason = match (&target.head, options.rolled_back_to) {
@@ -360,9 +362,9 @@ async fn under_lease(
         (Some(_), Some(_)) => WriteReason::Rollback,
         (Some(_), None) => WriteReason::Apply,
     };
-    // Of what was never applied nothing is recorded because it was destroyed.
+    // Destroying a stack that was never applied records nothing.
     let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
-    // Where nothing was done, another commit that wants the same is no news.
+    // Without changes, another commit with the same desired resources is not recorded.
     let commit = state.commit.clone();
     if outcome.result == StackResult::Unchanged {
         state.commit.clone_from(&recorded.commit);
@@ -410,14 +412,14 @@ fn last_writes(state: &StackState) -> LastWrites {
         .collect()
 }
 
-/// The state as it becomes, and the journal of the lease.
+/// The state during the apply, and the journal of the lease.
 struct ApplyJournal<'a> {
     lease: &'a Lease,
     followed: tokio::sync::Mutex<StackState>,
     unstored: tokio::sync::Mutex<Unstored>,
 }
 
-/// A runtime's data that the store has not taken after this long is kept in a file meanwhile.
+/// A runtime's data that the store has not accepted after this time is kept in a file in the meantime.
 const LATE: Duration = Duration::from_secs(1);
 
 #[async_trait]
@@ -469,7 +471,7 @@ impl Review for ConsentReview<'_> {
     }
 }
 
-/// Agrees with everything: whoever started the run said so.
+/// Approves everything: the user confirmed on the command line.
 pub struct AutoApprove;
 
 #[async_trait]
@@ -483,17 +485,17 @@ impl Approver for AutoApprove {
     }
 }
 
-/// Whether every stack ended well.
+/// Returns true if every stack succeeded.
 pub fn ended_well(report: &ApplyReport) -> bool {
     report.stacks.iter().all(|stack| is_well(stack.result))
 }
 
-/// Whether a stack is now as its head wants it.
+/// Returns true if the stack is up to date.
 pub fn is_well(result: StackResult) -> bool {
     matches!(result, StackResult::Applied | StackResult::Unchanged)
 }
 
-/// The gravest of what happened, by the exit codes of the reference: failed before stopped before held by a lease.
+/// The exit code of the most severe result: failed before stopped before held by a lease.
 pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
     if interrupted {
         return ErrorKind::Interrupted.exit_code();
@@ -501,7 +503,7 @@ pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
     let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
         (StackResult::Applied | StackResult::Unchanged, _) => 0,
         (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
-        // Whatever held it back has a code of its own.
+        // The stack that it depends on has a code of its own.
         (StackResult::HeldBack, _) => 0,
         _ => 1,
     };

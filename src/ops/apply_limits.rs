@@ -1,4 +1,5 @@
-//! The guardrails of an apply by hand: `policy.max_delete` and `policy.drift` hold for whoever is not asked at a terminal.
+//! The policies of a manual apply: `policy.max_delete` and `policy.drift` apply if no person confirms the
+//! plan at a terminal.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +22,11 @@ use crate::{
     policy::{self, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
-/// Agrees to what the guardrails let pass: nobody is asked.
+/// Approves what the policies allow, without asking a person.
 pub struct ByHand {
-    /// The configuration in force.
+    /// The effective configuration.
     pub config: Config,
-    /// Everything may be deleted: the command line says so.
+    /// Everything may be deleted, as the command line says.
     pub deletes_all: bool,
 }
 
@@ -53,10 +54,10 @@ impl Approver for ByHand {
 
 const MAX_DELETE: &str = "policy.max_delete";
 
-/// What the guardrails object to in a stack's plan.
+/// The policy findings for a stack's plan.
 ///
 /// # Errors
-/// A setting of `policy` cannot be read.
+/// A setting of `policy` is invalid.
 pub fn findings(
     config: &Config,
     plan: &StackPlan,
@@ -86,7 +87,7 @@ pub fn findings(
     Ok(findings)
 }
 
-/// What somebody else changed or deleted since our last write, where that is not put back.
+/// The changes and deletions by others since our last write, if they must not be restored.
 fn drift<'p>(
     config: &Config,
     stack: &StackId,

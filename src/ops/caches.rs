@@ -1,4 +1,4 @@
-//! The caches of this machine: compiled values, fetched packages, and import index.
+//! The caches of this machine: compiled values, fetched packages, and the analysis of repositories.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,36 +12,35 @@ use crate::{
     kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
 };
 
-/// Where this machine keeps what costs time to make again.
+/// The cache folder of this machine.
 ///
 /// # Errors
-/// There is no place for it.
+/// The environment has no place for it.
 pub(super) fn folder(run: &RunContext) -> Result<PathBuf, UserError> {
     run.xdg_folder("XDG_CACHE_HOME", ".cache")
 }
 
-/// Where it keeps that, if what lies there may be believed. In a repository's checkout whoever proposes a change could have put
-/// it there.
+/// The cache folder, if its content can be trusted. In a repository's checkout, the author of a change could
+/// have put files there.
 pub(super) fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
     let trusted = run.checkout().trust("the folder of the caches", &folder);
     trusted.is_ok().then_some(folder)
 }
 
-/// What one cache holds, or what was deleted of it.
+/// The content of one cache, or what was deleted from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheContents {
-    /// In a word.
+    /// The kind of cache.
     pub what: &'static str,
-    /// Where.
     pub folder: PathBuf,
-    /// How many entries.
+    /// The number of entries.
     pub entries: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
-/// What there is.
+/// The content of the caches.
 ///
 /// # Errors
 /// There is no place for caches, or it cannot be read.
@@ -54,8 +53,8 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     ])
 }
 
-/// Deletes compiled stacks, and import index, that were not used for so long; without an age
-/// everything, packages too.
+/// Deletes compiled stacks and analyses that were not used for this long. Without an age it deletes
+/// everything, including packages.
 ///
 /// # Errors
 /// There is no place for caches, or it cannot be written.

@@ -1,4 +1,4 @@
-//! The runtimes of a run: connections to the clusters that `konverge.yaml` names, and Terraform.
+//! Selects the cluster of each stack: from `konverge.yaml`, from the command line, or from `stack.yaml`.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,42 +8,43 @@ use crate::{
     model::{ClusterName, stack::Stack},
 };
 
-/// Compare with live infrastructure.
+/// Whether the live infrastructure is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Live {
-    /// If a cluster is configured; else Spec is compared with Spec.
+    /// Yes if a cluster is configured; otherwise Specs are compared.
     #[default]
     Auto,
-    /// Spec is compared with Spec.
+    /// No, Specs are compared.
     Never,
-    /// An error if no cluster is configured.
+    /// Yes; an error if no cluster is configured.
     Required,
 }
 
-/// A cluster given on the command line, for stacks to which `konverge.yaml` gives none.
+/// A cluster from the command line, for stacks that get none from `konverge.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GivenCluster {
-    /// The kubeconfig's path.
+    /// The path of the kubeconfig.
     pub kubeconfig: Option<String>,
-    /// The context in it.
+    /// Its context.
     pub context: Option<String>,
-    /// The kubeconfigs that stacks name themselves, by the name under which each is known. `None` in `ci`: a pull request
-    /// may name a cluster, never a file.
+    /// The kubeconfigs that stacks name themselves, by cluster name. `None` in `ci`: a pull request may name
+    /// a cluster, but never a file.
     pub of_stacks: Option<BTreeMap<ClusterName, String>>,
 }
 
 impl GivenCluster {
-    /// Whether one was given.
+    /// Returns true if a cluster was given.
     pub fn is_given(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Whether any cluster can be asked that `konverge.yaml` does not name.
+    /// Returns true if there may be a cluster that `konverge.yaml` does not define.
     pub fn is_any(&self) -> bool {
         self.is_given() || self.of_stacks.as_ref().is_some_and(|files| !files.is_empty())
     }
 
-    /// With those that stacks name themselves, as Kusion 0.9.1 reads `stack.yaml`: on a machine of one's own.
+    /// Adds the kubeconfigs that stacks name themselves, as Kusion 0.9.1 reads `stack.yaml`. For local use
+    /// only.
     pub fn with_stack_clusters<'a>(mut self, stacks: impl IntoIterator<Item = &'a Stack>) -> Self {
         let mut files = BTreeMap::new();
         let named = stacks.into_iter().filter_map(|stack| stack.kubeconfig.as_ref());
@@ -90,7 +91,8 @@ impl GivenCluster {
     }
 }
 
-/// The name under which a kubeconfig that a stack names is known: the file's, so that `clusters` may go on with it.
+/// The cluster name for a kubeconfig that a stack names: the name of the file, so that `clusters` can later
+/// use the same name.
 fn name_of(path: &str) -> ClusterName {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     stem.trim_start_matches('.')
@@ -98,12 +100,12 @@ fn name_of(path: &str) -> ClusterName {
         .unwrap_or_else(|_| given_name())
 }
 
-/// The name under which a given cluster is known.
+/// The name of a cluster from the command line.
 pub fn given_name() -> ClusterName {
     "default".parse().expect("a constant that keeps the rules")
 }
 
-/// The cluster of a stack, if it is to be asked.
+/// The cluster of a stack, if it is queried.
 ///
 /// # Errors
 /// An unknown or ambiguous cluster, or none where one is required.
@@ -201,7 +203,7 @@ mod tests {
         assert!(refusal.message.contains("/home/me/.kube/prod.yaml"), "{refusal}");
         assert!(refusal.message.contains("never a file"), "{refusal}");
         assert_eq!(refusal.location.unwrap().file, "appops/shop/prod/stack.yaml");
-        // What it says to write is what makes it go on, under the same name.
+        // The suggested entry continues under the same name.
         let entry = "clusters:\n  prod: {kubeconfig_env: PROD_KUBECONFIG}\n";
         let rule = "- {match: 'appops/shop/prod', cluster: prod}";
         assert!(

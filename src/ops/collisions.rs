@@ -1,4 +1,5 @@
-//! The same thing outside, created or taken over by two stacks of one plan: each stack alone can be applied, both cannot.
+//! Finds objects that two stacks of one plan would create or adopt: each stack alone can be applied, but not
+//! both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::{
     },
 };
 
-/// What Terraform resources of a stack take over.
+/// What the Terraform resources of a stack import.
 pub(super) type Imports = BTreeMap<ResourceId, Claim>;
 
 /// The imports of a Spec.
@@ -29,7 +30,7 @@ pub(super) fn imports(spec: &Spec) -> Imports {
 /// What a planned resource would make its stack's own.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum New<'a> {
-    /// An object, by its group, its kind and the rest of its id.
+    /// An object, by its cluster, group, kind and the rest of its id.
     Object(&'a ClusterName, &'a str, &'a str, &'a str),
     Import(&'a Claim),
 }
@@ -57,7 +58,7 @@ impl<'a> New<'a> {
     }
 }
 
-/// Gives every stack an error that would create or take over what another one would too. Which stacks these are.
+/// Sets an error on every stack that would create or adopt what another one would too. Returns these stacks.
 pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> BTreeSet<StackId> {
     let mut wanted: BTreeMap<New<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
@@ -71,7 +72,7 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     for (new, stacks) in &wanted {
         for (at, id) in stacks {
             let mine = &plan.stacks[*at].id;
-            // The definitions of a project belong to each of its stacks.
+            // The CRDs of a project belong to each of its stacks.
             let collides = |(other, _): &&(usize, &ResourceId)| {
                 let other = &plan.stacks[*other].id;
                 other != mine && !(new.is_definition() && mine.is_beside(other.as_str()))

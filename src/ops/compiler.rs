@@ -1,4 +1,5 @@
-//! Stacks to Specs: what was compiled before from the cache, the rest by the workers; the project's CRDs appended.
+//! Compiles stacks to Specs: from the cache if possible, otherwise with the workers. Appends the CRDs of the
+//! project.
 
 use std::{
     collections::HashSet,
@@ -31,14 +32,14 @@ use crate::{
     spec,
 };
 
-/// Compiles stacks. The workers start with the first stack that needs them; dropping it ends them.
+/// Compiles stacks. The workers start with the first stack that needs them; dropping the compiler ends them.
 pub struct Compiler {
     run: RunContext,
     config: Config,
-    /// Where this machine keeps what it made, if that may be believed.
+    /// The cache folder of this machine, if it can be trusted.
     caches: Option<PathBuf>,
     executable: Option<PathBuf>,
-    /// Whether it compiles what an earlier configuration says, perhaps with another core than today's.
+    /// True for the configuration of an earlier revision, which may need another version of the core.
     earlier: bool,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
@@ -46,30 +47,30 @@ pub struct Compiler {
     started: OnceCell<StartedPool>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
-    /// As many as there are workers: whoever holds one is compiled, not queued.
+    /// One permit per worker: whoever holds one is compiled immediately.
     turns: Semaphore,
-    /// What was asked for so far, by input digest: a Spec that is asked for again is not counted again, and its
-    /// warnings are not said again.
+    /// The input digests requested so far: a Spec that is requested again is not counted again, and its
+    /// warnings are not repeated.
     seen: Mutex<HashSet<Digest>>,
 }
 
-/// Where Specs came from so far.
+/// The sources of the Specs so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompileCounts {
-    /// Specs that KCL was run for.
+    /// The number of Specs that KCL compiled.
     pub compiled: usize,
-    /// Specs taken from the cache.
+    /// The number of Specs from the cache.
     pub cached: usize,
 }
 
-/// The most lines that are shown of what a stack prints.
+/// The maximum number of lines that are shown of a stack's output.
 const MOST_SAID: usize = 100;
 
-/// What is there once something has to be compiled.
+/// The parts that exist once something must be compiled.
 struct StartedPool {
     pool: Pool,
     packages: PackageFetcher,
-    /// Goes with the workers that read it.
+    /// Deleted together with the workers that read it.
     _passing: Option<TempDir>,
 }
 
@@ -77,7 +78,7 @@ struct StartedPool {
 pub(super) type FileContents = Vec<(RepoPath, Arc<[u8]>)>;
 
 impl Compiler {
-    /// A compiler under the configuration in force: its core, its sandbox, its limits.
+    /// A compiler with the effective configuration: its core, its sandbox, its limits.
     pub fn new(run: &RunContext, config: &Config) -> Self {
         Self {
             turns: Semaphore::new(workers(config)),
@@ -96,7 +97,7 @@ impl Compiler {
         }
     }
 
-    /// Where the Specs came from so far.
+    /// The sources of the Specs so far.
     pub fn counts(&self) -> CompileCounts {
         CompileCounts {
             compiled: self.compiled.load(Ordering::Relaxed),
@@ -104,22 +105,22 @@ impl Compiler {
         }
     }
 
-    /// Compiles an earlier revision, by the configuration that held then: its core need not be the one that
-    /// `KONVERGE_KCL` names today.
+    /// For an earlier revision with the configuration of that time: its core may differ from the one in
+    /// `KONVERGE_KCL`.
     #[must_use]
     pub fn for_earlier(mut self) -> Self {
         self.earlier = true;
         self
     }
 
-    /// Starts workers with another `konverge` than this process.
+    /// Sets another `konverge` binary for the workers.
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = Some(executable);
         self
     }
 
-    /// Shares what is compiled with other machines, through the store of these states, if this run holds the key to it.
+    /// Shares compiled values with other machines through the store of these states, if this run has its key.
     ///
     /// # Errors
     /// The key is damaged.
@@ -129,18 +130,18 @@ impl Compiler {
         Ok(self)
     }
 
-    /// For code from a fork: nothing that it makes is kept where anything else would read it.
+    /// For code from a fork: its results are not stored where other runs would read them.
     #[must_use]
     pub fn without_writing_caches(mut self) -> Self {
         self.access = CacheAccess::ReadOnly;
         self
     }
 
-    /// For a stranger's code: only the packages that `base`, a revision of the protected branch, has are fetched, without
-    /// credentials, and it sees none that were fetched before.
+    /// For code from outside: only the packages of `base`, a revision of the default branch, are fetched,
+    /// without credentials, and packages that were fetched before are not visible.
     ///
     /// # Errors
-    /// A lock of `base` cannot be read.
+    /// A lock file of `base` cannot be read.
     pub fn for_strangers(mut self, base: Option<&OpenRevision>) -> Result<Self, UserError> {
         let mut known = KnownPackages::default();
         let stacks = base
@@ -163,13 +164,13 @@ impl Compiler {
     /// Compiles one stack.
     ///
     /// # Errors
-    /// The stack's description is broken, KCL refuses it, or what it prints is no Spec.
+    /// The definition of the stack is invalid, KCL rejects it, or its output is not a Spec.
     pub async fn spec(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
         compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
-    /// Compiles several stacks, as many at once as there are workers; answers in the order given.
+    /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
     pub async fn specs(&self, workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
         let specs: Vec<_> = stacks.iter().map(|stack| self.spec(workspace, stack)).collect();
         stream::iter(specs)
@@ -178,7 +179,7 @@ impl Compiler {
             .await
     }
 
-    /// As [`Compiler::spec`], without the project's CRDs: what KCL printed, as golden files hold it.
+    /// As [`Compiler::spec`], without the CRDs of the project: the output of KCL, as in golden files.
     ///
     /// # Errors
     /// As [`Compiler::spec`].
@@ -195,7 +196,7 @@ impl Compiler {
             .map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
-    /// A compile is given up at once when the run is asked to stop; its worker ends with it.
+    /// Abandons a compilation as soon as the run is asked to stop; its worker ends with it.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, UserError> {
         let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
         tokio::select! {
@@ -251,7 +252,8 @@ impl Compiler {
         Ok(compiled)
     }
 
-    /// What KCL printed, masked: nobody has looked at the Spec yet, so its secrets are learned first.
+    /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
+    /// learned first.
     fn print_output(&self, stack: &Stack, compiled: &Compiled) {
         let secrets = &self.run.secrets;
         match spec::read(&compiled.documents) {
@@ -349,8 +351,8 @@ impl Compiler {
         })
     }
 
-    /// Where packages are put, for workers to read. A job may have no home that it can write to, and a stranger's code
-    /// must not read what others fetched with their credentials: then for this run only.
+    /// The package folder that workers read. It exists for this run only if the job has no writable home, or
+    /// for code from outside, which must not read what others fetched with their credentials.
     fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), UserError> {
         let kept = match self.asker {
             PackageTrust::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
@@ -377,7 +379,7 @@ fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {
     }
 }
 
-/// Stacks compiled at once.
+/// The number of stacks compiled at once.
 fn workers(config: &Config) -> usize {
     match config.kcl.workers {
         Some(workers) => workers.max(1) as usize,
@@ -388,7 +390,7 @@ fn workers(config: &Config) -> usize {
 /// Reads a Spec from a file.
 ///
 /// # Errors
-/// The file cannot be read, or is no Spec.
+/// The file cannot be read, or is not a Spec.
 pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -441,7 +443,7 @@ fn lock_of(workspace: &OpenRevision, setup: &CompileSetup) -> Result<Option<Stri
     Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// The files below a project's `crd/` that a Spec of it is completed by.
+/// The files below a project's `crd/` that are appended to its Specs.
 pub(super) fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents, UserError> {
     let shown = workspace
         .analysis

@@ -1,4 +1,4 @@
-//! What every use case is given by the command line.
+//! The context of every use case, from the command line.
 
 use std::{
     collections::BTreeMap,
@@ -20,37 +20,37 @@ use crate::{
     secrets::Secrets,
 };
 
-/// Takes remarks for people: what was assumed, what is weaker than it could be.
+/// Receives notes for people: assumptions and weaknesses.
 pub trait Notes: Send + Sync {
-    /// One remark, one or more lines.
+    /// One note of one or more lines.
     fn note(&self, text: &str);
 
-    /// A command to GitHub's runner, made by `ci::github::workflow`; nobody else hears it.
+    /// A command for GitHub's runner from `github::workflow_commands`. Ignored elsewhere.
     fn command(&self, line: &str);
 }
 
-/// The surroundings of one run; cheap to clone.
+/// The context of one run. Cheap to clone.
 #[derive(Clone)]
 pub struct RunContext {
     /// The repository, or a folder in it.
     pub dir: PathBuf,
-    /// The environment as it was at the start.
+    /// The environment at the start.
     pub env: BTreeMap<String, String>,
-    /// What is secret.
+    /// The registry of secrets.
     pub secrets: Secrets,
-    /// Set when the run is asked to stop.
+    /// Cancelled when the run is asked to stop.
     pub cancel: CancellationToken,
-    /// Set when the run begins to change something: from then on it ends by itself when it is asked to stop. Before, it
-    /// is just dropped.
+    /// Set when the run starts to change something: from then on it stops in an orderly way. Before, it is
+    /// just dropped.
     pub writes: Arc<AtomicBool>,
-    /// Hears how planning and applying go.
+    /// Receives the progress of planning and applying.
     pub events: Arc<dyn EventSink>,
-    /// Hears remarks.
+    /// Receives notes.
     pub notes: Arc<dyn Notes>,
 }
 
 impl RunContext {
-    /// A variable of the environment that is set and not empty.
+    /// An environment variable that is set and not empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
@@ -58,13 +58,14 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
-    /// The checkout that the run works in: nothing that is run or trusted comes from there.
+    /// The checkout of the run: nothing that is run or trusted comes from there.
     pub fn checkout(&self) -> Checkout {
         let root = repository_root(&self.dir).ok();
         Checkout::new(root.as_deref(), self.var("PATH").map(OsStr::new))
     }
 
-    /// A folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, else `$HOME/<fallback>/konverge`.
+    /// The folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, or else
+    /// `$HOME/<fallback>/konverge`.
     ///
     /// # Errors
     /// Neither variable is set.
@@ -85,14 +86,14 @@ impl RunContext {
         Ok(base.join("konverge"))
     }
 
-    /// The token for GitHub, if one is at hand.
+    /// The GitHub token, if there is one.
     pub fn github_token(&self) -> Option<&str> {
         ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
             .iter()
             .find_map(|name| self.var(name))
     }
 
-    /// Where this run can be looked at: its page in GitHub Actions, of this very attempt, else who and where.
+    /// Where the run can be found: the URL of this attempt in GitHub Actions, otherwise user and host.
     pub fn url(&self) -> String {
         match (
             self.var("GITHUB_SERVER_URL"),
@@ -115,7 +116,7 @@ impl RunContext {
         }
     }
 
-    /// Who started it.
+    /// Who started the run.
     pub fn actor(&self) -> String {
         let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
         names
@@ -125,7 +126,7 @@ impl RunContext {
             .to_owned()
     }
 
-    /// Says that something of lesser weight went wrong, and what to do about it: the run goes on.
+    /// Warns about an error that does not end the run, with its hints.
     pub fn warn(&self, what: &str, failure: impl Into<UserError>) {
         let failure = failure.into();
         let hints: String = failure
@@ -137,17 +138,17 @@ impl RunContext {
             .note(&format!("warning: {what}: {}{hints}", failure.message));
     }
 
-    /// Says that the run changes something from here on: it is no longer dropped when it is asked to stop.
+    /// Marks that the run changes something from here on: it is no longer dropped when it is asked to stop.
     ///
     /// # Errors
-    /// It has been asked before.
+    /// It was asked to stop before.
     pub fn begin_writes(&self) -> Result<(), UserError> {
         self.check_interrupted()?;
         self.writes.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    /// An error if the run has been asked to stop.
+    /// Returns an error if the run was asked to stop.
     ///
     /// # Errors
     /// Interrupted.

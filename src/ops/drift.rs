@@ -1,6 +1,6 @@
-//! `drift`: what differs from what was applied last. Where the code has moved on, the commit that was applied last is
-//! compiled again and what is there is held against that: a change of the code that is not applied yet is never taken
-//! for drift, and hides none.
+//! The `drift` use case: what differs from what was applied last. If the code has changed since, the last
+//! applied commit is compiled again and the live objects are compared with that Spec. So pending changes of
+//! the code never count as drift and never hide drift.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// Stacks looked at side by side.
+/// The number of stacks checked concurrently.
 const AT_ONCE: usize = 8;
 
-/// Looks at the targets, one after the other as long as `budget` lasts, the first in any case; a stack that cannot be
-/// looked at takes no other down.
+/// Checks the targets within the `budget`, but at least the first one. A stack that cannot be checked does
+/// not affect the others.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -49,7 +49,7 @@ pub async fn run(
     Ok(plan)
 }
 
-/// The digest of a difference: over what was found as well as over what it should be.
+/// The digest of a difference, over the live and the expected value.
 pub fn digest(plan: &StackPlan) -> Digest {
     Digest::of_set(review::stack_units(plan).iter().map(|unit| {
         let mut builder = DigestBuilder::new("drift");
@@ -86,7 +86,7 @@ async fn check_drift(
         return Ok(StackPlan::new(folder, id, Basis::NeverApplied, Vec::new()));
     };
     planning.take_up_rescue(&mut state)?;
-    // What is gone is missing, also where an earlier run began to replace it.
+    // A missing object counts as missing even if an earlier run started to replace it.
     state.begun.clear();
     let mut wanted = planning.spec(target).await?;
     let mut is_applied = state.spec_digest == Some(wanted.digest());
@@ -108,11 +108,11 @@ async fn check_drift(
         .resources
         .iter()
         .filter_map(|resource| match resource.action {
-            // What the server fills in by itself is no drift.
+            // Values that the server fills in are not drift.
             _ if is_applied => {
                 (resource.action != Action::Update || differs(resource)).then(|| resource.clone())
             }
-            // Nor is what the change of the code itself would do.
+            // Changes of the code itself are not drift either.
             Action::Create => missing_resource(&plan.id, resource, &state),
             _ => drifted_resource(&plan.id, resource),
         });
@@ -121,23 +121,24 @@ async fn check_drift(
     Ok(found)
 }
 
-/// Whether anything but what the server fills in by itself differs.
+/// Returns true if anything differs except values that the server fills in.
 fn differs(resource: &ResourcePlan) -> bool {
     let by_server =
         |change: &FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     match resource.changes.is_empty() {
-        // Every value is as applied: only who else may change it differs.
+        // Every value is as applied: only the field managers differ.
         true => resource.ownership.is_empty(),
         false => !resource.changes.iter().all(by_server),
     }
 }
 
-/// Whether nothing that a state says was ever applied.
+/// Returns true if a state records no applied resource.
 fn is_blank(state: &StackState) -> bool {
     state.resources.is_empty() && state.input_digest.is_none() && state.spec_digest.is_none()
 }
 
-/// Of a stack that no code is known of: neither the repository has it, nor was it applied from a commit.
+/// The error for a stack whose code is unknown: it is not in the repository, and it was not applied from a
+/// commit.
 fn not_comparable(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
@@ -146,7 +147,7 @@ fn not_comparable(stack: &StackId) -> UserError {
     .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
 }
 
-/// A resource that was applied and is not there any more, as it was applied.
+/// A recorded resource that no longer exists, as it was applied.
 fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
     let recorded = state.resource(&resource.id)?;
     let whole = FieldChange {
@@ -167,7 +168,7 @@ fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState
     })
 }
 
-/// The part of a resource's plan that puts back what somebody changed.
+/// The part of a resource's plan that restores changes by others.
 fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
     let foreign =
         |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_));

@@ -1,4 +1,4 @@
-//! The dependency graph of a revision, whole or as far as some files reach.
+//! The `graph` use case: the dependency graph of a revision, whole or up to some files.
 
 use super::{OpenRevision, RevisionSpec, RunContext};
 pub use crate::affected::{GraphExport, NodeKind};
@@ -8,21 +8,21 @@ use crate::{
     model::RepoPath,
 };
 
-/// Which part of the graph.
+/// The selected part of the graph.
 #[derive(Debug, Clone, Default)]
 pub struct GraphSelection {
     /// The revision; `None`: the working tree.
     pub rev: Option<String>,
-    /// What these depend on.
+    /// Show what these files depend on.
     pub upstream: Vec<String>,
-    /// What depends on these.
+    /// Show what depends on these files.
     pub downstream: Vec<String>,
 }
 
-/// Draws it.
+/// Builds the graph.
 ///
 /// # Errors
-/// The revision cannot be read, or a path leads out of the repository or to nothing that a stack knows.
+/// The revision cannot be read, or a path leaves the repository or is unknown to all stacks.
 pub fn run(run: &RunContext, view: &GraphSelection) -> Result<GraphExport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &view.rev {
@@ -42,7 +42,7 @@ pub fn run(run: &RunContext, view: &GraphSelection) -> Result<GraphExport, UserE
     })
 }
 
-/// Paths as typed, relative to where the run was started, else to the root.
+/// Resolves paths relative to the current folder, or else to the root.
 fn paths(
     run: &RunContext,
     repository: &Repository,

@@ -1,4 +1,4 @@
-//! The health of manifests, offline: what the rules say of objects as they are written down.
+//! The `health` use case: evaluates the health of manifests offline.
 
 use std::path::Path;
 
@@ -13,19 +13,18 @@ use crate::{
     runtime::kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents},
 };
 
-/// A row of the answer (contracts, `health`).
+/// A row of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The object's id, as a Spec would have it.
+    /// The id of the object, as in a Spec.
     pub id: String,
-    /// The verdict.
     pub health: Health,
-    /// Why; text of the object, to be escaped before it is printed to a terminal.
+    /// The reason. It is text from the object and must be escaped before it is printed to a terminal.
     pub message: String,
 }
 
-/// Judges every object of manifests (name, text) in order. Objects of the same input count as each other's
-/// surroundings: pods as those of their Deployment, a definition as that of its custom resources.
+/// Evaluates every object of the manifests (name, text) in order. Objects of the same input count as related:
+/// pods for their Deployment, a CRD for its custom resources.
 ///
 /// # Errors
 /// A manifest or the folder of rules cannot be read.
@@ -79,7 +78,7 @@ fn in_group(object: &Value, group: &str) -> bool {
     api_version.rsplit_once('/').map_or("", |(group, _)| group) == group
 }
 
-/// The group and kind that a definition defines, if one of its versions has a status.
+/// The group and kind that a CRD defines, if one of its versions has a status.
 fn reports_status(definition: &Value) -> Option<(String, String)> {
     let versions = definition["spec"]["versions"].as_array()?;
     let status = versions

@@ -1,5 +1,5 @@
-//! The user's rules of readiness: files of the revision whose `konverge.yaml` names them. In `ci` that is the protected
-//! branch's.
+//! The user's readiness rules: files of the revision whose `konverge.yaml` names them. In `ci` that is the
+//! default branch.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use crate::{
     runtime::kubernetes::health::HealthRules,
 };
 
-/// The rules that `apply.health_rules` names; none if it is not set.
+/// The rules in `apply.health_rules`; none if it is not set.
 ///
 /// # Errors
-/// The folder holds no rule, or one that cannot be used.
+/// The folder has no rule, or an invalid one.
 pub(super) fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<HealthRules, UserError> {
     let mut files = Vec::new();
     for (inside, path, blob) in list_rules(config, source) {
@@ -46,7 +46,7 @@ pub(super) fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Re
     }
 }
 
-/// Whether the rules of two revisions are the same, the folder being named by one configuration.
+/// Returns true if two revisions have the same rules in the folder that the configuration names.
 pub(super) fn same(config: &Config, one: &dyn Source, other: &dyn Source) -> bool {
     list_rules(config, one) == list_rules(config, other)
 }

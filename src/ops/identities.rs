@@ -1,5 +1,5 @@
-//! Stacks whose identity is not the recorded one: because other folders got or lost the same names, or because
-//! konverge.yaml names them. What is recorded moves along; nothing outside is deleted or made again.
+//! Stacks whose identity differs from the recorded one, because other folders got or lost the same names, or
+//! because konverge.yaml names them. The record moves along; live objects are not deleted or recreated.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,15 +13,15 @@ use crate::{
     state::IndexedStates,
 };
 
-/// The recorded identity that a stack goes on from, by the stack's identity.
+/// The recorded identity that a stack continues, by the stack's identity.
 #[derive(Default)]
 pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
 
 impl Planner {
-    /// As [`renamed_stacks`], of the head.
+    /// As [`renamed_stacks`], for the head.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn renamed_stacks(
         &self,
         known: &IndexedStates,
@@ -34,10 +34,10 @@ impl Planner {
         }
     }
 
-    /// The recorded identity that a stack of the head goes on from, if it has another one now.
+    /// The recorded identity that a stack of the head continues, if it differs now.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
         let (SpecSource::Compiled { head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
             return Ok(None);
@@ -50,16 +50,16 @@ impl Planner {
     }
 }
 
-/// Every stack of a layout that goes on from another recorded identity, with that identity.
+/// Every stack of a layout that continues another recorded identity, with that identity.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub async fn renamed_stacks(
     memory: &StateBackend,
     layout: &Layout,
     known: &IndexedStates,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-    // A run that has only begun on a stack has recorded nothing of it yet.
+    // A run that has only started on a stack has not recorded anything of it yet.
     let is_recorded = |id: &StackId| {
         let entry = known.entries.get(id);
         entry.is_some_and(|entry| {

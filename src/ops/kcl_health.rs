@@ -1,4 +1,4 @@
-//! Runs rules of readiness in KCL with the workers that compile stacks: the same core, behind the same walls.
+//! Runs readiness rules in KCL with the workers that compile stacks: same core, same sandbox.
 
 use std::{
     collections::HashMap,
@@ -20,10 +20,10 @@ use crate::{
     runtime::kubernetes::health::{AssertionResult, Evaluate},
 };
 
-/// The object under the name that Kusion's health policies know it by.
+/// Binds the object to the name that Kusion's health policies use.
 const PRELUDE: &str = "res = option(\"object\")\n";
 
-/// The core under the configuration in force; the workers start with the first rule.
+/// The core with the effective configuration; the workers start with the first rule.
 pub(super) fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
         compiler: Compiler::new(run, config),
@@ -33,7 +33,7 @@ pub(super) fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
 
 struct Workers {
     compiler: Compiler,
-    /// What was answered: who waits asks again and again, mostly of an object that did not change.
+    /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
     answers: Mutex<HashMap<Digest, AssertionResult>>,
 }
 
@@ -91,12 +91,12 @@ fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
     }
 }
 
-/// Whether an error came of what the object holds, not of how the rule is written.
+/// Returns true if an error is caused by the content of the object, not by the rule itself.
 fn is_of_the_object(error: &KclDiagnostic) -> bool {
     error.name == "EvaluationError"
 }
 
-/// What the author of the rule wrote: of a check that fails it stands beside the place of the check.
+/// The message that the author of the rule wrote: for a failed check it is beside the position of the check.
 fn describe_errors(errors: &[KclDiagnostic]) -> String {
     let Some(error) = errors.first() else {
         return "an assertion fails".to_owned();

@@ -1,4 +1,4 @@
-//! While another run holds a stack's lease: who is waited for is said, and GitHub is asked whether that run is over.
+//! While another run holds a stack's lease: shows the holder, and asks GitHub whether that run is over.
 
 use std::{
     sync::{Mutex, OnceLock},
@@ -15,11 +15,12 @@ use crate::{
     state::{Holder, LeaseWatch, WaitVerdict},
 };
 
-/// The line about who is waited for comes at once and then this often.
+/// The interval of the line about the holder; the first one comes at once.
 const SAY: Duration = Duration::from_secs(30);
-/// GitHub is asked at once and then this often; most of its answers are *not modified*, which cost nothing.
+/// The interval of queries to GitHub; the first one is sent at once. Most answers are *not modified*, which
+/// do not count against the limit.
 const ASK: Duration = Duration::from_secs(15);
-/// Nobody waits longer for GitHub's answer: the lease is looked at meanwhile by nobody else.
+/// The maximum wait for GitHub's answer: in the meantime this run does not read the lease.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
@@ -30,7 +31,7 @@ pub(super) struct HolderWatch {
     told: Mutex<WaitTimes>,
 }
 
-/// When what happened last, on the clock of the wait.
+/// The times of the last actions, on the clock of the wait.
 #[derive(Default)]
 struct WaitTimes {
     said: Option<Duration>,
@@ -39,7 +40,7 @@ struct WaitTimes {
 }
 
 impl HolderWatch {
-    /// For a run that wants a stack's lease.
+    /// For a run that waits for a stack's lease.
     pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
@@ -57,7 +58,7 @@ impl HolderWatch {
         self.run.notes.note(&format!("{}: {text}", self.stack));
     }
 
-    /// Whether GitHub says that the holder's run is over. Not knowing is no reason to take anything over.
+    /// Returns true if GitHub says that the holder's run is over. If it is unknown, nothing is taken over.
     async fn is_over(&self, holder: &Holder) -> bool {
         let server = self.run.var("GITHUB_SERVER_URL").unwrap_or("https://github.com");
         let Some(page) = RunPage::parse(&holder.writer.run, server) else {
@@ -78,11 +79,11 @@ impl HolderWatch {
         }
     }
 
-    /// The API as far as this run can reach it; `None` without a token.
+    /// The API client for this run; `None` without a token.
     fn client(&self) -> Option<Client> {
         let token = self.run.github_token()?;
         let api = self.run.var("GITHUB_API_URL").unwrap_or("https://api.github.com");
-        // Which repository is meant stands in the page of the run.
+        // The URL of the run names the repository.
         let client = Client::new(api, "", token, self.run.secrets.clone()).ok()?;
         let once = RetryPolicy {
             attempts: 1,
@@ -105,7 +106,7 @@ fn unanswered(error: &GithubError, holder: &Holder) -> String {
     )
 }
 
-/// Whether something is to be done again; if so, it counts as done now.
+/// Returns true if an action is due again, and then counts it as done.
 fn is_due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
     let due = last.is_none_or(|last| now.saturating_sub(last) >= every);
     if due {

@@ -1,4 +1,4 @@
-//! GitHub's matrix for `--shard N/M`: each job finds the stacks by itself and takes its share.
+//! GitHub's matrix for `--shard N/M`: each job finds the stacks itself and processes its shard.
 
 use std::num::NonZeroU32;
 
@@ -9,10 +9,10 @@ use crate::{
     model::Shard,
 };
 
-/// What GitHub's `strategy.matrix` takes.
+/// The content of GitHub's `strategy.matrix`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Matrix {
-    /// One entry a job; none if nothing is affected.
+    /// One entry per job; empty if nothing is affected.
     pub include: Vec<MatrixEntry>,
 }
 
@@ -24,7 +24,7 @@ pub struct MatrixEntry {
 }
 
 impl Matrix {
-    /// A matrix of at most `most` jobs for so many stacks: no job is empty.
+    /// A matrix of at most `most` jobs for this many stacks: no job is empty.
     ///
     /// # Errors
     /// More jobs than GitHub runs in one matrix.

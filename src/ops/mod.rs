@@ -1,6 +1,7 @@
-//! The use cases, one file each: what happens between the rooms. The only place that sees all of them.
+//! The use cases, one file each: they connect the rooms. Only this room sees all others.
 //!
-//! [`RunContext`] is what every use case is given; a [`Session`] opens what was asked for; [`Planner`] plans one target.
+//! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
+//! target.
 
 pub mod affected;
 mod applied_spec;

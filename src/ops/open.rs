@@ -1,4 +1,4 @@
-//! From what was asked for to everything a plan needs: repository, revisions, stacks, states, infrastructure.
+//! Opens a request: repository, revisions, stacks, states, infrastructure.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -26,24 +26,25 @@ use crate::{
     },
 };
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone, Default)]
 pub struct OpenRequest {
-    /// Which stacks.
+    /// The selected stacks.
     pub selection: Selection,
-    /// Which share of them this process takes; `None` takes all.
+    /// The shard that this process handles; `None`: all.
     pub shard: Option<Shard>,
-    /// The revision; `None` is the working tree.
+    /// The revision; `None`: the working tree.
     pub rev: Option<String>,
-    /// The revision compared with; `None` is the merge base with the default branch.
+    /// The revision to compare with; `None`: the merge base with the default branch.
     pub base: Option<String>,
-    /// Compare with live infrastructure.
+    /// Whether the live infrastructure is queried.
     pub live: Live,
-    /// A cluster given on the command line.
+    /// A cluster from the command line.
     pub given: GivenCluster,
-    /// Whether an apply is over as soon as everything is written, ready or not.
+    /// Do not wait for readiness during an apply.
     pub no_wait: bool,
-    /// Stacks that want nothing of what others delete, although that cannot be seen.
+    /// Stacks that, as the user confirms, claim nothing that others delete, although their Specs do not
+    /// compile.
     pub without: Vec<StackId>,
 }
 
@@ -70,7 +71,7 @@ impl OpenRequest {
 
 /// An opened request.
 pub struct Session {
-    /// What plans are made of.
+    /// The input of all plans.
     pub planning: Planner,
     /// The stacks, sorted by folder.
     pub targets: Vec<Target>,
@@ -79,7 +80,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The commit that is at hand; of a working tree the one that is checked out, if every file is as that has it.
+    /// The commit of the head. For a working tree the commit that is checked out, if no file differs from it.
     ///
     /// # Errors
     /// The repository cannot be read.
@@ -91,7 +92,7 @@ impl Session {
             return Ok(Some(commit.clone()));
         }
         let repository = Repository::discover(&self.planning.run.dir)?;
-        // Where nothing is committed yet there is no commit to name.
+        // Without any commit there is none to name.
         let Ok(commit) = repository.resolve("HEAD") else {
             return Ok(None);
         };
@@ -103,7 +104,7 @@ impl Session {
 /// Opens a request on a monorepo.
 ///
 /// # Errors
-/// Whatever is wrong with repository, revisions, configuration, names, core or store.
+/// Errors of the repository, revisions, configuration, names, core or store.
 pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {
@@ -166,7 +167,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     })
 }
 
-/// Opens stacks by name, also where there is no monorepo: there, only the states know them.
+/// Opens stacks by name, also outside a monorepo: there only the states know them.
 ///
 /// # Errors
 /// As [`open`]; a name that no state knows.
@@ -207,10 +208,10 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     })
 }
 
-/// Opens a Spec from a file, as one target; needs neither a repository nor KCL.
+/// Opens a Spec from a file as one target; needs neither a repository nor KCL.
 ///
 /// # Errors
-/// The file is no Spec, or whatever is wrong with the store.
+/// The file is not a Spec; errors of the store.
 pub async fn open_file(
     run: &RunContext,
     file: &Path,
@@ -251,7 +252,7 @@ pub async fn open_file(
     })
 }
 
-/// What plans are made of where nothing is compiled: the Spec is at hand.
+/// The input of plans without compilation: the Spec is given.
 async fn without_code(
     run: &RunContext,
     repository: Option<&Repository>,
@@ -290,8 +291,8 @@ fn nothing_compared() -> Affected {
     }
 }
 
-/// Opens the revision compared with under the configuration of the one that holds the change; which stacks it has, and how
-/// they are called, is its own.
+/// Opens the base with the configuration of the head. Its stacks and their identities come from its own
+/// configuration.
 pub(super) fn open_base(
     known: &AnalysisCache,
     repository: &Repository,
@@ -299,7 +300,7 @@ pub(super) fn open_base(
     config: &Config,
 ) -> Result<OpenRevision, UserError> {
     let own = Config::load(repository.revision(&commit)?.as_ref());
-    // One that cannot be used is what the change repairs.
+    // The change fixes an invalid base configuration.
     let config = match own {
         Ok(own) => config.with_layout_of(&own),
         Err(_) => config.clone(),
@@ -307,8 +308,8 @@ pub(super) fn open_base(
     OpenRevision::open_knowing(known, repository, &RevisionSpec::Commit(commit), Some(&config))
 }
 
-/// The commit to compare with. Where it was not given and there is no history to find one in, there is none; then every
-/// stack must be named.
+/// The commit to compare with. `None` if it was not given and there is no history; then every stack must be
+/// named.
 pub(super) async fn base_commit(
     run: &RunContext,
     repository: &Repository,
@@ -361,14 +362,14 @@ fn targets(
             .collect()
     };
     match &request.selection {
-        // Some of these only the states know: see `named`.
+        // Only the states know some of these: see `open_named`.
         Selection::Named(_) => Vec::new(),
         Selection::All => there(head.layout.stacks.clone()),
         Selection::Affected => affected_targets(affected, base, head),
     }
 }
 
-/// The stacks that were named, at head or, if it lacks them, by their states: those are planned to be destroyed.
+/// The named stacks, from the head, or else from their states: those are planned to be destroyed.
 async fn find_named(
     run: &RunContext,
     root: &Path,
@@ -398,7 +399,7 @@ async fn find_named(
     Ok(targets.into_values().collect())
 }
 
-/// The affected stacks as targets, the removed ones included.
+/// The affected stacks as targets, including removed ones.
 pub fn affected_targets(
     affected: &Affected,
     base: Option<&OpenRevision>,
@@ -414,7 +415,7 @@ pub fn affected_targets(
     affected.stacks.iter().filter_map(target).collect()
 }
 
-/// The stack at the base that one at the head goes on from.
+/// The stack at the base that a stack at the head continues.
 fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
     head.layout.before(&base?.layout, stack)
 }

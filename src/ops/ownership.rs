@@ -1,9 +1,9 @@
-//! The stacks beside the one that is planned: which of them claims what it lets go of, or has it too (the
-//! CustomResourceDefinitions of `<project>/crd` belong to the Spec of each stack of a project), and whether the owner of
-//! what it claims has let go.
+//! The claims of other stacks: which of them claims what this stack deletes, or has it too (the CRDs of
+//! `<project>/crd` belong to every stack of a project), and whether the owner of what this stack claims has
+//! released it.
 //!
-//! Only a stack whose recorded inputs are not the head's can want what it does not have yet. So only those are compiled,
-//! once a run, and not before something leaves a stack.
+//! Only a stack whose recorded inputs differ from the head's can claim what it does not have yet. So only
+//! those are compiled, once per run, and not before an object leaves a stack.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -25,20 +25,22 @@ use crate::{
     state::IndexedStates,
 };
 
-/// What the other stacks want and have, each thing looked up once a run.
+/// The claims and objects of the other stacks, each looked up once per run.
 #[derive(Default)]
 pub struct StackClaims {
-    /// What the stacks want whose inputs are not those that are recorded; `None` of one that cannot be compiled.
+    /// The claims of the stacks whose inputs differ from the recorded ones; `None` for a stack that does not
+    /// compile.
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
     known: OnceCell<IndexedStates>,
-    /// By the mark of a claim who has it, by the index.
+    /// The owners of each claim's short hash, from the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
-    /// Stacks that want nothing of what others delete, as somebody says: their Specs need not compile for that.
+    /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
+    /// that.
     without: BTreeSet<StackId>,
 }
 
 impl StackClaims {
-    /// With stacks that want nothing of what others delete.
+    /// Sets the stacks that claim nothing that others delete.
     pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
         Self {
             without: stacks.into_iter().collect(),
@@ -47,10 +49,10 @@ impl StackClaims {
     }
 }
 
-/// What a Spec wants, as far as it can be told from what another stack wants.
+/// The claims of a Spec, as far as they can be compared with other stacks.
 #[derive(Default)]
 struct SpecClaims {
-    /// Per cluster, group, kind and name the namespaces as they are written.
+    /// The namespaces as written, by cluster, group, kind and name.
     objects: HashMap<[String; 4], Vec<String>>,
     terraform: HashSet<ResourceId>,
 }
@@ -73,8 +75,8 @@ impl SpecClaims {
         wants
     }
 
-    /// Whether it wants an object: the key is that of the normal form, where a namespace is said if and only if the kind
-    /// has one.
+    /// Returns true if the Spec has an object. The key is in the normal form: it has a namespace if and only
+    /// if the kind is namespaced.
     fn holds(&self, cluster: Option<&ClusterName>, key: (&str, &str, &str, &str)) -> bool {
         let (group, kind, namespace, name) = key;
         let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
@@ -108,7 +110,7 @@ impl OtherStacks for Planner {
             };
             let claimed = match prior.runtime {
                 RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
-                // Ids of Terraform resources are a stack's own: it is one that moves only if it is new there.
+                // Ids of Terraform resources are local to a stack: one has moved only if it is new there.
                 RuntimeKind::Terraform => {
                     wants.terraform.contains(&item.id)
                         && !self.records(other, |theirs| theirs.id == item.id).await?
@@ -145,11 +147,11 @@ impl OtherStacks for Planner {
         let (SpecSource::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
             return Ok(ReleasedObjects::none());
         };
-        // Who was never recorded here is a stack of another repository.
+        // An owner that was never recorded here is a stack of another repository.
         let Some(prior) = memory.states.load(owner).await? else {
             return Ok(ReleasedObjects::none());
         };
-        // One that is not there may be hidden.
+        // A stack that is missing may be hidden.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
             return Ok(ReleasedObjects::none());
         }
@@ -174,7 +176,7 @@ impl OtherStacks for Planner {
                     && object_key(&recorded.attributes) == key
             });
             match &before {
-                // Else this revision may be older than what is recorded: it did not take the object away.
+                // Otherwise this revision may be older than the record: it did not remove the object.
                 Some(before) if recorded => before.as_ref().map(wanted).map_err(Clone::clone),
                 _ => Ok(true),
             }
@@ -183,7 +185,7 @@ impl OtherStacks for Planner {
 }
 
 impl Planner {
-    /// What a stack wants at a revision; `None` if it is not there.
+    /// The claims of a stack at a revision; `None` if the stack does not exist there.
     async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
         let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
         else {
@@ -226,7 +228,7 @@ impl Planner {
         Ok(known.await?)
     }
 
-    /// Who has what, by the marks in the index.
+    /// The owners of each claim, from the short hashes in the index.
     async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
@@ -244,8 +246,8 @@ impl Planner {
         holders.await
     }
 
-    /// Of a definition: a stack of the same project that has it on the same cluster, by its state, and wants it, by its
-    /// Spec. That of one that cannot be compiled may want everything.
+    /// For a CRD: a stack of the same project that has it on the same cluster, by its state, and desires it,
+    /// by its Spec. A stack that does not compile may desire everything.
     async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, UserError> {
         let SpecSource::Compiled { compiler, head, .. } = &self.wanted else {
             return Ok(None);

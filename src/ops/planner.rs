@@ -1,4 +1,4 @@
-//! Plans one target: its Spec against the real infrastructure, or against the Spec of the base revision.
+//! Plans one target: compares its Spec with the live infrastructure, or with the Spec of the base.
 
 use super::{
     OpenRevision, RunContext, StateBackend, Target,
@@ -22,53 +22,51 @@ use crate::{
     secrets::Secrets,
 };
 
-/// Everything that plans have in common in one run.
+/// The common input of all plans of a run.
 pub struct Planner {
-    /// The run.
     pub run: RunContext,
-    /// The configuration in force.
+    /// The effective configuration.
     pub config: Config,
-    /// Where Specs come from.
+    /// The source of Specs.
     pub wanted: SpecSource,
-    /// Prior states; `None` where nothing is remembered (a fork's pull request).
+    /// The prior states; `None` if there is no state (a pull request from a fork).
     pub memory: Option<StateBackend>,
-    /// The real infrastructure.
+    /// The live infrastructure.
     pub runtimes: RuntimeRegistry,
-    /// Whether it is asked.
+    /// Whether it is queried.
     pub live: Live,
-    /// A cluster given on the command line.
+    /// A cluster from the command line.
     pub given: GivenCluster,
-    /// What the other stacks claim, once it is asked for.
+    /// The claims of the other stacks, loaded on demand.
     pub claims: StackClaims,
-    /// Recorded identities that stacks go on from, once it is asked for.
+    /// The recorded identities that stacks continue, loaded on demand.
     pub renamed: Renamed,
 }
 
-/// Where Specs come from.
+/// The source of Specs.
 pub enum SpecSource {
     /// Compiled from revisions of a monorepo.
     Compiled {
-        /// The compiler.
         compiler: Box<Compiler>,
-        /// What is wanted.
+        /// The head, which has the desired resources.
         head: Box<OpenRevision>,
-        /// What it is compared with where no cluster is asked.
+        /// The base, for comparisons without a cluster.
         base: Option<Box<OpenRevision>>,
     },
     /// Read from a file.
     File(Spec),
 }
 
-/// A target's plan.
+/// The plan of a target.
 pub enum TargetPlan {
-    /// Against the real infrastructure: it can be applied.
+    /// Compared with the live infrastructure: it can be applied.
     Live(Box<EnginePlan>),
-    /// Against the base's Spec.
+    /// Compared with the Spec of the base.
     Spec(Box<StackPlan>),
 }
 
 impl TargetPlan {
-    /// What is shown.
+    /// The plan that is shown.
     pub fn public(&self) -> &StackPlan {
         match self {
             Self::Live(plan) => &plan.public,
@@ -78,17 +76,17 @@ impl TargetPlan {
 }
 
 impl Planner {
-    /// What masks this run's output.
+    /// The secrets of this run, for masking.
     pub fn secrets(&self) -> &Secrets {
         self.memory
             .as_ref()
             .map_or(&self.run.secrets, |memory| &memory.secrets)
     }
 
-    /// The Spec that is wanted of a target; empty if it was removed.
+    /// The desired Spec of a target; empty if it was removed.
     ///
     /// # Errors
-    /// It cannot be compiled.
+    /// It does not compile.
     pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled { compiler, head, .. } => {
@@ -98,7 +96,7 @@ impl Planner {
         }
     }
 
-    /// The Spec that a target had at base; empty if it was not there.
+    /// The Spec of a target at the base; empty if it did not exist.
     async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled {
@@ -110,7 +108,8 @@ impl Planner {
         }
     }
 
-    /// Plans a target against its prior state and what is there, or against the base's Spec if no cluster is asked.
+    /// Plans a target: compares its Spec with its prior state and the live infrastructure, or with the base's
+    /// Spec if no cluster is queried.
     ///
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
@@ -121,13 +120,14 @@ impl Planner {
         self.plan_from(target, wanted, &state).await
     }
 
-    /// Where what a run of a stack could not store is kept; `None` where nothing is remembered or kept.
+    /// The file for what a run could not store; `None` if there is no state or no place for it.
     pub(super) fn rescue(&self, stack: &StackId) -> Option<Rescue> {
         let memory = self.memory.as_ref()?;
         Rescue::of(&self.run, memory.states.repository().as_str(), stack)
     }
 
-    /// Adds to a state what an earlier run on this machine could not store; whether there was such.
+    /// Adds to a state what an earlier run on this machine could not store. Returns true if there was
+    /// something.
     pub(super) fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, UserError> {
         match self.rescue(&state.stack) {
             Some(rescue) => rescue.take_up(state),
@@ -135,10 +135,10 @@ impl Planner {
         }
     }
 
-    /// What is recorded of a target, under its identity or the one that it goes on from.
+    /// The state of a target, recorded under its identity or under the one it continues.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, UserError> {
         let Some(memory) = &self.memory else {
             return Ok(None);
@@ -156,7 +156,7 @@ impl Planner {
             .or(own))
     }
 
-    /// As [`Planner::plan`], from a state at hand.
+    /// As [`Planner::plan`], from a given state.
     ///
     /// # Errors
     /// As [`Planner::plan`].
@@ -172,10 +172,11 @@ impl Planner {
                 .iter()
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
         if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
-            // Neither the head nor a state names an object: what the base had goes.
+            // Neither the head nor a state has objects: those of the base are deleted.
             on_clusters = has_objects(&self.spec_before(target).await?);
         }
-        // A stack without Kubernetes resources needs no cluster to be looked at for real.
+        // A stack without Kubernetes resources can be compared with the live infrastructure without a
+        // cluster.
         let live = if on_clusters || self.live == Live::Never {
             self.live
         } else {
@@ -212,19 +213,20 @@ impl Planner {
         Ok(TargetPlan::Live(Box::new(plan)))
     }
 
-    /// What a target is compared with, as far as its Spec says.
+    /// What a target is compared with, as far as its Spec determines it.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster =
             stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
         match (self.live, cluster) {
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
-            // A cluster that cannot be told is one that should have been asked.
+            // An undetermined cluster should have been queried.
             _ => Basis::Live,
         }
     }
 
-    /// The input digest of a target at head; `None` if it was removed. A Spec from a file is its own input.
+    /// The input digest of a target at the head; `None` if it was removed. A Spec from a file is its own
+    /// input.
     ///
     /// # Errors
     /// Its files cannot be read.
@@ -236,7 +238,7 @@ impl Planner {
         }
     }
 
-    /// Where the Specs came from so far.
+    /// The sources of the Specs so far.
     pub fn counts(&self) -> CompileCounts {
         match &self.wanted {
             SpecSource::Compiled { compiler, .. } => compiler.counts(),
@@ -244,7 +246,7 @@ impl Planner {
         }
     }
 
-    /// How many stacks there are at head, asked for or not; 0 for a Spec from a file.
+    /// The number of stacks at the head, selected or not; 0 for a Spec from a file.
     pub fn stacks_in_repository(&self) -> usize {
         match &self.wanted {
             SpecSource::Compiled { head, .. } => head.layout.stacks.len(),
@@ -252,7 +254,7 @@ impl Planner {
         }
     }
 
-    /// The version of the core that Specs are compiled with.
+    /// The version of the core that compiles the Specs.
     pub fn core(&self) -> Option<&str> {
         match &self.wanted {
             SpecSource::Compiled { .. } => Some(self.config.kcl.core()),

@@ -1,4 +1,4 @@
-//! `preview`: what would happen to each target. Writes nothing; recording the review is `ci`'s.
+//! The `preview` use case: plans each target. It writes nothing; `ci` records the review.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::{
     },
 };
 
-/// Stacks planned at once.
+/// The number of stacks planned concurrently.
 const AT_ONCE: usize = 8;
 
-/// A preview: what is shown, and what is recorded of it.
+/// A preview: what is shown, and what is recorded as reviewed.
 pub struct Preview {
-    /// What is shown; secrets are masked.
+    /// The plan with masked secrets.
     pub plan: Plan,
-    /// What a review record holds of it: what could be planned, and was shown.
+    /// The content of the review record: what could be planned and was shown.
     pub reviewed: Vec<ReviewedStack>,
-    /// What is wanted and was not shown.
+    /// Desired values that were not shown.
     pub hidden: Vec<UnreviewableValue>,
 }
 
-/// Previews the targets; a stack that fails takes no other down.
+/// Previews the targets; a stack that fails does not affect the others.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -51,10 +51,10 @@ pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, User
         reviewed.extend(record);
     }
     let mut plan = Plan { version: 1, stacks };
-    // What cannot be applied is not agreed to.
+    // What cannot be applied is not reviewed.
     let refused = collisions::refuse(&mut plan, &imports);
     reviewed.retain(|stack| !refused.contains(&stack.id));
-    // Only when all stacks were planned is it known what is secret.
+    // All secrets are known only after all stacks were planned.
     let secrets = planning.secrets();
     for stack in &mut reviewed {
         stack.units.retain(|unit| redact::is_seen(unit, secrets));
@@ -71,7 +71,7 @@ async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<Reviewed
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
-    // Without a Spec nothing was looked at.
+    // Without a Spec nothing was compared.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
         Err(failure) => return (failed(Basis::Spec, failure), None, Imports::new()),
@@ -81,7 +81,7 @@ async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<Reviewed
     match planning.plan(target, wanted).await {
         Ok(planned) => {
             let plan = planned.public().clone();
-            // What could be planned of a stack was shown, and may be applied without the rest.
+            // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
             let reviewed = shown.then(|| record(&plan, spec_digest));
             (plan, reviewed, imports)

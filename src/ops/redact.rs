@@ -1,7 +1,7 @@
-//! What may be shown of plans and reports: every known secret is masked in the data, once and before anything is laid
-//! out. In a finished text it may be escaped, cut short or dealt out over lines, and would not be known again.
+//! Masks plans and reports: every known secret is masked in the data, once and before rendering. In a
+//! finished text it may be escaped, truncated or split over lines, and would not be recognised.
 //!
-//! Values and messages are masked; identities, paths and names never are, since rows are found by them.
+//! Values and messages are masked. Identities, paths and names never are, because rows are found by them.
 
 use serde_json::Value;
 
@@ -17,24 +17,22 @@ use crate::{
     secrets::Secrets,
 };
 
-/// A wanted value that is not shown, though its place is no secret one: nobody can review it.
+/// A desired value that is masked although its place is not secret: nobody can review it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreviewableValue {
-    /// The stack.
     pub stack: StackId,
-    /// The resource.
     pub resource: ResourceId,
-    /// Where in it, by RFC 6901.
+    /// The path in the resource, as in RFC 6901.
     pub path: String,
 }
 
-/// Masks a plan and says what of it nobody sees. Its digests stay those of what would be done.
+/// Masks a plan and returns the values that nobody can review. Its digests stay those of the unmasked plan.
 pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     let stacks = plan.stacks.iter_mut();
     stacks.flat_map(|plan| stack(plan, secrets)).collect()
 }
 
-/// The same for one stack.
+/// Masks the plan of one stack.
 pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     if let Some(error) = &mut plan.error {
         body(error, secrets);
@@ -54,7 +52,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
         }
         paths.sort();
         paths.dedup();
-        // Our own words come after the masking: nobody's secret blots them out.
+        // Our own note is added after the masking, so that no secret can mask it.
         let note =
             |path: &String| format!("{path} holds a Secret's value and is not shown: look at it in the code");
         resource.notes.extend(paths.iter().map(note));
@@ -67,7 +65,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
     all
 }
 
-/// Whether a reviewer saw what a unit comes to.
+/// Returns true if a reviewer can see the new value of a unit.
 pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
     let mut paths = Vec::new();
     if let Some(to) = &unit.to {
@@ -76,7 +74,7 @@ pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
     paths.is_empty()
 }
 
-/// Masks what a report says.
+/// Masks the messages of a report.
 pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
     for stack in &mut report.stacks {
         if let Some(error) = &mut stack.error {
@@ -88,7 +86,7 @@ pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
     }
 }
 
-/// A failure as it may be shown.
+/// Masks an error.
 #[must_use]
 pub fn failure(failure: &UserError, secrets: &Secrets) -> UserError {
     UserError {
@@ -104,7 +102,7 @@ fn body(error: &mut ErrorBody, secrets: &Secrets) {
     }
 }
 
-/// Both sides; where what differs is masked, the hashes say that something does.
+/// Masks both sides of a change. If a difference is masked, the hashes still show it.
 fn mask(change: &mut FieldChange, secrets: &Secrets) {
     let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
     let (mut from, mut to) = (masked(&change.from), masked(&change.to));
@@ -115,7 +113,7 @@ fn mask(change: &mut FieldChange, secrets: &Secrets) {
     (change.from, change.to) = (from, to);
 }
 
-/// Where in a value a known secret stands in clear.
+/// The paths in a value where a known secret is in clear text.
 fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
     match value {
         Value::String(text) if secrets.mask(text) != *text => found.push(path.to_owned()),

@@ -1,6 +1,6 @@
-//! The compile cache's shared place is the store of the states: entries under `cache/<digest>`, each shut away in a
-//! [`Vault`]. A Spec may hold what a Secret holds, and what the default branch reads from here must have been written
-//! by a run that held the identity.
+//! The shared compile cache in the store of the states: entries under `cache/<digest>`, each in a
+//! [`SealedBox`]. A Spec may contain what a Secret contains, and what the default branch reads from here must
+//! have been written by a run with the identity.
 
 use std::sync::{
     Arc,
@@ -19,16 +19,18 @@ use crate::{
     store::{Key, Store, StoreError},
 };
 
-/// A store that holds compiled values.
+/// A store with compiled values.
 pub(super) struct RemoteCache {
     store: Arc<dyn Store>,
     vault: SealedBox,
-    /// Set by the first failure: a store that does not answer, or lets this run do too little, costs time once.
+    /// Set by the first failure: a store that does not answer, or has too few permissions, costs time only
+    /// once.
     broken: AtomicBool,
 }
 
 impl RemoteCache {
-    /// The place beside these states; `None` for a run without an age identity, which could not read what is there.
+    /// The cache beside these states; `None` for a run without an age identity, which cannot read the
+    /// entries.
     ///
     /// # Errors
     /// A damaged identity.
@@ -68,7 +70,8 @@ impl SharedCache for RemoteCache {
             return Ok(None);
         }
         let found = self.answer(self.store.get(&place(key)).await)?;
-        // What cannot be opened is a damaged entry, as an empty one is: of a former identity, cut off, or forged.
+        // An entry that cannot be opened is damaged, like an empty one: from an earlier identity, truncated,
+        // or forged.
         Ok(found.map(|shut| self.vault.open(&key.to_string(), &shut).unwrap_or_default()))
     }
 
@@ -80,7 +83,7 @@ impl SharedCache for RemoteCache {
             .vault
             .seal(&key.to_string(), &entry)
             .map_err(|error| error.to_string())?;
-        // One that is there already says the same.
+        // An existing entry has the same content.
         let created = self.store.create(&place(key), Bytes::from(shut)).await;
         self.answer(created).map(|_| ())
     }

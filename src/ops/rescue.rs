@@ -1,5 +1,5 @@
-//! What a run made and could not store: the runtimes' data of a stack (Terraform's state, sealed as in the store), in a
-//! file of this machine until the next run takes it up.
+//! The rescue file: runtime data of a stack that a run could not store (the Terraform state, encrypted as in
+//! the store). It is kept in a file on this machine until the next run uses it.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
 
 const VERSION: u32 = 1;
 
-/// The place of one stack's rescue file.
+/// The rescue file of one stack.
 #[derive(Debug, Clone)]
 pub(super) struct Rescue {
     path: PathBuf,
@@ -35,17 +35,17 @@ struct Document {
     data: BTreeMap<String, RescueFile>,
 }
 
-/// One runtime's data, newer than what the store has.
+/// The data of one runtime, newer than in the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RescueFile {
-    /// Digests of what the store may have of it if nobody else wrote meanwhile.
+    /// The digests that the store's version may have if nobody else has written since.
     follows: Vec<Digest>,
     value: Value,
 }
 
 impl Rescue {
-    /// Of a stack. `None` where the environment names no folder for such files.
+    /// The file of a stack. `None` if the environment has no folder for such files.
     pub fn of(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
         let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
         let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
@@ -58,22 +58,21 @@ impl Rescue {
         })
     }
 
-    /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A state with what an earlier run could not store; whether there was such.
+    /// Adds what an earlier run could not store to a state. Returns true if there was something.
     ///
     /// # Errors
-    /// The file cannot be read, or another run changed the state meanwhile.
+    /// The file cannot be read, or another run changed the state in the meantime.
     pub fn take_up(&self, state: &mut StackState) -> Result<bool, UserError> {
         let text = match std::fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(self.failure(format!("cannot be read: {error}"))),
         };
-        // The parser's own words could quote what the file holds.
+        // The parser's own message could quote the content of the file.
         let document: Document =
             serde_json::from_slice(&text).map_err(|_| self.failure("is damaged".to_owned()))?;
         if document.version != VERSION || document.stack != self.stack {
@@ -121,7 +120,7 @@ impl Rescue {
         Ok(())
     }
 
-    /// Deletes it: the store has everything.
+    /// Deletes the file: the store has everything.
     pub fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path)
             && error.kind() != std::io::ErrorKind::NotFound
@@ -135,20 +134,21 @@ fn digest(value: Option<&Value>) -> Digest {
     Digest::of_json(value.unwrap_or(&Value::Null))
 }
 
-/// Follows what a run stores of its runtimes' data, and keeps the file while the store lacks some of it.
+/// Tracks which runtime data a run has stored, and keeps the file while the store lacks some of it.
 pub(super) struct Unstored {
     rescue: Option<Rescue>,
-    /// As the store has them.
+    /// The data in the store.
     stored: BTreeMap<String, Value>,
     lacking: BTreeMap<String, RescueFile>,
-    /// Whether there is a file, of this run or of an earlier one.
+    /// True if there is a file, of this run or of an earlier one.
     file: bool,
     /// Why it could not be written.
     trouble: Option<String>,
 }
 
 impl Unstored {
-    /// At the start of an apply: `stored` is what the store has, `taken_up` whether an earlier run's file adds to it.
+    /// At the start of an apply: `stored` is the data in the store; `taken_up` says whether an earlier run's
+    /// file adds to it.
     pub fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,
@@ -159,7 +159,7 @@ impl Unstored {
         }
     }
 
-    /// This is being stored. Until that has ended well, its outcome is unknown.
+    /// This value is being stored. Until that has succeeded, the store may or may not have it.
     pub fn begin_store(&mut self, key: &str, value: &Value) {
         let before = self.lacking.remove(key);
         let follows = match before {
@@ -176,7 +176,7 @@ impl Unstored {
         }
     }
 
-    /// It takes long, or failed.
+    /// Storing takes long, or failed: write the file.
     pub fn keep(&mut self) {
         self.trouble = match &self.rescue {
             None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
@@ -185,7 +185,7 @@ impl Unstored {
         self.file |= self.trouble.is_none();
     }
 
-    /// The store has it.
+    /// The store has this value.
     pub fn end_store(&mut self, key: &str) {
         if let Some(saved) = self.lacking.remove(key) {
             self.stored.insert(key.to_owned(), saved.value);
@@ -206,7 +206,7 @@ impl Unstored {
         }
     }
 
-    /// What to tell at the end if the store lacks something.
+    /// The hint for the end of the run if the store lacks something.
     pub fn hint(&self) -> Option<String> {
         if self.lacking.is_empty() {
             return None;
@@ -272,7 +272,7 @@ mod tests {
         assert!(!rescue.take_up(&mut untouched).unwrap());
         assert!(untouched.input_digest.is_some());
         left(&rescue);
-        // A try whose answer was lost may have landed.
+        // An attempt whose answer was lost may have been stored.
         for stored in ["one", "two", "three"] {
             let mut state = state(Some(json!(stored)));
             assert!(rescue.take_up(&mut state).unwrap(), "{stored}");
@@ -296,7 +296,7 @@ mod tests {
         rescue.take_up(&mut taken_up).unwrap();
         let mut unstored = Unstored::new(Some(rescue.clone()), stored, true);
         unstored.begin_store(KEY, &json!("four"));
-        // Killed here, with the write landed or not.
+        // Killed here, with the write stored or not.
         for stored in ["one", "four"] {
             let mut next = state(Some(json!(stored)));
             assert!(rescue.take_up(&mut next).unwrap(), "{stored}");

@@ -1,4 +1,4 @@
-//! A revision of the monorepo, opened: its files, its configuration, its stacks.
+//! Opens a revision of the monorepo: its files, its configuration, its stacks.
 
 use std::{
     collections::BTreeMap,
@@ -21,40 +21,39 @@ use crate::{
     },
 };
 
-/// Which files.
+/// The source of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevisionSpec {
-    /// What lies in the folder now.
+    /// The working tree.
     Worktree,
     /// A commit.
     Commit(CommitId),
 }
 
-/// One revision of the monorepo.
+/// One opened revision of the monorepo.
 pub struct OpenRevision {
-    /// Its files.
     pub source: Arc<dyn Source>,
-    /// Its `konverge.yaml`, or in `ci` what is in force of it.
+    /// Its `konverge.yaml`; in `ci` the effective configuration.
     pub config: Config,
     /// Its projects and stacks.
     pub layout: Arc<Layout>,
-    /// What each stack is made of.
+    /// The inputs of each stack.
     pub analysis: Arc<Analysis>,
 }
 
-/// What is known already: of files by content, and of revisions that were opened before. Shared by the revisions of a
-/// run and kept between runs.
+/// The analysis cache: scan results by content, and opened revisions. Shared by the revisions of a run and
+/// kept between runs.
 pub struct AnalysisCache {
     index: Arc<ScanCache>,
     reader: LayoutReader,
-    /// The revision that an earlier run kept, then those of this run.
+    /// The revision that an earlier run saved, then those of this run.
     revisions: Mutex<Vec<CachedRevision>>,
     kept: Option<TreeId>,
     places: Option<(PathBuf, PathBuf)>,
     writers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A revision from which another one can be reached.
+/// A revision from which another one can be derived.
 #[derive(Clone)]
 struct CachedRevision {
     rules: LayoutRules,
@@ -68,7 +67,7 @@ impl CachedRevision {
 }
 
 impl AnalysisCache {
-    /// What earlier runs left of a repository; nothing where there is no place to keep it.
+    /// The cache that earlier runs left for a repository; empty if there is no place for it.
     pub fn open(run: &RunContext, repository: &Repository) -> Self {
         let root = repository.root();
         let places = caches::trusted_folder(run)
@@ -89,8 +88,8 @@ impl AnalysisCache {
         }
     }
 
-    /// Keeps a revision for the next run, the one that it most likely comes back to: written beside the work that
-    /// follows, at the latest when this is dropped. A failure costs the next run time and nothing else.
+    /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
+    /// the latest when this is dropped. A failure only makes the next run slower.
     pub fn keep(&self, workspace: &OpenRevision) {
         let Some((_, place)) = self.places.clone() else {
             return;
@@ -101,7 +100,7 @@ impl AnalysisCache {
         }
     }
 
-    /// Keeps what was learned of single files, as [`AnalysisCache::keep`] does a revision.
+    /// Saves the scan results of single files, as [`AnalysisCache::keep`] does a revision.
     pub fn keep_learned(&self) {
         let Some((place, _)) = self.places.clone() else {
             return;
@@ -120,7 +119,7 @@ impl AnalysisCache {
         }
     }
 
-    /// Waits until all is written, what was learned since included.
+    /// Waits until everything is written, including what was learned since.
     pub fn settle(&self) {
         self.wait();
         self.keep_learned();
@@ -149,7 +148,7 @@ impl AnalysisCache {
         self.writers().push(writer);
     }
 
-    /// The known revision to start from: the very same tree, else the one opened last.
+    /// The cached revision to start from: the one with the same tree, or else the one opened last.
     fn nearest(&self, tree: Option<TreeId>) -> Option<CachedRevision> {
         let revisions = self.revisions();
         let same =
@@ -183,19 +182,19 @@ impl CachedRevision {
     }
 }
 
-/// The root of the repository that holds a folder.
+/// The root of the repository that contains a folder.
 ///
 /// # Errors
-/// Not in a repository.
+/// The folder is not in a repository.
 pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
     Ok(Repository::discover(dir)?.root().to_path_buf())
 }
 
 impl OpenRevision {
-    /// Opens a revision with the configuration that lies in it.
+    /// Opens a revision with its own configuration.
     ///
     /// # Errors
-    /// The revision cannot be read, or its `konverge.yaml` is wrong.
+    /// The revision cannot be read, or its `konverge.yaml` is invalid.
     pub fn open(run: &RunContext, repository: &Repository, at: &RevisionSpec) -> Result<Self, UserError> {
         let known = AnalysisCache::open(run, repository);
         let workspace = Self::open_knowing(&known, repository, at, None)?;
@@ -203,7 +202,8 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens a revision under a configuration of another one (the protected branch's, or the head's for its base).
+    /// Opens a revision with the configuration of another one (the default branch's, or the head's for its
+    /// base).
     ///
     /// # Errors
     /// The revision cannot be read.
@@ -219,11 +219,11 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens one of several revisions, from what is known of the others. The caller keeps what was learned
-    /// ([`AnalysisCache::keep`]).
+    /// Opens one of several revisions, with the cached results of the others. The caller saves the new
+    /// results ([`AnalysisCache::keep`]).
     ///
     /// # Errors
-    /// The revision cannot be read, or without a configuration given its `konverge.yaml` is wrong.
+    /// The revision cannot be read, or, without a given configuration, its `konverge.yaml` is invalid.
     pub fn open_knowing(
         known: &AnalysisCache,
         repository: &Repository,
@@ -266,7 +266,7 @@ impl OpenRevision {
         })
     }
 
-    /// Says once what is unusual about the stacks of this revision.
+    /// Notes once what is unusual about the stacks of this revision.
     pub fn note_layout(&self, run: &RunContext) {
         for note in [self.layout.clash_note(), self.layout.package_note()]
             .into_iter()
@@ -281,7 +281,7 @@ impl OpenRevision {
         self.source.commit()
     }
 
-    /// The stacks whose recorded inputs are not what they are made of here, or cannot be told.
+    /// The stacks with pending changes: their recorded inputs differ from the current ones, or are unknown.
     pub fn pending_stacks<'a>(
         &'a self,
         known: &'a crate::state::IndexedStates,
@@ -296,11 +296,11 @@ impl OpenRevision {
         stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
     }
 
-    /// The stacks that were named: an identity, a stack's folder or a folder above stacks, relative to where the run was
-    /// started or to the root. Sorted by folder.
+    /// Resolves names of stacks: an identity, the folder of a stack or a folder above stacks, relative to the
+    /// current folder or to the root. Sorted by folder.
     ///
     /// # Errors
-    /// A name that fits no stack; the nearest one is said.
+    /// A name that matches no stack; the most similar one is suggested.
     pub fn find_stacks(
         &self,
         run: &RunContext,
@@ -355,7 +355,7 @@ impl OpenRevision {
     }
 }
 
-/// The contents of all files that stacks may be made of.
+/// The contents of all files that stacks may consist of.
 fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
     let files = source.files().iter();
@@ -363,7 +363,7 @@ fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     files.map(|(_, entry)| entry.blob).collect()
 }
 
-/// The files, and the known revision that they are reached from.
+/// The files, and the cached revision that they are derived from.
 fn source(
     known: &AnalysisCache,
     repository: &Repository,

@@ -1,4 +1,4 @@
-//! The runtimes of a run, under the configuration in force.
+//! Builds the runtimes of a run from the effective configuration.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,26 +21,26 @@ use crate::{
     state::Sealer,
 };
 
-/// What decides which infrastructure there is, and how it is treated.
+/// The settings that determine the infrastructure and how it is used.
 pub(super) struct RuntimeSetup<'a> {
-    /// The configuration in force.
+    /// The effective configuration.
     pub config: &'a Config,
-    /// The revision that the configuration was read from: files that it names are read from there.
+    /// The revision of the configuration: files that it names are read from there.
     pub files: Option<&'a dyn Source>,
-    /// A cluster given on the command line.
+    /// A cluster from the command line.
     pub given: &'a GivenCluster,
-    /// Compare with live infrastructure.
+    /// Whether the live infrastructure is queried.
     pub live: Live,
     /// The states, with the key of their secrets.
     pub memory: Option<&'a StateBackend>,
-    /// Whether an apply waits until what it wrote is ready.
+    /// Whether an apply waits for readiness.
     pub wait: bool,
 }
 
-/// Clusters and Terraform; nothing is asked of them before it is needed. With [`Live::Never`] there are none.
+/// Clusters and Terraform; connected on demand. None with [`Live::Never`].
 ///
 /// # Errors
-/// A setting cannot be used.
+/// An invalid setting.
 pub(super) async fn runtimes(
     run: &RunContext,
     setup: &RuntimeSetup<'_>,
@@ -54,10 +54,10 @@ pub(super) async fn runtimes(
         .with(Arc::new(terraform)))
 }
 
-/// Clusters and Terraform, each for itself.
+/// Clusters and Terraform, separately.
 ///
 /// # Errors
-/// A setting cannot be used.
+/// An invalid setting.
 pub(super) async fn parts(
     run: &RunContext,
     setup: &RuntimeSetup<'_>,
@@ -163,7 +163,7 @@ pub(super) async fn parts(
     Ok((kubernetes, Terraform::new(terraform)))
 }
 
-/// Terraform's part of the state is encrypted with what the state is.
+/// Encrypts Terraform's part of the state with the key of the state.
 pub(super) struct StateSeal(pub(super) Sealer);
 
 impl StateEncryption for StateSeal {

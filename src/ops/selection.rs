@@ -1,20 +1,19 @@
-//! A revision and the stacks of it that were asked for, for what needs neither state nor infrastructure.
+//! Opens a revision and selects stacks, for use cases that need neither state nor infrastructure.
 
 use super::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, open};
 use crate::{error::UserError, git::Repository, model::stack::Stack};
 
-/// An opened revision.
+/// An opened revision with selected stacks.
 pub struct SelectedStacks {
-    /// The revision.
     pub workspace: OpenRevision,
-    /// The stacks, sorted by folder; removed ones are not there.
+    /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,
 }
 
-/// Opens the revision of a request and finds its stacks.
+/// Opens the revision of a request and selects its stacks.
 ///
 /// # Errors
-/// Whatever is wrong with repository, revisions, configuration or names.
+/// Errors of the repository, revisions, configuration or names.
 pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedStacks, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {

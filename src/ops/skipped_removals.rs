@@ -1,4 +1,4 @@
-//! Removed stacks that an apply leaves alone, because part of the repository cannot be seen: they may be there.
+//! Removed stacks that an apply skips: a part of the repository is not readable, so they may still exist.
 
 use super::{Planner, SpecSource, Target};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     model::StackId,
 };
 
-/// The removed stacks among the targets that an apply holds back, and why.
+/// The removed stacks among the targets that an apply skips, and why.
 pub(crate) fn among(planning: &Planner, targets: &[Target]) -> Option<(Vec<StackId>, UserError)> {
     let SpecSource::Compiled { head, .. } = &planning.wanted else {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn among(planning: &Planner, targets: &[Target]) -> Option<(Vec<Stack
     (!removed.is_empty()).then_some((removed, reason))
 }
 
-/// Why no stack is taken for removed, if there is anything that hides stacks.
+/// Why no stack counts as removed, if anything hides stacks.
 pub(crate) fn reason(layout: &Layout) -> Option<UserError> {
     let first = layout.unseen.first()?;
     let all = layout.unseen.iter();

@@ -1,5 +1,5 @@
-//! The order of stacks: `after` in `konverge.yaml`, backwards for those that are taken down. A failure holds back those
-//! after it; a cycle is named.
+//! The order of stacks: `after` in `konverge.yaml`, reversed for stacks that are destroyed. A failure holds
+//! back the dependents; a cycle is an error that names its stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use crate::{
     ops::Target,
 };
 
-/// Which stacks come before which, among those at hand.
+/// The order among the given stacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackOrder {
     before: BTreeMap<StackId, BTreeSet<StackId>>,
 }
 
 impl StackOrder {
-    /// The order of some stacks by the rules of a configuration; removed ones have theirs, too.
+    /// The order of stacks by the rules of a configuration; removed stacks are included.
     ///
     /// # Errors
-    /// The rules make a cycle among them.
+    /// The rules form a cycle among them.
     pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
         for stack in targets {
@@ -48,8 +48,8 @@ impl StackOrder {
         }
     }
 
-    /// The same, where some of the stacks are taken down: those wait for whoever comes after them by the rules, and
-    /// nobody waits for them.
+    /// The same if some of the stacks are destroyed: those wait for their dependents by the rules, and
+    /// nothing waits for them.
     #[must_use]
     pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
         let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::model::RepoPath;
 
-    /// One that only the state knows: identity and folder are enough.
+    /// A stack that only the state knows: identity and folder are enough.
     fn stack(folder: &str) -> Target {
         let folder = RepoPath::normalise(folder).unwrap();
         let id = folder.as_str().strip_prefix("appops/").unwrap().parse().unwrap();

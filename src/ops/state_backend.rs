@@ -1,4 +1,4 @@
-//! Where the states are kept: the store that `konverge.yaml` names, else a folder of this machine.
+//! Opens the state store: the one in `konverge.yaml`, or else a folder of this machine.
 
 use std::path::Path;
 
@@ -12,28 +12,27 @@ use crate::{
     store::{self, StoreOptions},
 };
 
-/// The states of a repository, opened, with the registry of secrets under the key that they are hashed with.
+/// The opened states of a repository, with the registry of secrets that uses the store's hash key.
 #[derive(Clone)]
 pub struct StateBackend {
-    /// The states.
     pub states: StateStore,
-    /// The registry under the store's key.
+    /// The registry with the store's key.
     pub secrets: Secrets,
 }
 
-/// Whether the key of the hashes may be made if there is none.
+/// Whether the key of the hashes may be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
-    /// Only looked at: without one, hashes hold within this run.
+    /// Read only: without a key, hashes are valid within this run only.
     Look,
-    /// Made on first use.
+    /// Create the key on first use.
     Make,
 }
 
-/// The id under which the store knows a repository: `state.id`, else the normalised URL of `origin`.
+/// The id of a repository in the store: `state.id`, or else the normalised URL of `origin`.
 ///
 /// # Errors
-/// Neither is there, and a shared store is used.
+/// Neither exists, and a shared store is used.
 pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, UserError> {
     let origin = || repository.and_then(Repository::origin_url);
     if let Some(id) = config.state.id.clone().or_else(origin) {
@@ -47,10 +46,10 @@ pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result
     }
 }
 
-/// Opens the states. Nothing is written but, with [`KeyUse::Make`], the key of the hashes.
+/// Opens the states. Writes nothing except, with [`KeyUse::Make`], the key of the hashes.
 ///
 /// # Errors
-/// The store is misconfigured or cannot be reached, or cannot keep a lease.
+/// The store is misconfigured, cannot be reached, or cannot hold a lease.
 pub async fn open(
     run: &RunContext,
     config: &Config,

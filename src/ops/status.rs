@@ -1,4 +1,5 @@
-//! `status`: what is recorded of each stack, whether the head wants something else, and how its objects are doing now.
+//! The `status` use case: the recorded state of each stack, whether changes are pending, and the current
+//! health of its objects.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,17 +23,17 @@ use crate::{
     state::{Versioned, WriteReason},
 };
 
-/// Stacks looked at side by side.
+/// The number of stacks queried concurrently.
 const AT_ONCE: usize = 8;
-/// How often a watch looks.
+/// The interval of a watch.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long a watch lasts unless `apply.ready_timeout` says otherwise.
+/// The maximum duration of a watch if `apply.ready_timeout` is not set.
 const WATCHED: Duration = Duration::from_secs(600);
 
-/// What was asked for; if that is everything, also the stacks that only the states know.
+/// The selected stacks; for a selection of all, also those that only the states know.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, UserError> {
     let mut targets = session.targets.clone();
     if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
@@ -50,7 +51,7 @@ pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Tar
     Ok(targets)
 }
 
-/// Looks once; a stack of which something cannot be found out takes no other down.
+/// Queries the status once; a stack with an unknown status does not affect the others.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -78,17 +79,17 @@ async fn fetch_status(
     Ok(StatusReport { version: 1, stacks })
 }
 
-/// Looks until nothing is under way any more, and says what changes meanwhile.
+/// Queries the status until no rollout is in progress, and reports changes.
 ///
 /// # Errors
-/// The run was interrupted; something is still under way after `apply.ready_timeout`.
+/// The run was interrupted; a rollout is still in progress after `apply.ready_timeout`.
 pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusReport, UserError> {
     let limit = planning.config.apply.ready_timeout;
     let limit = limit.map_or(WATCHED, config::Span::duration);
     let deadline = tokio::time::Instant::now() + limit;
     let mut told = HashMap::new();
     loop {
-        // What Terraform made does not move.
+        // Terraform resources have no rollout.
         let status = fetch_status(planning, targets, &[RuntimeKind::Kubernetes]).await?;
         let mut moving = 0;
         for stack in &status.stacks {
@@ -114,7 +115,7 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
     }
 }
 
-/// One line for an object that is not as it was.
+/// Writes one line for an object that has changed.
 fn write_row(
     planning: &Planner,
     stack: &StackId,
@@ -127,7 +128,7 @@ fn write_row(
     };
     let key = (stack.clone(), object.id.clone());
     let news = told.get(&key) != Some(&message);
-    // What is ready from the start is no news.
+    // Objects that are ready from the start are not reported.
     if news && (object.health != Health::Ready || told.contains_key(&key)) {
         planning.run.events.event(RunEvent::ResourceProgress {
             stack: stack.clone(),

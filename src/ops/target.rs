@@ -1,14 +1,12 @@
-//! What a run is about: the stacks that were named, all of them, or the affected ones; removed stacks included.
+//! The targets of a run: named, all or affected stacks, including removed ones.
 
 use crate::model::{RepoPath, StackId, stack::Stack};
 
-/// Which stacks.
+/// The selected stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
-    /// Those that the change affects.
     #[default]
     Affected,
-    /// Every one.
     All,
     /// These, by folder or identity.
     Named(Vec<String>),
@@ -17,18 +15,17 @@ pub enum Selection {
 /// One stack of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// Its identity.
     pub id: StackId,
-    /// Its folder at head; at base, or as the state knows it, if it was removed.
+    /// The folder at the head; at the base, or in the state, if the stack was removed.
     pub folder: RepoPath,
-    /// The stack at head; `None` if it was removed.
+    /// The stack at the head; `None` if it was removed.
     pub head: Option<Stack>,
-    /// The stack at base, if it was there.
+    /// The stack at the base, if it existed.
     pub base: Option<Stack>,
 }
 
 impl Target {
-    /// A stack that is there at head.
+    /// A stack that exists at the head.
     pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
             id: head.id.clone(),
@@ -38,7 +35,7 @@ impl Target {
         }
     }
 
-    /// A stack that only the base knows.
+    /// A stack that exists only at the base.
     pub fn removed(base: &Stack) -> Self {
         Self {
             id: base.id.clone(),
@@ -58,7 +55,7 @@ impl Target {
         }
     }
 
-    /// The same stack, with nothing of it wanted any more.
+    /// The same stack with no desired resources.
     #[must_use]
     pub fn destroyed(&self) -> Self {
         Self {
@@ -68,7 +65,7 @@ impl Target {
         }
     }
 
-    /// The stack by whose rules it is handled: head's, else base's.
+    /// The stack whose rules apply: the head's, or else the base's.
     pub fn rules(&self) -> Option<&Stack> {
         self.head.as_ref().or(self.base.as_ref())
     }

@@ -13,13 +13,11 @@ pub use crate::kcl::{DEFAULT_VERSION, InstallStep};
 /// A version that can be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownToolchain {
-    /// The version.
     pub version: &'static str,
-    /// Whether it is here.
     pub installed: bool,
 }
 
-/// A core that is here.
+/// An installed core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstalledToolchain {
     /// Its native library.
@@ -37,10 +35,10 @@ impl From<Toolchain> for InstalledToolchain {
     }
 }
 
-/// Fetches a version, checks it against its pinned hash and puts it in place.
+/// Downloads a version, verifies its pinned hash and installs it.
 ///
 /// # Errors
-/// The version is unknown, cannot be fetched, or is not what was pinned.
+/// The version is unknown, cannot be downloaded, or does not have its pinned hash.
 pub async fn install(
     run: &RunContext,
     version: &str,
@@ -68,15 +66,16 @@ pub async fn list(run: &RunContext) -> Vec<KnownToolchain> {
     all
 }
 
-/// Where a version is.
+/// Finds an installed version.
 ///
 /// # Errors
-/// It is not here.
+/// It is not installed.
 pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain, UserError> {
     Ok(Toolchain::find_earlier(version, &run.checkout()).await?.into())
 }
 
-/// Becomes a walled-in worker; `walls` is what the pool wrote. Returns only if that fails, with the reason.
+/// Becomes a sandboxed worker; `walls` is the pool's JSON with the sandbox settings. Returns only on failure,
+/// with the reason.
 pub fn become_worker(walls: &str, warn: &mut dyn std::io::Write) -> String {
     match serde_json::from_str::<kcl::sandbox::SandboxLayers>(walls) {
         Ok(walls) => walls.enter(warn).to_string(),

@@ -1,4 +1,4 @@
-//! Golden files: `ci-test/stdout.golden.yaml` holds what KCL prints for a stack, compared by meaning.
+//! Golden files: `ci-test/stdout.golden.yaml` contains the KCL output of a stack, compared by meaning.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use crate::{
 
 const FILE: &str = "stdout.golden.yaml";
 
-/// How many resources a remark names.
+/// The maximum number of resources that a diagnostic names.
 const NAMED: usize = 5;
 
-/// Compares a Spec with the stack's golden file, or rewrites the file. Without one there is nothing to compare, unless
-/// it is to be written.
+/// Compares a Spec with the stack's golden file, or rewrites the file. A missing file is not compared, but it
+/// is created on update.
 pub(super) fn compare(
     workspace: &OpenRevision,
     root: &Path,
@@ -72,7 +72,8 @@ pub(super) fn compare(
     Ok(Some(remark))
 }
 
-/// What a person has to know: which resources came, went or changed. Values are not shown: there may be secrets.
+/// Describes which resources were added, removed or changed. Values are not shown, because they may be
+/// secret.
 fn difference(golden: &Spec, printed: &Spec) -> Option<String> {
     let find = |spec: &Spec, id: &crate::model::ResourceId| {
         spec.resources

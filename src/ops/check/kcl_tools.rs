@@ -1,4 +1,4 @@
-//! The core's own tools over the files that are looked at: format, lint, tests.
+//! Runs the core's own tools over the checked files: format, lint, tests.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Files with their contents.
 pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
-/// The files that are looked at: everything, or what the stacks are made of and the tests beside it.
+/// The checked files: all, or those of the stacks with the tests beside them.
 pub(super) fn files(
     workspace: &OpenRevision,
     stacks: &[&Stack],
@@ -79,7 +79,7 @@ pub(super) async fn run(
     };
     let mut remarks = Vec::new();
     for (path, content) in files.iter().filter(|(path, _)| path.file_name().ends_with(".k")) {
-        // One that is no KCL is said by compiling it.
+        // The compiler reports a file that is not KCL.
         let Ok(text) = std::str::from_utf8(content) else {
             continue;
         };
@@ -89,7 +89,7 @@ pub(super) async fn run(
             remarks.push(remark);
         }
     }
-    // The entries of a stack share names and make sense only together: compiling them has looked at them.
+    // The entries of a stack share names and are only valid together: compiling them has checked them.
     let entries: BTreeSet<&RepoPath> = workspace
         .layout
         .stacks
@@ -103,7 +103,8 @@ pub(super) async fn run(
         if !name.ends_with(".k") || name.ends_with("_test.k") || entries.contains(path) {
             continue;
         }
-        // Of one file the linter sees neither its siblings nor who uses it: what it says of imports holds all the same.
+        // For a single file the linter sees neither its siblings nor its users; its messages about imports
+        // are still correct.
         let said = pool.lint(&request, path).await?;
         for message in said.into_iter().filter(|message| message.starts_with("Module '")) {
             let mut remark = remark(path, LintRule::Lint, &message).at(line_of(&message, content), None);
@@ -134,7 +135,7 @@ pub(super) async fn run(
     Ok(remarks)
 }
 
-/// The linter says which import is unused, not where it stands.
+/// Finds the line of an unused import, because the linter does not report it.
 fn line_of(message: &str, content: &[u8]) -> Option<u32> {
     let name = message.strip_prefix("Module '")?.split('\'').next()?;
     let text = String::from_utf8_lossy(content);

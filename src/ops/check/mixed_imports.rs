@@ -1,4 +1,4 @@
-//! Files that are imported by themselves where their package is imported too.
+//! Reports files that are imported by themselves although their package is imported too.
 
 use std::collections::BTreeSet;
 

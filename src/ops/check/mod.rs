@@ -1,4 +1,4 @@
-//! `konverge check`: what a Konfig repository's CI asks before anybody looks at infrastructure.
+//! The `check` use case: validates a Konfig repository before any infrastructure is queried.
 
 mod golden;
 mod kcl_tools;
@@ -24,22 +24,22 @@ use crate::{
     spec,
 };
 
-/// What is looked at.
+/// What to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckScope<'a> {
-    /// Every file of the repository, not only those of the selected stacks.
+    /// Check every file of the repository, not only those of the selected stacks.
     pub all: bool,
-    /// Golden files are rewritten where they differ.
+    /// Rewrite golden files that differ.
     pub update: bool,
-    /// Checks that are left out.
+    /// The checks to skip.
     pub skip: &'a [LintRule],
 }
 
 /// Checks a revision and some of its stacks.
 ///
 /// # Errors
-/// The core cannot be had, an object cannot be read, or the run is interrupted. What is wrong with the repository
-/// is a remark.
+/// The core is not available, an object cannot be read, or the run is interrupted. Errors in the repository
+/// are diagnostics.
 pub async fn run(
     run: &RunContext,
     selected: &SelectedStacks,
@@ -68,7 +68,7 @@ pub async fn run(
                 compiled.push((*stack, spec));
             }
             Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
-            // Without a core every stack would fail alike.
+            // Without a core every stack would fail in the same way.
             Err(failure)
                 if failure.location.is_none()
                     && failure.hints.iter().any(|hint| hint.contains("kcl install")) =>
@@ -94,13 +94,13 @@ pub async fn run(
     })
 }
 
-/// Annotations as the commands that GitHub's runner reads, a line each.
+/// Annotations as workflow commands for GitHub's runner, one per line.
 pub fn workflow_commands(notes: &[Annotation]) -> String {
     let lines = workflow_commands::annotations(notes).into_iter();
     lines.map(|line| line + "\n").collect()
 }
 
-/// What the layout knows, and settings that no stack uses.
+/// The errors of the layout, and settings that no stack uses.
 fn structure(selected: &SelectedStacks, scope: CheckScope<'_>) -> Vec<Diagnostic> {
     let SelectedStacks { workspace, stacks } = selected;
     let concerns = |file: &RepoPath| {
@@ -159,7 +159,7 @@ fn diagnostic_from_error(stack: &Stack, failure: &UserError) -> Diagnostic {
     remark
 }
 
-/// A remark that fails the check.
+/// A diagnostic that fails the check.
 fn remark(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
     Diagnostic {
         file: file.clone(),

@@ -1,4 +1,5 @@
-//! Functions that make a Spec depend on more than the repository: the clock, chance, the network, the environment.
+//! Finds functions that make a Spec depend on more than the repository: the clock, random numbers, the
+//! network, the environment.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +35,7 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
 /// A system module and the name by which it is used.
 type Name = (String, String);
 
-/// Every use in these files, with its place. Entries of one stack share what they import.
+/// Every use in these files, with its position. Entries of one stack share their imports.
 pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()
@@ -82,12 +83,12 @@ pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Diagnostic> {
     remarks
 }
 
-/// A name without the `$` that lets it be a keyword.
+/// A name without the `$` that allows a keyword as a name.
 fn plain(name: &str) -> &str {
     name.trim_start_matches('$')
 }
 
-/// Whether a file is one of a stack's entries, by itself or with its folder.
+/// Returns true if a file is one of a stack's entries, by itself or with its folder.
 fn is_entry(entries: &[Entry], path: &RepoPath) -> bool {
     let folder = path.parent();
     entries

@@ -1,4 +1,4 @@
-//! The same object in two stacks, from their Specs alone.
+//! Finds objects that belong to two stacks, from their Specs only.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::{
     ops::cluster_selection::{self, GivenCluster, Live},
 };
 
-/// Objects named in a remark; the others are counted.
+/// The number of objects that a diagnostic names; the others are counted.
 const NAMED: usize = 3;
 
-/// One remark for each stack that has objects of a stack before it. Stacks are compared whose clusters `konverge.yaml`
-/// names.
+/// One diagnostic for each stack with objects of an earlier stack. Only stacks are compared whose clusters
+/// `konverge.yaml` defines.
 pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
     let mut owners: BTreeMap<Claim, &Stack> = BTreeMap::new();
     let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Rendered Kubernetes objects against the schemas of their kinds: Kubernetes' own, and the repository's
-//! CustomResourceDefinitions, whether they lie in a project's `crd/` or are rendered themselves.
+//! Validates rendered Kubernetes objects against the schemas of their kinds: the built-in ones, and the CRDs
+//! of the repository, from a project's `crd/` or rendered themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +21,23 @@ use crate::{
     },
 };
 
-/// What is said of one object.
+/// The result for one object.
 struct SchemaVerdict {
     severity: LintSeverity,
     message: String,
     hint: String,
 }
 
-/// Everything that describes kinds.
+/// All schemas of kinds.
 struct Schemas {
     built_in: BuiltIn,
-    /// Those of all projects: a custom resource may be defined by another project than its own.
+    /// Those of all projects: another project may define the kind of a custom resource.
     repository: CrdSchemas,
-    /// Kinds that nothing describes, by what they are called.
+    /// The names of kinds without a schema.
     unknown: BTreeSet<String>,
 }
 
-/// Checks the Specs that KCL printed, with the CRDs of their projects.
+/// Validates the Specs that KCL printed, with the CRDs of their projects.
 pub(super) fn check(
     run: &RunContext,
     workspace: &OpenRevision,
@@ -60,7 +60,7 @@ pub(super) fn check(
     for project in projects {
         for file in compiler::crds(workspace, project)? {
             let mut alone = Spec::default();
-            // What is no object has been said of the stacks that it belongs to.
+            // Files without objects were already reported for their stacks.
             let _ = spec::append_crds(&mut alone, std::slice::from_ref(&file));
             alone
                 .resources
@@ -101,7 +101,7 @@ pub(super) fn check(
 }
 
 impl Schemas {
-    /// What is wrong with the objects of a Spec, said at a file.
+    /// The diagnostics for the objects of a Spec, at a file.
     fn remarks(&mut self, file: &RepoPath, spec: &Spec, own: &CrdSchemas) -> Vec<Diagnostic> {
         let mut remarks = Vec::new();
         let kubernetes = |resource: &&Resource| resource.runtime == RuntimeKind::Kubernetes;
@@ -167,7 +167,7 @@ impl Schemas {
     }
 }
 
-/// Where a stack is written: the last of its entries in its own folder. A rendered object has no line of its own.
+/// The file of a stack: the last of its entries in its own folder. A rendered object has no line of its own.
 fn place(stack: &Stack) -> RepoPath {
     let entries = stack.compile.as_ref().map(|setup| setup.entries.as_slice());
     let paths = entries.unwrap_or_default().iter().rev().map(|entry| &entry.path);

@@ -1,4 +1,4 @@
-//! `konverge doctor`: what is missing on this machine or in this job, and what to type for each.
+//! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod workflow;
 
@@ -18,28 +18,27 @@ use crate::{
     store,
 };
 
-/// How one thing was found.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorVerdict {
-    /// It is there and works.
+    /// It exists and works.
     Ok,
-    /// It is needed, and is not there or does not work.
+    /// It is needed, but is missing or does not work.
     Missing,
-    /// It is not there, and nothing here needs it.
+    /// It is missing, but not needed here.
     Unused,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
-    /// What.
+    /// What was checked.
     pub what: String,
-    /// How it was found.
     pub verdict: DoctorVerdict,
-    /// What was seen.
+    /// What was found.
     pub says: String,
-    /// What to do about it; commands to type stand in backticks.
+    /// How to fix it; commands are in backticks.
     pub fix: Vec<String>,
 }
 
@@ -67,8 +66,8 @@ impl DoctorFinding {
     }
 }
 
-/// Looks at everything that a run could need, in the order in which it would. What depends on something that is missing
-/// is left out: fixing that comes first.
+/// Checks everything that a run may need, in the order in which it is needed. Checks that depend on something
+/// missing are skipped, because that must be fixed first.
 pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     let mut findings = vec![DoctorFinding::from_result("git", git(run).await)];
     let repository = match Repository::discover(&run.dir) {
@@ -143,7 +142,7 @@ async fn core(run: &RunContext, config: &Config) -> DoctorFinding {
     )
 }
 
-/// Terraform and the clusters, each asked for its version.
+/// Checks the versions of Terraform and of the clusters.
 async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
     let given = GivenCluster::default();
     let setup = runtime_factory::RuntimeSetup {
@@ -187,7 +186,7 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
     findings
 }
 
-/// The store: reached, and able to keep a lease.
+/// Checks the store: it must be reachable and able to hold a lease.
 async fn state(run: &RunContext, config: &Config, repository: &Repository) -> DoctorFinding {
     if config.state.url.is_none() {
         return DoctorFinding::unused(
@@ -207,7 +206,7 @@ async fn state(run: &RunContext, config: &Config, repository: &Repository) -> Do
     DoctorFinding::from_result("store", probed.await)
 }
 
-/// GitHub's token: what it may read is tried; what it may write stands in the workflow.
+/// Checks the GitHub token: read permissions are tried; write permissions are read from the workflow.
 async fn token(run: &RunContext) -> DoctorFinding {
     let token = ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
         .iter()

@@ -1,5 +1,5 @@
-//! The workflows that run Konverge: whether each job has the permissions that it needs. A token does not say what it may write, so
-//! the `permissions` that it gets are read where they are given.
+//! Checks the workflows that run Konverge: whether each job has the permissions that it needs. A token does
+//! not tell what it may write, so the `permissions` in the workflow are read.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
 
 const FOLDER: &str = ".github/workflows";
 
-/// Events, and what a job that they start needs.
+/// The permissions that a job needs, by event.
 const NEEDS: [(&str, &[(&str, &str)]); 3] = [
     (
         "pull_request",
@@ -36,7 +36,7 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
     ("schedule", &[("contents", "read"), ("issues", "write")]),
 ];
 
-/// Looks at the workflows of a repository; `branch` is its default branch.
+/// Checks the workflows of a repository; `branch` is its default branch.
 pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> {
     let folder = root.join(FOLDER);
     let mut files: Vec<_> = std::fs::read_dir(&folder)
@@ -76,7 +76,7 @@ pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> 
     findings
 }
 
-/// Whether a job runs `konverge ci`, by a step or by our workflow of shares.
+/// Returns true if a job runs `konverge ci`, by a step or through our reusable workflow for shards.
 fn runs_konverge(job: &Value) -> bool {
     let ours = |uses: &Value, what: &str| uses.as_str().is_some_and(|uses| uses.starts_with(what));
     let run = |step: &Value| {
@@ -90,7 +90,7 @@ fn runs_konverge(job: &Value) -> bool {
     ) || steps(job).any(|step| ours(&step["uses"], "konverge/konverge@") || run(step))
 }
 
-/// Whether a job only judges shares: then all it does is to set a status.
+/// Returns true if a job only aggregates shards: then it only sets a status.
 fn is_verdict(job: &Value) -> bool {
     let shard = |step: &Value| step["with"]["shard"].as_str().unwrap_or_default().to_owned();
     let run = |step: &Value| step["run"].as_str().unwrap_or_default().to_owned();
@@ -117,7 +117,7 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
         )
         .hint("remove it; Konverge finds what a change affects by itself"));
     }
-    // Which of the events start this job is what its `if` names; without one, all of them do.
+    // The `if` of the job names the events that start it; without an `if` all of them do.
     let condition = job["if"].as_str().unwrap_or_default();
     let starts = |event: &str| {
         events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
@@ -164,7 +164,7 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
     })
 }
 
-/// Whether a push to a branch passes an event's filters. Of a pattern it is taken to be so.
+/// Returns true if a push to a branch passes the filters of an event. A pattern is assumed to match.
 fn hears(push: &Value, branch: &str) -> bool {
     let names = |key: &str| match &push[key] {
         Value::String(one) => vec![one.as_str()],
@@ -190,7 +190,8 @@ fn events(workflow: &Value) -> BTreeSet<&str> {
     }
 }
 
-/// Whether `permissions` give a token this access. Without any the repository's setting decides, which nobody reads.
+/// Returns true if `permissions` grant this access. Without any, the setting of the repository decides, which
+/// is not read here.
 fn grants(permissions: &Value, key: &str, access: &str) -> bool {
     match permissions {
         Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),

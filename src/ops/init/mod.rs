@@ -1,4 +1,5 @@
-//! `konverge init`: looks at the repository, writes `konverge.yaml` and the workflow, and never overwrites.
+//! The `init` use case: examines the repository, writes `konverge.yaml` and the workflow, and never
+//! overwrites a file.
 
 mod survey;
 
@@ -19,41 +20,40 @@ use crate::{
 };
 use survey::Survey;
 
-/// The configuration that is written; what stands in braces is filled in.
+/// The configuration to write; placeholders are in braces.
 const CONFIG: &str = include_str!("konverge.yaml");
 
-/// The workflow that is written, with the branch whose pushes are applied filled in; the example monorepo carries the
-/// same.
+/// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
 
-/// What it is filled in for.
+/// The placeholder of the branch.
 const BRANCHES: &str = "branches: [main]";
 
 /// The step that runs Konverge.
 const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
-/// Where the workflow goes.
+/// The path of the workflow.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
 
-/// At most so many contexts of a kubeconfig are offered.
+/// The maximum number of kubeconfig contexts that are offered.
 const CONTEXTS: usize = 10;
 
 /// What was done and what was found.
 pub struct Report {
-    /// Each file with what became of it.
+    /// Each file with its result.
     pub files: Vec<(&'static str, WrittenFile)>,
     /// Sentences about the repository.
     pub found: Vec<String>,
-    /// Commands that were tried, and what they say.
+    /// The commands that were tried, and their results.
     pub tried: Vec<(String, Result<String, UserError>)>,
     /// What to do next.
     pub hints: Vec<String>,
 }
 
-/// Looks at the repository that a folder lies in, and writes both files into its root.
+/// Examines the repository that contains a folder, and writes both files into its root.
 ///
 /// # Errors
-/// It lies in none, or it cannot be written to.
+/// There is no repository, or it cannot be written.
 pub async fn run(run: &RunContext) -> Result<Report, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
@@ -137,7 +137,7 @@ fn hints(survey: &Survey) -> Vec<String> {
     hints
 }
 
-/// What a user would type next, already tried: it shows whether the repository can be worked on as it is.
+/// Tries the next commands of a user, which shows whether the repository is usable as it is.
 async fn try_commands(run: &RunContext, repository: &Repository) -> Vec<(String, Result<String, UserError>)> {
     let question = AffectedRequest {
         worktree: true,
@@ -154,7 +154,7 @@ async fn try_commands(run: &RunContext, repository: &Repository) -> Vec<(String,
     tried
 }
 
-/// Builds one stack under the configuration that was written, which git does not know yet.
+/// Builds one stack with the new configuration, which is not in git yet.
 async fn build_first(
     run: &RunContext,
     repository: &Repository,
@@ -204,7 +204,7 @@ fn settings(order: SettingsOrder) -> &'static str {
     }
 }
 
-/// The contexts of the kubeconfig as clusters, in comments: which of them are meant is for a person to say.
+/// The contexts of the kubeconfig as clusters, in comments: a person decides which of them to use.
 fn clusters(contexts: &[String]) -> String {
     let entry = |name: &str, context: &str| format!("#   {name}:\n#     context: {}\n", scalar(context));
     if contexts.is_empty() {
@@ -219,7 +219,7 @@ fn clusters(contexts: &[String]) -> String {
         .collect()
 }
 
-/// The workflow of a monorepo that is a folder of its repository.
+/// The workflow for a monorepo in a subfolder of its repository.
 fn in_folder(workflow: &str, folder: &RepoPath) -> String {
     let with = format!(
         "{STEP}        with:\n          working-directory: {}\n",
@@ -231,7 +231,7 @@ fn in_folder(workflow: &str, folder: &RepoPath) -> String {
     )
 }
 
-/// A name in YAML: quoted unless it can only be read as text.
+/// A name in YAML: quoted unless it can only be parsed as text.
 fn scalar(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
@@ -321,7 +321,7 @@ mod tests {
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.kcl.settings, SettingsOrder::V07);
         assert!(config.clusters.is_empty(), "they are offered, not taken");
-        // With the comments taken away they are clusters.
+        // Without the comment signs they are clusters.
         let offered: String = text
             .lines()
             .skip_while(|line| *line != "# clusters:")

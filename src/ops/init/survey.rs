@@ -1,5 +1,5 @@
-//! What a repository is like before Konverge: its stacks, the Kusion that it was made for, where it lies, and the clusters
-//! that this machine knows.
+//! Examines a repository before Konverge is set up: its stacks, its Kusion version, its folder, and the
+//! clusters that this machine knows.
 
 use std::path::{Path, PathBuf};
 
@@ -15,21 +15,21 @@ use crate::{
     yaml,
 };
 
-/// What was found.
+/// The result.
 pub(super) struct Survey {
-    /// The stacks, read by the order of settings that was recognised.
+    /// The stacks, read with the detected order of settings files.
     pub layout: Layout,
-    /// The Kusion whose reading the settings files fit.
+    /// The Kusion version that matches the settings files.
     pub order: SettingsOrder,
-    /// The folder that holds the monorepo, if it is not the repository's root.
+    /// The folder of the monorepo, if it is not the root of the repository.
     pub folder: Option<RepoPath>,
-    /// The core to write down.
+    /// The version of the core for the configuration.
     pub core: String,
     /// The contexts of the kubeconfig, the current one first.
     pub contexts: Vec<String>,
 }
 
-/// Looks at the files that git knows.
+/// Examines the files that git knows.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -66,7 +66,7 @@ fn order(layout: &Layout, files: &dyn Source) -> SettingsOrder {
     }
 }
 
-/// The one folder beside the root that holds every `kcl.mod` and every stack, if there is one.
+/// The one folder below the root that contains every `kcl.mod` and every stack, if there is one.
 fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     let modules = files
         .files()
@@ -81,7 +81,8 @@ fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     (!shared.is_root()).then_some(shared)
 }
 
-/// The core that `kcl.mod` names as its edition, if it is one that can be installed; else the default one.
+/// The version of the core that `kcl.mod` names as its edition, if it can be installed; otherwise the
+/// default.
 fn core(files: &dyn Source) -> String {
     let mut modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
     let edition = modules.find_map(|path| {

@@ -1,26 +1,26 @@
-//! `state doctor`: whether the store keeps its promises and every document can be read.
+//! `state doctor`: whether the store provides its guarantees and every document can be read.
 
 use serde::Serialize;
 
 use super::StateBackend;
 use crate::{error::UserError, state::IndexedStates, store};
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateFinding {
-    /// What.
+    /// What was checked.
     pub what: String,
-    /// Whether it is as it should be.
+    /// True if it is as it should be.
     pub well: bool,
-    /// What was seen.
+    /// What was found.
     pub says: String,
 }
 
-/// Looks at everything: the four primitives, every stack's newest documents, the index against the states. With
-/// `repair` the index is written again from the states.
+/// Checks everything: the four primitives, the newest documents of every stack, the index against the states.
+/// With `repair` the index is rebuilt from the states.
 ///
 /// # Errors
-/// Only what keeps it from looking at all.
+/// Only errors that prevent the check itself.
 pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
     let mut findings = Vec::new();
     let mut note = |what: &str, well: bool, says: String| {

@@ -1,4 +1,4 @@
-//! Changes by hand, each guarded and each a serial of its own.
+//! Manual changes of the state. Each one holds the lease and writes a serial of its own.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::{
     state::{Holder, Lease, LeaseOptions, WriteReason},
 };
 
-/// A person waits, not a pipeline: held leases are named at once.
+/// A person is waiting, not a pipeline: a held lease is reported at once.
 fn at_once() -> LeaseOptions {
     LeaseOptions {
         wait: std::time::Duration::ZERO,
@@ -22,7 +22,7 @@ fn at_once() -> LeaseOptions {
     }
 }
 
-/// As [`at_once`], also where the documents of a state are gone: what is written takes their place.
+/// As [`at_once`], also if the documents of a state are gone: what is written replaces them.
 fn over_vanished() -> LeaseOptions {
     LeaseOptions {
         over_vanished: true,
@@ -30,7 +30,7 @@ fn over_vanished() -> LeaseOptions {
     }
 }
 
-/// The lease of a stack whose state is about to be written anew.
+/// The lease of a stack whose state is about to be replaced.
 pub(super) async fn acquire_anew(memory: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(memory.states.acquire(stack, over_vanished()).await?)
 }
@@ -50,7 +50,7 @@ fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserErro
     }
 }
 
-/// Gives the lease back whatever came out; the result is what counts.
+/// Releases the lease in any case and returns the result.
 async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T, UserError> {
     let released = lease.release().await;
     let value = result?;
@@ -58,11 +58,11 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
     Ok(value)
 }
 
-/// Puts a pulled (and perhaps edited) state back. It must be of this repository and stack, and nobody may have written
-/// since it was pulled; `over_damaged` is for a newest document that cannot be read.
+/// Writes a pulled (and possibly edited) state back. It must belong to this repository and stack, and nobody
+/// may have written since it was pulled. `over_damaged` replaces a newest document that cannot be read.
 ///
 /// # Errors
-/// One of these does not hold; somebody holds the lease; the store's.
+/// One of these conditions is not met; somebody holds the lease; errors of the store.
 pub async fn push(
     memory: &StateBackend,
     repository: &str,
@@ -95,13 +95,13 @@ pub async fn push(
         ..over_vanished()
     };
     if over_damaged {
-        // Whether the last holder gave its lease back stands in the document that cannot be read: its term has to pass.
+        // The damaged document would say whether the last holder released its lease: its term has to pass.
         options.wait = options.term * 3;
     }
     let lease = memory.states.acquire(stack, options).await?;
     let result = async {
         let newest = lease.prior().map(|prior| prior.serial);
-        // Where no document is left, any that was pulled is better than none.
+        // If no document is left, any pulled state is better than none.
         if let Some(newest) = newest.filter(|newest| !over_damaged && *newest != pulled.serial) {
             return Err(refuse(format!(
                 "the file was pulled at serial {}, and serial {newest} has been written since",
@@ -114,7 +114,7 @@ pub async fn push(
         }
         let mut state = pulled.state;
         state.resources.sort_by(|a, b| a.id.cmp(&b.id));
-        // What was put there by hand is looked at by the next run.
+        // The next run checks what was written by hand.
         state.input_digest = None;
         let note = format!("pushed from serial {}", pulled.serial);
         Ok(lease.record(WriteReason::Push, state, Some(note)).await?)
@@ -125,15 +125,15 @@ pub async fn push(
     Ok(serial)
 }
 
-/// Gives a stack another identity. Both leases are held, in the order of their names.
+/// Gives a stack another identity. Both leases are held, acquired in the order of their names.
 ///
 /// # Errors
-/// Nothing is recorded of `from`; `to` has resources; somebody holds a lease; the store's.
+/// Nothing is recorded for `from`; `to` has resources; somebody holds a lease; errors of the store.
 pub async fn move_to(memory: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
     move_waiting(memory, from, to, at_once()).await
 }
 
-/// As [`move_to`], waiting for leases as these options say.
+/// As [`move_to`], waiting for leases as the options say.
 ///
 /// # Errors
 /// As [`move_to`].
@@ -177,7 +177,7 @@ pub async fn move_waiting(
             )));
         }
         let moved = state.clone().renamed(to.clone());
-        // First where it goes to: a crash between the two leaves it recorded twice, never nowhere.
+        // The target first: after a crash between the two writes the stack is recorded twice, but never lost.
         let serial = new
             .record(WriteReason::Move, moved, Some(format!("moved from {from}")))
             .await?;
@@ -193,10 +193,11 @@ pub async fn move_waiting(
     Ok(serial)
 }
 
-/// Forgets resources, or a whole stack if none is named. Nothing outside is touched.
+/// Forgets resources, or a whole stack if none is named. Live objects are not changed.
 ///
 /// # Errors
-/// A resource that is not recorded; Terraform's part of the state cannot be opened; somebody holds the lease; the store's.
+/// A resource that is not recorded; Terraform's part of the state cannot be decrypted; somebody holds the
+/// lease; errors of the store.
 pub async fn forget(
     memory: &StateBackend,
     stack: &StackId,
@@ -213,7 +214,8 @@ pub async fn forget(
             true => StackState::empty(stack.clone(), RepoPath::root()),
             false => recorded_state(&lease, stack)?,
         };
-        // What Terraform made is held in a sealed document of its own, also where the resource is no longer recorded.
+        // Terraform resources are in an encrypted document of their own, even if the resource is no longer
+        // recorded.
         let seal = memory.states.sealer().cloned().map(StateSeal);
         let key = seal.as_ref().map(|seal| seal as &dyn StateEncryption);
         let given_up = terraform::forget(&mut state.runtime, key, resources)?;
@@ -243,12 +245,12 @@ pub async fn forget(
     Ok(serial)
 }
 
-/// Lets a stack move to the cluster that a name leads to now: which cluster it was applied to is forgotten, and so is
-/// every object's uid. What is there without naming the stack as its owner is adopted by a reviewed change, and never
-/// deleted.
+/// Lets a stack move to the cluster that its cluster name means now: the recorded cluster identity and the
+/// uid of every object are forgotten. Existing objects that do not name the stack as their owner are adopted
+/// by a reviewed change, and never deleted.
 ///
 /// # Errors
-/// Nothing is recorded on that cluster; somebody holds the lease; the store's.
+/// Nothing is recorded on that cluster; somebody holds the lease; errors of the store.
 pub async fn rebind(
     memory: &StateBackend,
     stack: &StackId,
@@ -284,10 +286,10 @@ pub async fn rebind(
     Ok(serial)
 }
 
-/// Ends a lease by a person's word.
+/// Ends a lease on a person's request.
 ///
 /// # Errors
-/// That lease does not stand; the store's.
+/// That lease does not exist; errors of the store.
 pub async fn unlock(
     memory: &StateBackend,
     stack: &StackId,

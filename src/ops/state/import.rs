@@ -1,4 +1,4 @@
-//! `state import`: taking over what Kusion recorded, from a file or from where Kusion kept it.
+//! `state import`: imports Kusion's state from a file or from Kusion's backend.
 
 use serde_json::Value;
 
@@ -18,47 +18,46 @@ use crate::{
     },
 };
 
-/// What is to be taken over.
+/// What to import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
-    /// Where Kusion kept it: a file or a folder of releases, an object's URL (`s3://BUCKET/KEY`, `gs://`, `az://`,
-    /// `oss://`) or one of such a folder (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
+    /// The source: a file or a folder of releases, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
+    /// `oss://`) or of such a folder (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
     pub from: String,
-    /// The stack's identity, if not as the file says; needed where one place holds many stacks.
+    /// The identity of the stack, if it differs from the file; needed if the source has many stacks.
     pub stack: Option<StackId>,
-    /// The cluster that v0.9 kept it under, in a database or behind a URL format.
+    /// The cluster under which v0.9 stored it, in a database or behind a URL format.
     pub cluster: Option<String>,
-    /// The stack's folder in the repository.
+    /// The folder of the stack in the repository.
     pub folder: Option<RepoPath>,
 }
 
-/// What was taken over.
+/// The result of an import.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// The stack.
     pub stack: StackId,
     /// The serial that was written.
     pub serial: u64,
-    /// Resources that are recorded now.
+    /// The number of imported resources.
     pub resources: usize,
-    /// Terraform resources that were left out: Kusion's file holds their values, not Terraform's own state, so planning
-    /// with them would make them a second time.
+    /// Terraform resources that were skipped: Kusion's file contains their values but not Terraform's own
+    /// state, so a plan would create them a second time.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A Terraform resource of Kusion's state.
+/// A Terraform resource of a Kusion state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The resource.
     pub id: ResourceId,
-    /// The id of its object at the provider, by which it is taken over.
+    /// The id of its object at the provider, by which it can be imported.
     pub object: Option<String>,
 }
 
-/// Takes over a state of Kusion's.
+/// Imports a Kusion state.
 ///
 /// # Errors
-/// The place cannot be read or holds no state of Kusion's; the stack has a state already, or somebody holds its lease.
+/// The source cannot be read or has no Kusion state; the stack already has a state, or somebody holds its
+/// lease.
 pub async fn import(
     run: &RunContext,
     memory: &StateBackend,
@@ -122,7 +121,7 @@ fn note(kusion: &KusionState, place: &str) -> String {
     }
 }
 
-/// The text of the newest state at a place.
+/// The text of the newest state in a source.
 async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserError> {
     let from = import.from.as_str();
     let options = StoreOptions {
@@ -158,7 +157,7 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
 }
 
-/// What is wrong with a place of Kusion's is not to be looked for in `konverge.yaml`.
+/// Removes hints about `konverge.yaml` from errors of a Kusion source.
 fn not_ours(error: StoreError) -> UserError {
     match error {
         StoreError::Config { .. } => UserError::new(ErrorKind::Config, error.to_string()),
@@ -166,7 +165,7 @@ fn not_ours(error: StoreError) -> UserError {
     }
 }
 
-/// In a place with many stacks the one that is meant has to be named.
+/// The query for a source with many stacks, which needs a stack.
 fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Usage, "that place holds the states of many stacks")
@@ -180,7 +179,7 @@ fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     })
 }
 
-/// A file, or the newest release in a folder of them.
+/// A file, or the newest release in a folder of releases.
 fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     let read = |path: &std::path::Path| match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,5 +1,6 @@
-//! `state`: looking at what is recorded, and the few ways to change it by hand. Every change takes the stack's lease
-//! and is a serial of its own, so it can be seen in the history and undone.
+//! The `state` use cases: reading the recorded state, and the few ways to change it manually. Every change
+//! holds the stack's lease and writes a serial of its own, so that it is visible in the history and can be
+//! undone.
 
 mod doctor;
 mod edit;
@@ -31,34 +32,31 @@ pub use rollback::rollback;
 /// One line of `state list`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateRow {
-    /// The identity.
     pub stack: StackId,
     /// Its entry in the index.
     #[serde(flatten)]
     pub entry: IndexEntry,
-    /// Why its state cannot be read, if it cannot.
+    /// Why its state cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
 
-/// What `state pull` writes and `state push` reads.
+/// The output of `state pull` and input of `state push`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PulledState {
-    /// Always 1.
     pub version: u32,
-    /// Whose it is.
+    /// The repository of the state.
     pub repository: String,
-    /// The serial it was read at.
+    /// The serial that was read.
     pub serial: u64,
-    /// The state.
     pub state: StackState,
 }
 
-/// Opens the states for looking, or for changing.
+/// Opens the states for reading or for changing.
 ///
 /// # Errors
-/// The configuration or the store.
+/// Errors of the configuration or the store.
 pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String), UserError> {
     let repository = Repository::discover(&run.dir).ok();
     let config = match &repository {
@@ -70,13 +68,13 @@ pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String
     Ok((memory, id.as_str().to_owned()))
 }
 
-/// States that are read side by side.
+/// The number of states read concurrently.
 const AT_ONCE: usize = 32;
 
-/// The stacks that have anything recorded. Each state is read: the index does not know which can be.
+/// The stacks with a recorded state. Each state is read, because the index does not know which are readable.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
     let known = memory.states.read_all().await?;
     let known = known.entries.into_iter().filter(|(_, entry)| entry.is_known());
@@ -88,7 +86,7 @@ pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
         };
         Ok(StateRow {
             stack,
-            // Of no use to a reader.
+            // Not useful for readers.
             entry: IndexEntry {
                 marks: Marks::default(),
                 ..entry
@@ -102,10 +100,10 @@ pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
         .await
 }
 
-/// The stack that was named: an identity, else the folder that it was last applied from.
+/// Finds a stack by its identity, or else by the folder of its last apply.
 ///
 /// # Errors
-/// Neither; the store's.
+/// There is none; errors of the store.
 pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId, UserError> {
     if let Ok(id) = name.parse::<StackId>()
         && memory.states.load(&id).await.is_ok_and(|found| found.is_some())
@@ -119,17 +117,17 @@ pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId,
     });
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
-        // Perhaps damaged, perhaps unknown: whoever reads it says which.
+        // Damaged or unknown: reading it will tell.
         (None, Ok(id)) => Ok(id),
         (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
             .hint("`konverge state list` shows the identities and folders that are recorded")),
     }
 }
 
-/// The state of a stack, newest or by serial.
+/// The state of a stack, the newest or by serial.
 ///
 /// # Errors
-/// Nothing is recorded, no such serial, or it cannot be read.
+/// Nothing is recorded, the serial does not exist, or it cannot be read.
 pub async fn show(
     memory: &StateBackend,
     stack: &StackId,
@@ -139,7 +137,7 @@ pub async fn show(
         Some(serial) => memory.states.load_serial(stack, serial).await?,
         None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
     };
-    // What an older version recorded was masked by its rules.
+    // A record of an older version was masked by the rules of that version.
     for recorded in &mut found.state.resources {
         let masked = match recorded.runtime {
             RuntimeKind::Kubernetes => mask_object(&memory.secrets, &recorded.attributes),
@@ -152,7 +150,7 @@ pub async fn show(
     Ok(found)
 }
 
-/// Of this stack there is nothing.
+/// The error for a stack without a state.
 pub fn unknown(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
@@ -181,7 +179,7 @@ pub async fn diff(memory: &StateBackend, stack: &StackId, from: u64, to: u64) ->
         .to_string())
 }
 
-/// A state without what only runtimes read.
+/// A state without the data that only runtimes read.
 pub fn readable(state: &StackState) -> Value {
     let mut value = serde_json::to_value(state).unwrap_or(Value::Null);
     if let Some(runtime) = value.get_mut("runtime").and_then(Value::as_object_mut) {

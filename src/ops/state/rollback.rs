@@ -1,8 +1,8 @@
-//! `state rollback`: the commit that a serial recorded, compiled again by the core that compiled it, and applied as a
-//! plan of its own.
+//! `state rollback`: compiles the commit of a serial with the core of that time, and applies it as a separate
+//! plan.
 //!
-//! Where the states lie, which clusters there are and what is allowed is read from the configuration of today; of the
-//! old commit's only how its settings files are to be read, because that decides what it compiles to.
+//! The location of the states, the clusters and the policies come from the current configuration. Only the
+//! rules for reading settings files come from the old commit, because they determine what it compiles to.
 
 use std::sync::Arc;
 
@@ -22,22 +22,22 @@ use crate::{
     },
 };
 
-/// A rollback that was prepared: what would happen, and what does it.
+/// A prepared rollback: the plan and its apply.
 pub struct Rollback {
     planning: Planner,
     target: Target,
     commit: CommitId,
     serial: u64,
-    /// What would happen.
+    /// The plan.
     pub plan: StackPlan,
 }
 
-/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core and holds the Spec against the
-/// recorded digest.
+/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core and compares the Spec
+/// with the recorded digest.
 ///
 /// # Errors
-/// The serial recorded no commit, or one that cannot be had; its core is not on this machine; the Spec that comes out
-/// is not the one that was applied; whatever keeps a stack from being planned.
+/// The serial has no commit, or the commit is not available; its core is not installed; the compiled Spec is
+/// not the applied one; the stack cannot be planned.
 pub async fn rollback(
     run: &RunContext,
     stack: &StackId,
@@ -125,7 +125,7 @@ pub async fn rollback(
     })
 }
 
-/// The commit and the Spec's digest of a serial.
+/// The commit and the Spec digest of a serial.
 fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), UserError> {
     match (&recorded.commit, recorded.spec_digest) {
         (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
@@ -149,7 +149,7 @@ fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
 }
 
 impl Rollback {
-    /// Applies it.
+    /// Applies the plan.
     ///
     /// # Errors
     /// As an apply.
