@@ -1,7 +1,8 @@
-//! What the engine knows of the outside: one trait, kept by [`kubernetes`] and [`terraform`].
+//! The interface between the engine and the infrastructure: one trait, implemented by [`kubernetes`] and
+//! [`terraform`].
 //!
-//! The engine cuts a stack's graph into segments (resources of one runtime that can be planned together) and hands
-//! each to its runtime. A runtime never decides the order and never sees the state's format.
+//! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
+//! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
 pub mod kubernetes;
 pub mod terraform;
@@ -25,39 +26,41 @@ use crate::{
     },
 };
 
-/// The stack that a call is about.
+/// The stack of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackScope {
-    /// Whose resources these are.
+    /// The owner of the resources.
     pub stack: StackId,
-    /// Identities that the stack had before: an object that names one of them as its owner is this stack's.
+    /// Earlier identities of the stack: an object whose owner is one of them belongs to this stack.
     pub earlier: Vec<StackId>,
-    /// The runtimes' own data: as the state holds it, with what [`ApplySink::runtime_data`] was given in this run.
+    /// The runtimes' own data, from the state and from [`ApplySink::runtime_data`] in this run.
     pub data: BTreeMap<String, Value>,
-    /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object is there, they stay as they
-    /// are.
+    /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object exists, they
+    /// stay unchanged.
     pub ignore: Vec<String>,
-    /// Whom references read: what becomes of the others need not be remembered.
+    /// The resources that references read: the values of others need not be kept.
     pub read: Arc<HashSet<ResourceId>>,
-    /// While a plan is made: what earlier segments of it create or change. Nothing of it is there yet.
+    /// During planning: what earlier batches create or change. None of it exists yet.
     pub pending: Arc<Vec<Pending>>,
 }
 
-/// A resource that an earlier segment of a plan creates or changes.
+/// A resource that an earlier batch of a plan creates or changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
-    /// Its cluster, for Kubernetes.
+    /// The cluster, for Kubernetes.
     pub cluster: Option<ClusterName>,
-    /// As wanted.
+    /// As desired.
     pub resource: Resource,
 }
 
-/// What a resource waits for.
+/// The dependencies of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
-    /// While a plan is made: all that comes before it. A refusal that one of these would lift is not final.
+    /// During planning: everything that comes before it. A refusal that one of these may resolve is not
+    /// final.
     Planned(Vec<ResourceId>),
-    /// While a plan is carried out: what this run has created or changed of it. A server may not know of it yet.
+    /// During the apply: the dependencies that this run has created or changed. A server may not know them
+    /// yet.
     Done(Vec<ResourceId>),
 }
 
@@ -68,80 +71,78 @@ impl Default for Needs {
 }
 
 impl StackScope {
-    /// Whether an owner, as an object names it, is this stack under an earlier identity.
+    /// Returns true if the owner in an object is this stack under an earlier identity.
     pub fn was(&self, owner: &str) -> bool {
         self.earlier.iter().any(|earlier| earlier.as_str() == owner)
     }
 }
 
-/// One resource as the engine hands it to a runtime.
+/// One resource, as the engine passes it to a runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Its id.
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
     /// As last applied, from the state.
     pub prior: Option<Recorded>,
-    /// As wanted: references to other segments are resolved (not yet known values are `$unknown`), references inside
-    /// the segment are left as text for a runtime that resolves them itself ([`Granularity::Segment`]).
-    /// `None` if it is to go.
+    /// As desired. References to other batches are resolved (unknown values are `$unknown`). References
+    /// inside the batch stay text for a runtime that resolves them itself ([`Granularity::Segment`]). `None`
+    /// for a deletion.
     pub desired: Option<Resource>,
-    /// What it waits for.
+    /// Its dependencies.
     pub needs: Needs,
 }
 
-/// How a runtime likes its work.
+/// How a runtime applies resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
-    /// Each resource is applied by itself; the engine schedules (Kubernetes).
+    /// Each resource separately; the engine schedules (Kubernetes).
     Resource,
-    /// A segment is applied as one; the runtime schedules inside it (Terraform).
+    /// A batch as a whole; the runtime schedules inside it (Terraform).
     Segment,
 }
 
-/// What stands outside.
+/// A live object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedObject {
-    /// The resource.
     pub id: ResourceId,
-    /// What is there; `None` if nothing is. For Terraform what its state says.
+    /// The live object; `None` if it does not exist. For Terraform what its state says.
     pub live: Option<Value>,
-    /// How it is doing, with a few words why (masked).
+    /// Its health, with a short reason (masked).
     pub health: (Health, String),
 }
 
-/// A planned resource: what is shown, and what the runtime needs to do exactly that.
+/// A planned resource: what is shown, and what the runtime needs to execute exactly that.
 #[derive(Debug, Clone)]
 pub struct PlannedResource {
-    /// What was planned.
+    /// The planned item.
     pub item: Item,
-    /// What is shown and reviewed; masked.
+    /// The plan that is shown and reviewed; masked.
     pub public: ResourcePlan,
-    /// As it is to be recorded if it ends well (secrets masked), without `depends_on`, which the engine fills in;
-    /// `None` if it will be gone.
+    /// The record after success (secrets masked), without `depends_on`, which the engine adds; `None` for a
+    /// deletion.
     pub recorded: Option<Recorded>,
-    /// It belongs to another stack: this may be done only if that one has let go of it.
+    /// The object belongs to another stack: this plan is allowed only if that stack has released it.
     pub foreign: Option<Foreign>,
-    /// Why it may not be deleted: that it leaves its stack is no harm if another one takes it.
+    /// Why the object must not be deleted. It may leave its stack if another stack takes it.
     pub protected: Option<UserError>,
-    /// Nothing would change, but whoever wrote it did not see it become ready: an apply waits for that.
+    /// Nothing would change, but the earlier apply did not see it become ready: an apply waits for that.
     pub unready: bool,
-    /// It could only be judged by what the plan does before it: when that is done, it is planned again.
+    /// The plan depends on earlier resources of the plan: when those are applied, it is planned again.
     pub provisional: bool,
-    /// What references of later segments read: the object as it is expected to become, with `$unknown` for what only
-    /// the server knows. May be left out where nobody reads it ([`StackScope::read`]). Not masked: never printed, never
-    /// stored.
+    /// The values that references of later batches read: the expected object, with `$unknown` for what only
+    /// the server knows. May be omitted if nobody reads it ([`StackScope::read`]). Not masked: never print or
+    /// store it.
     pub expected: Option<Value>,
-    /// Texts of `expected` that are secret, each in every form in which a reference may read it: what carries one is
-    /// masked. Never printed, never stored.
+    /// The secret texts in `expected`, in every form in which a reference may read them: values that contain
+    /// one are masked. Never print or store them.
     pub sensitive: Vec<String>,
-    /// The runtime's own preparation, given back to it at apply; not masked.
+    /// The runtime's own data for the apply; not masked.
     pub private: Value,
 }
 
 impl PlannedResource {
-    /// Only the record goes; what stands outside stays.
+    /// Only the record is removed; the live object stays.
     pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
         public.cluster.clone_from(&item.cluster);
@@ -161,92 +162,92 @@ impl PlannedResource {
     }
 }
 
-/// Another stack's mark on what stands outside.
+/// The ownership mark of another stack on a live object.
 #[derive(Debug, Clone)]
 pub struct Foreign {
-    /// The owner, as the mark names it.
+    /// The owner in the mark.
     pub owner: String,
-    /// What is to be said if it has not let go.
+    /// The error if that stack has not released the object.
     pub refusal: UserError,
 }
 
-/// A resource after apply.
+/// A resource after the apply.
 #[derive(Debug, Clone)]
 pub struct AppliedResource {
-    /// The resource.
     pub id: ResourceId,
-    /// As it is to be recorded (secrets masked), without `depends_on`; `None` if it is gone.
+    /// The record (secrets masked), without `depends_on`; `None` if the object is gone.
     pub recorded: Option<Recorded>,
-    /// What references read: the live object as the server answered. Not masked.
+    /// The values that references read: the live object as the server returned it. Not masked.
     pub live: Option<Value>,
-    /// Texts of `live` that are secret, as in [`PlannedResource::sensitive`].
+    /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
 }
 
-/// Takes what a runtime finished, as soon as it did. The engine journals it.
+/// Receives results of a runtime as soon as they exist. The engine writes them to the journal.
 #[async_trait]
 pub trait ApplySink: Send + Sync {
-    /// A few words on a resource still under way.
+    /// The progress of a resource that is not finished.
     fn progress(&self, id: &ResourceId, message: &str);
 
-    /// The resource is there as wanted, and only its readiness is waited for: it is journalled now, so that a failure
-    /// or a kill while waiting does not forget it.
+    /// The object was written, and only its readiness is pending. It is recorded now, so that a failure or a
+    /// kill during the wait does not lose it.
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
-    /// Its old object is about to be deleted, to be recreated. What was agreed to is kept before this returns: if the run
-    /// does not come to the end, the next one plans a mere creation.
+    /// The old object is about to be deleted and recreated. The approved replacement is stored before this
+    /// returns: if the run does not complete it, the next run plans only a creation.
     async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
     }
 
-    /// A resource that was to be made is not there: nothing of it is remembered. What failed and is not said to be
-    /// absent may be there.
+    /// A resource that was to be created certainly does not exist: its intent is withdrawn. Without this call
+    /// a failed resource may exist.
     async fn absent(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
     }
 
-    /// One resource ended.
+    /// One resource is finished.
     async fn record_result(
         &self,
         id: &ResourceId,
         result: Result<AppliedResource, UserError>,
     ) -> Result<(), UserError>;
 
-    /// The runtime's own data for the stack changed; already encrypted where it may hold secrets.
+    /// The runtime's own data for the stack changed. It is already encrypted if it may contain secrets.
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
 
-    /// Whether the run has been asked to stop: no new operation may start.
+    /// Returns true if the run was asked to stop: no new operation may start.
     fn cancelled(&self) -> bool;
 
-    /// Asks whether the lease still holds, before a write to the outside.
+    /// Returns an error if the lease is lost. Call it before every write to the infrastructure.
     async fn fence(&self) -> Result<(), UserError>;
 }
 
 /// One kind of infrastructure.
 #[async_trait]
 pub trait Runtime: Send + Sync {
-    /// Which resources it takes.
+    /// The kind of resources that it handles.
     fn kind(&self) -> RuntimeKind;
 
-    /// How it likes its work.
+    /// How it applies resources.
     fn granularity(&self) -> Granularity;
 
-    /// Normalises and checks desired resources before the graph is made: resolves a missing namespace, refuses what
-    /// can never be applied (`generateName`). Ids may change; the old id is returned with the new resource. All of them
-    /// lie in `cluster`.
+    /// Normalises and validates desired resources before the graph is built: adds a missing namespace,
+    /// rejects what can never be applied (`generateName`). Ids may change; the old id is returned with the
+    /// new resource. All resources are in `cluster`.
     async fn prepare(
         &self,
         cluster: Option<&ClusterName>,
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, UserError>;
 
-    /// Looks, and writes nothing. One answer per item, in order.
+    /// Reads the live objects and writes nothing. One result per item, in order.
     async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError>;
 
-    /// What the state is to hold of the places where resources lie, by its key in [`StackScope::data`]; written down before the
-    /// first of them is touched. `None` if it holds that already.
+    /// What the state must record about the targets of the resources (the clusters), by its key in
+    /// [`StackScope::data`]. It is stored before the first of them is changed. `None` if it is already
+    /// recorded.
     async fn to_remember(
         &self,
         scope: &StackScope,
@@ -256,17 +257,17 @@ pub trait Runtime: Send + Sync {
         Ok(None)
     }
 
-    /// Plans a segment, and writes nothing. Resources of the stack that are not among the items belong to other
-    /// segments and are left alone; items that are to go come in segments of their own, after all others. One answer per item, in order; an item that cannot be planned is its own
-    /// failure and takes no other down.
+    /// Plans a batch and writes nothing. Other resources of the stack belong to other batches and are not
+    /// changed; deletions come in batches of their own, after all others. One result per item, in order; an
+    /// item that cannot be planned does not affect the others.
     async fn plan(
         &self,
         scope: &StackScope,
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError>;
 
-    /// Does what was planned, and waits until it is ready or failed. Every item ends in exactly one
-    /// [`ApplySink::ended`]. An error of the whole call means that nothing more can be done with this runtime.
+    /// Executes a plan, and waits until each resource is ready or failed. Every item ends in exactly one
+    /// [`ApplySink::record_result`]. An error of the whole call means that this runtime can do nothing more.
     async fn apply(
         &self,
         scope: &StackScope,

@@ -1,4 +1,4 @@
-//! Terraform's name of a resource: `type.name`.
+//! The address of a Terraform resource: `type.name`.
 
 use std::{collections::HashMap, fmt};
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::error::TerraformError;
 use crate::model::{Digest, ResourceId, spec::Resource};
 
-/// The resource that stands for every value which is not known yet.
+/// The resource that represents every unknown value.
 pub(super) const PLACEHOLDER: &str = "konverge_unknown";
 
 /// `type.name`, both identifiers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Address {
-    /// The resource's type.
+    /// The type of the resource.
     pub(super) kind: String,
     /// Its name in the module.
     pub(super) name: String,
@@ -26,8 +26,9 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The address that a resource's id asks for: its type from `extensions.resourceType` or the id's third part, its name
-    /// from the id's last. A part that is no identifier gets a hash of the id, so that no two ids meet.
+    /// The address for a resource: its type from `extensions.resourceType` or the third part of the id, its
+    /// name from the last part. A part that is not an identifier gets a hash of the id, so that different ids
+    /// have different addresses.
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let id = &resource.id;
         let parts: Vec<_> = id.as_str().split(':').collect();
@@ -60,14 +61,14 @@ impl Address {
     }
 }
 
-/// The addresses of a module, each given out once.
+/// The addresses of a module, each used once.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     taken: HashMap<Address, ResourceId>,
 }
 
 impl Addresses {
-    /// The wanted address, or one beside it if another resource has it.
+    /// The preferred address, or a similar one if another resource has it.
     pub(super) fn take(&mut self, wanted: Address, id: &ResourceId) -> Address {
         let address = match self.taken.get(&wanted) {
             Some(other) if other != id => wanted.distinct(id),
@@ -78,7 +79,7 @@ impl Addresses {
     }
 }
 
-/// Whether Terraform takes it as a name.
+/// Returns true if Terraform accepts the text as a name.
 pub(super) fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')

@@ -1,4 +1,4 @@
-//! Applies a saved plan, and keeps the book while Terraform works.
+//! Applies a saved plan, and updates the state while Terraform works.
 
 mod results;
 mod state_cache;
@@ -28,10 +28,10 @@ use crate::{
     runtime::{AppliedResource, ApplySink, PlannedResource, StackScope},
 };
 
-/// How often the log's silence is broken to look at the state and at the wish to stop.
+/// The interval at which the state and the stop request are checked when the log is silent.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Applies what was planned.
+/// Applies a batch.
 pub(super) async fn apply(
     runtime: &Terraform,
     scope: &StackScope,
@@ -91,26 +91,26 @@ async fn forget(
     sink.record_result(id, Ok(applied)).await
 }
 
-/// One saved plan being applied.
+/// One saved plan during its apply.
 struct Application<'a> {
     runtime: &'a Terraform,
     scope: &'a StackScope,
     sink: &'a dyn ApplySink,
     prepared: PreparedPlan,
     progress: ApplyProgress,
-    /// Whom the sink waits for.
+    /// The resources whose results the sink expects.
     asked: HashSet<ResourceId>,
     ended: HashSet<usize>,
     kept: state_sync::LastWritten,
-    /// What an earlier run left in flight of what this one makes.
+    /// What an earlier run left in flight of the resources that this one creates.
     earlier: BTreeMap<ResourceId, InFlight>,
-    /// Whether its state is written after each resource (Terraform), or now and then (OpenTofu).
+    /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
     writes_each_time: bool,
     /// When Terraform was asked to stop.
     interrupted: Option<Instant>,
-    /// Why nothing can be remembered any more.
+    /// Why nothing can be recorded any more.
     lost: Option<UserError>,
-    /// Why the store lacks what Terraform did last.
+    /// Why the store lacks the last results of Terraform.
     unstored: Option<UserError>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Application<'a> {
         self.begin().await?;
         if self.prepared.ready.iter().any(|r| r.touched) {
             let result = self.carry_out().await;
-            // Terraform may have made something, however it ended.
+            // Terraform may have created something, however it ended.
             if let Err(failure) = self.write_last().await {
                 self.unstored = Some(failure.clone());
                 self.lost = Some(failure);
@@ -164,8 +164,9 @@ impl<'a> Application<'a> {
         }
     }
 
-    /// What needs no Terraform: states that move, objects that are gone, resources that stay. What Terraform is going to
-    /// make is in flight from here on: if this run is killed before Terraform has said anything, it may exist.
+    /// Handles what needs no Terraform: states that move, objects that are gone, unchanged resources. The
+    /// resources to create are recorded as in flight: if this run is killed before Terraform reports
+    /// anything, they may exist.
     async fn begin(&mut self) -> Result<(), UserError> {
         let prepared = &self.prepared;
         let earlier = &mut self.earlier;
@@ -218,7 +219,7 @@ impl<'a> Application<'a> {
         }
     }
 
-    /// Runs `terraform apply` to its end; gives its exit code and the start of its standard error.
+    /// Runs `terraform apply` to its end; returns its exit code and the start of its standard error.
     async fn carry_out(&mut self) -> Result<(Option<i32>, String), TerraformError> {
         let toolbox = self.runtime.toolbox().await?;
         self.writes_each_time = toolbox.binary.make == BinaryKind::Terraform;
@@ -263,14 +264,14 @@ impl<'a> Application<'a> {
 }
 
 impl PreparedPlan {
-    /// Whether these are the resources it was made for, and all values are known.
+    /// Returns true if the plan is for exactly these resources, and all values are known.
     fn is_applicable(&self, ids: &[ResourceId]) -> bool {
         self.ready
             .iter()
             .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
     }
 
-    /// Whether another plan is for the same resources of the same stack.
+    /// Returns true if another plan is for the same resources of the same stack.
     pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
         let ids = |p: &Self| -> Vec<ResourceId> {
             p.ready.iter().map(|r: &Ready| r.subject.id().clone()).collect()

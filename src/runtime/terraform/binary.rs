@@ -1,4 +1,4 @@
-//! The executable: found or given, and of a version that does what is needed of it.
+//! The executable: found or given, with a sufficient version.
 
 use std::{
     ffi::OsString,
@@ -12,32 +12,29 @@ use crate::{
     process::{ProcessError, Program},
 };
 
-/// Which of the two it is. They share state, plan and log formats as far as they are used here.
+/// The product. Both share the used parts of the state, plan and log formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryKind {
-    /// HashiCorp's.
     Terraform,
     /// The fork.
     OpenTofu,
 }
 
-/// An executable that may be used.
+/// A usable executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
-    /// Where it is.
     pub path: PathBuf,
-    /// Which it is.
+    /// The product.
     pub make: BinaryKind,
-    /// Its version.
     pub version: String,
 }
 
 impl Binary {
-    /// Looks for the executable and asks it for its version.
+    /// Finds the executable and queries its version.
     ///
     /// # Errors
-    /// There is none, it cannot be run, or it is too old: `import` blocks and `terraform_data` need Terraform 1.5 or
-    /// OpenTofu 1.6.
+    /// It does not exist, cannot be run, or is too old: `import` blocks and `terraform_data` need Terraform
+    /// 1.5 or OpenTofu 1.6.
     pub async fn find(
         given: Option<&Path>,
         env: &[(OsString, OsString)],
@@ -63,7 +60,7 @@ impl Binary {
             (other, _) => TerraformError::Untrusted(other),
         })?;
         let path = executable.path().to_owned();
-        // The JSON form does not say which of the two it is.
+        // The JSON output does not name the product.
         let mut program = Program::new(executable).args(["version"]);
         program.env = Some(env.to_vec());
         program.deadline = Duration::from_secs(60);
@@ -89,8 +86,8 @@ impl Binary {
         Ok(found)
     }
 
-    /// A provider's source as this executable takes it: OpenTofu has a registry of its own under the same names, and turns
-    /// locked packages of the other one away.
+    /// The source of a provider for this executable. OpenTofu has its own registry with the same names, and
+    /// rejects locked packages of the other one.
     pub(super) fn source_of(&self, source: &str) -> String {
         match (self.make, source.strip_prefix("registry.terraform.io/")) {
             (BinaryKind::OpenTofu, Some(name)) => format!("registry.opentofu.org/{name}"),
@@ -121,7 +118,7 @@ impl Binary {
 
 const NEEDED: &str = "Terraform 1.5 or newer (below 2), or OpenTofu 1.6 or newer (below 2),";
 
-/// Reads `Terraform v1.11.4` or `OpenTofu v1.10.0`.
+/// Parses `Terraform v1.11.4` or `OpenTofu v1.10.0`.
 fn read_version(line: &str) -> Option<(BinaryKind, &str)> {
     let (name, version) = line.split_once(" v")?;
     let make = match name {

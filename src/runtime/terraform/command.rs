@@ -1,4 +1,5 @@
-//! One run of the executable: a process group of its own, lines as they come, interrupted or killed as a whole.
+//! One run of the executable: in its own process group, with streamed output lines, interrupted or killed as
+//! a whole.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,10 +21,10 @@ use tokio::{
 use super::error::TerraformError;
 use crate::process::die_with_parent;
 
-/// The most of its standard error that is kept.
+/// The maximum of its standard error that is kept, in bytes.
 const STDERR_LIMIT: u64 = 64 * 1024;
 
-/// A process under way.
+/// A running process.
 pub(super) struct TerraformCommand {
     step: &'static str,
     child: Child,
@@ -32,7 +33,7 @@ pub(super) struct TerraformCommand {
     stderr: JoinHandle<String>,
 }
 
-/// How it ended.
+/// The result of a process.
 #[derive(Debug)]
 pub(super) struct CommandOutput {
     /// The exit code; `None` if a signal ended it.
@@ -62,7 +63,7 @@ impl TerraformCommand {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Of its own group: a Ctrl-C at the terminal reaches us alone, and providers end with it.
+            // In its own group: a Ctrl-C at the terminal reaches only us, and providers end with it.
             .process_group(0)
             .kill_on_drop(true);
         die_with_parent(&mut command);
@@ -91,17 +92,17 @@ impl TerraformCommand {
         })
     }
 
-    /// The next line of its output; `None` at the end. Safe to drop half-way.
+    /// The next line of its output; `None` at the end. Cancel-safe.
     pub(super) async fn line(&mut self) -> Option<String> {
         self.lines.next_line().await.ok().flatten()
     }
 
-    /// Asks it to stop: it finishes what is in flight, starts nothing, writes its state and ends.
+    /// Asks it to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
     pub(super) fn interrupt(&self) {
         self.signal(Signal::SIGINT);
     }
 
-    /// Ends it and its providers at once.
+    /// Kills it and its providers immediately.
     pub(super) fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }
@@ -109,7 +110,7 @@ impl TerraformCommand {
     fn signal(&self, signal: Signal) {
         let Some(group) = self.group else { return };
         let sent = match signal {
-            // Providers are stopped by Terraform, over their protocol.
+            // Terraform stops its providers through their protocol.
             Signal::SIGINT => nix::sys::signal::kill(group, signal),
             other => killpg(group, other),
         };
@@ -118,7 +119,7 @@ impl TerraformCommand {
         }
     }
 
-    /// Waits for its end, after its output was read to the end.
+    /// Waits for its end, after its output was read completely.
     pub(super) async fn end(mut self) -> Result<CommandOutput, TerraformError> {
         let status = self
             .child
@@ -195,7 +196,7 @@ mod tests {
         let ended = hanging.finish(Duration::from_millis(100)).await;
         assert!(matches!(ended, Err(TerraformError::Deadline { .. })), "{ended:?}");
         let gone = async {
-            // A killed child of a killed shell is reaped by init, or stays a zombie where there is none.
+            // Init reaps a killed child of a killed shell; without init it stays a zombie.
             while std::fs::read_to_string(format!("/proc/{child}/stat"))
                 .is_ok_and(|stat| !stat.contains(") Z "))
             {

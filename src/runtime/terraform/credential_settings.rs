@@ -1,6 +1,6 @@
-//! Settings of a provider that name a command, or a file of credentials, of the machine that Konverge runs on. A Spec
-//! that sets one would run that command, or prove itself with whatever credentials lie there: both are the job's to
-//! choose, and its environment is where they are chosen.
+//! Provider settings that name a command or a credentials file on the machine where Konverge runs. A Spec
+//! that sets one would run that command, or authenticate with any credentials found there. Both are
+//! configured by the job, through its environment.
 
 use serde_json::Value;
 
@@ -34,10 +34,11 @@ const ENDS: [&str; 12] = [
     "helper",
 ];
 
-/// What Google calls credentials that hold their own key, and lead to nothing else.
+/// Google's types of credentials that contain their own key and refer to nothing else.
 const OWN_KEY: [&str; 2] = ["service_account", "authorized_user"];
 
-/// Refuses a configuration with such a setting, unless the protected branch's `konverge.yaml` allows it by its name.
+/// Returns an error for a configuration with such a setting, unless `konverge.yaml` on the default branch
+/// allows it by name.
 pub(super) fn check(
     id: &ResourceId,
     configuration: &Value,
@@ -80,7 +81,8 @@ fn names_command_or_file(key: &str) -> bool {
     COMMANDS.contains(&key.as_str()) || ENDS.contains(&last)
 }
 
-/// Whether `credentials` are a path, or a document that names a command, a file or an address to fetch them from.
+/// Returns true if `credentials` are a path, or a document that names a command, a file or an address to
+/// fetch them from.
 fn leads_elsewhere(key: &str, value: &Value) -> bool {
     if key.to_lowercase() != "credentials" {
         return false;

@@ -1,4 +1,4 @@
-//! What becomes of a segment when Terraform refuses it: whose fault it was, and who is taken out.
+//! Maps Terraform's errors to the items of a batch: which item caused the error, and which items are removed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::{ResourceId, reference::Targets};
 
-/// Finds whose fault it was. What is nobody's is everybody's.
+/// Finds the items that caused the errors. An error without an item applies to all items.
 pub(super) fn blame(
     runtime: &Terraform,
     subjects: &[ModuleResource],
@@ -32,7 +32,7 @@ pub(super) fn blame(
     match refusal.errors.first() {
         None => Err(TerraformError::Failed(plain(secrets, &refusal.stderr))),
         Some(_) if !refused.is_empty() => Ok(refused),
-        // Said once for each of the items.
+        // Reported once for each of the items.
         Some(diagnostic) => Ok(subjects
             .iter()
             .map(|s| (s.id().clone(), diagnostic.to_error(s.id(), secrets)))
@@ -40,8 +40,8 @@ pub(super) fn blame(
     }
 }
 
-/// The subjects that an error is about: a provider's is about those that it serves. That of an import names its address in its words, or nobody: then it is of those
-/// that were to be imported and had not been looked at.
+/// The items of an error. An error of a provider concerns the items that use it. An import error names its
+/// address in its text, or nothing: then it concerns the planned imports that were not refreshed yet.
 fn culprits<'s>(
     diagnostic: &TerraformDiagnostic,
     subjects: &'s [ModuleResource],
@@ -67,7 +67,7 @@ fn culprits<'s>(
     }
     let unseen =
         which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
-    // What waits for one of them was not looked at for that reason alone.
+    // Their dependents were not refreshed for that reason only.
     let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
     let needs = needs(subjects, &subjects.iter().map(ModuleResource::id).collect());
     let waits = |subject: &ModuleResource| {
@@ -81,11 +81,11 @@ fn culprits<'s>(
     unseen.into_iter().filter(|s| !waits(s)).collect()
 }
 
-/// What each subject needs, by its dependencies and references to others of those that are named.
+/// The needs of each item: its dependencies and references among the named ones.
 fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
     let of = |subject: &ModuleResource| {
         let desired = subject.item.desired.as_ref()?;
-        // A text that cannot be read is a failure of its own, told when the module is made.
+        // An invalid reference is an error of its own, reported when the module is built.
         let mut needs = named.referenced(&desired.attributes).unwrap_or_default();
         needs.extend(desired.depends_on.iter().cloned());
         Some((subject.id().clone(), needs))
@@ -93,7 +93,7 @@ fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BT
     subjects.iter().filter_map(of).collect()
 }
 
-/// Those whose provider's package could not be obtained: the others do without it.
+/// Removes the items whose provider package is not available: the others do not need it.
 pub(super) fn without_package(
     subjects: &[ModuleResource],
     error: &TerraformError,
@@ -107,8 +107,9 @@ pub(super) fn without_package(
     lacking.map(|s| (s.id().clone(), error.clone())).collect()
 }
 
-/// A refusal may come from an object that an interrupted run made and that cannot be imported, because its provider
-/// cannot or because it is gone: then the resource is planned as if there were none. Whether there was one.
+/// An error may be caused by an object that an interrupted run created and that cannot be imported, because
+/// its provider does not support it or because the object is gone. Then the resource is planned as if there
+/// were none. Returns true if there was one.
 pub(super) fn give_imports_up(
     subjects: &mut [ModuleResource],
     refused: &[(ResourceId, TerraformError)],
@@ -121,7 +122,7 @@ pub(super) fn give_imports_up(
     any
 }
 
-/// Takes failed subjects out, and those that need them.
+/// Removes failed items, and those that need them.
 pub(super) fn take_out(
     subjects: &mut Vec<ModuleResource>,
     failed: Vec<(ResourceId, TerraformError)>,

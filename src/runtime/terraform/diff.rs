@@ -1,4 +1,4 @@
-//! What a planned change looks like to a reviewer.
+//! Renders planned changes for reviewers.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::model::{
     plan::{Action, ChangeOrigin, FieldChange},
 };
 
-/// The action that Terraform's verbs stand for.
+/// The action for Terraform's verbs.
 pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
     let adopted = moved || change.change.importing.is_some();
     match change.change.actions.as_slice() {
@@ -26,7 +26,7 @@ pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
     }
 }
 
-/// Terraform's paths in the form of RFC 6901.
+/// Converts Terraform's paths to RFC 6901.
 pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<String> {
     let mut found: Vec<_> = paths
         .iter()
@@ -42,13 +42,13 @@ pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<String> {
     found
 }
 
-/// Who is behind a change of an attribute.
+/// Determines the origin of an attribute's change.
 pub(super) struct Origins<'a> {
     /// What the Spec says now.
     pub(super) desired: &'a Map<String, Value>,
-    /// What it said when it was last applied.
+    /// What the Spec said at the last apply.
     pub(super) prior: Option<&'a Map<String, Value>>,
-    /// How the outside differs from what Terraform left there, as paths.
+    /// The paths where the live object differs from what Terraform left.
     pub(super) drifted: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Origins<'_> {
     }
 }
 
-/// The changed paths between two objects that are masked already.
+/// The changes between two objects that are already masked.
 pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<FieldChange> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut |path, from, to| {

@@ -1,4 +1,4 @@
-//! Terraform's environment: ours is not inherited. A provider sees credentials for clouds and how to reach the network,
+//! Terraform's environment. Ours is not inherited: a provider sees cloud credentials and network settings,
 //! and nothing else of the run (no GitHub token, no key of the state).
 
 use std::{
@@ -8,13 +8,13 @@ use std::{
 
 use crate::secrets::is_passed;
 
-/// Terraform and its providers are short-lived, and collecting garbage is a quarter of their work on small modules: they
-/// collect later, unless they come near to a size at which several of them would fill a runner.
+/// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
+/// modules. So they collect later, unless they approach a size at which several of them would fill a runner.
 const COLLECTS_RARELY: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
 
-/// The whole environment of a Terraform process: what passes of `ours`, then what is set for it, with the `PATH` that
-/// programs may be run from. Logging, input, checks
-/// for news and the user's own configuration are off: `home` is an empty folder.
+/// The whole environment of a Terraform process: the allowed variables of `ours`, then the ones set for it,
+/// with the `PATH` from which programs may be run. Logging, input, update checks and the user's own
+/// configuration are off: `home` is an empty folder.
 pub(super) fn compose(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     given: &[(OsString, OsString)],
@@ -47,7 +47,7 @@ pub(super) fn compose(
     env
 }
 
-/// Sets a variable, whatever it was before.
+/// Sets a variable, replacing an earlier value.
 pub(super) fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
     env.retain(|(other, _)| other != name);
     env.push((name.into(), value.into()));

@@ -1,4 +1,4 @@
-//! What can go wrong with Terraform, and what to do about it.
+//! The errors of Terraform, with hints.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::{
     model::{ResourceId, StackId},
 };
 
-/// An error of the Terraform runtime. Texts that come from Terraform or a provider are masked before they get here.
+/// An error of the Terraform runtime. Texts from Terraform or a provider are already masked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerraformError {
     #[error("neither `terraform` nor `tofu` is on the PATH")]
@@ -133,27 +133,26 @@ pub enum TerraformError {
     Damaged(String),
 }
 
-/// Why a provider refused, as far as its words tell.
+/// Why a provider refused, as far as its message tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// The configuration is wrong.
     Configuration,
-    /// Credentials are missing, expired or not enough.
+    /// Credentials are missing, expired or insufficient.
     Credentials,
-    /// A quota or a rate limit.
+    /// A quota or a rate limit is exceeded.
     Quota,
-    /// It took too long.
+    /// A timeout.
     Timeout,
     /// The service could not be reached.
     Network,
-    /// It is there already.
+    /// The object already exists.
     Exists,
-    /// Anything else.
     Other,
 }
 
 impl Class {
-    /// Reads it from a diagnostic's words, lower-cased here. Providers have no codes for these.
+    /// Classifies the text of a diagnostic, which is lower-cased here. Providers have no codes for these.
     pub(super) fn classify(words: &str, in_configuration: bool) -> Self {
         let words = words.to_lowercase();
         let any = |list: &[&str]| list.iter().any(|word| words.contains(word));

@@ -1,7 +1,8 @@
-//! Values as Terraform's JSON syntax wants them: text that can never become an expression, references that do.
+//! Values in Terraform's JSON syntax: text can never become an expression, references do.
 //!
-//! In `.tf.json` every string is a template. Text that holds `${` or `%{` is written as one interpolation of a quoted
-//! string in which `$` and `%` are `\uXXXX`: the template scanner sees no introducer in it, whatever stands around.
+//! In `.tf.json` every string is a template. Text with `${` or `%{` is written as one interpolation of a
+//! quoted string in which `$` and `%` are `\uXXXX`, so the template scanner finds no introducer in it,
+//! whatever surrounds it.
 
 use std::collections::HashMap;
 
@@ -35,16 +36,16 @@ impl Inside {
     }
 }
 
-/// Turns the values of one resource into Terraform's JSON syntax.
+/// Translates the values of one resource into Terraform's JSON syntax.
 pub(super) struct Translator<'a> {
-    /// Whose values these are.
+    /// The resource with the values.
     pub(super) id: &'a ResourceId,
-    /// The module it stands in.
+    /// Its module.
     pub(super) inside: &'a Inside,
 }
 
 impl Translator<'_> {
-    /// The value as an expression in JSON.
+    /// A value as an expression in JSON.
     pub(super) fn value(&self, given: &Value) -> Result<Value, TerraformError> {
         Ok(match given {
             unknown if masked_value::is_unknown(unknown) => {
@@ -101,7 +102,8 @@ impl Translator<'_> {
     }
 }
 
-/// A number is an index, or the key of a map: Terraform turns one into the other. One with zeros before it is a key.
+/// Appends a step. A number is an index or a map key, which Terraform converts as needed. A number with
+/// leading zeros is a key.
 fn push_step(expression: &mut String, key: &str) {
     let number = key.bytes().all(|b| b.is_ascii_digit()) && !key.starts_with('0');
     if key == "0" || (number && !key.is_empty()) {
@@ -122,7 +124,7 @@ pub(super) fn literal(text: &str) -> String {
     }
 }
 
-/// An HCL string in quotes whose value is exactly this text.
+/// A quoted HCL string whose value is exactly this text.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,5 +1,5 @@
-//! The executable with its providers in place: initialised once for each set of providers, used by all modules that
-//! need them.
+//! The executable with installed providers: initialised once for each set of providers, used by all modules
+//! that need them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,25 +28,25 @@ use super::{
 /// Terraform, ready to run.
 pub(super) struct Installation {
     pub(super) binary: Binary,
-    /// Home and folder for temporary files of every process; holds nothing of the modules but links into memory.
+    /// The home and temporary folder of every process. Of the modules it contains only links into memory.
     home: TempDir,
     env: Vec<(OsString, OsString)>,
     sets: Mutex<HashMap<ProviderSet, Arc<Installed>>>,
     pub(super) processes: Semaphore,
 }
 
-/// Providers with the hashes that their packages may have.
+/// Providers with the allowed hashes of their packages.
 type ProviderSet = BTreeMap<ProviderRef, Vec<String>>;
 
-/// A set of providers in place.
+/// An installed set of providers.
 pub(super) struct Installed {
     dir: PathBuf,
-    /// The hashes of each package, by source, as the lock file has them.
+    /// The hashes of each package, by source, as in the lock file.
     pub(super) hashes: BTreeMap<String, Vec<String>>,
     lock: String,
 }
 
-/// A module in place: a folder with links to files in memory. Gone when dropped.
+/// The folder of a module, with links to files in memory. Deleted when dropped.
 pub(super) struct ModuleFolder {
     dir: TempDir,
     env: Vec<(OsString, OsString)>,
@@ -63,7 +63,7 @@ fn files(error: &io::Error) -> TerraformError {
 }
 
 impl Installation {
-    /// Finds the executable and makes an empty home for it.
+    /// Finds the executable and creates an empty home for it.
     pub(super) async fn open(options: &TerraformOptions) -> Result<Self, TerraformError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("konverge-tf-");
@@ -93,7 +93,7 @@ impl Installation {
         })
     }
 
-    /// Puts providers in place: those given with hashes only if their package has one of them.
+    /// Installs providers. A provider with given hashes must have a package with one of them.
     pub(super) async fn install(
         &self,
         wanted: &ProviderSet,
@@ -103,7 +103,7 @@ impl Installation {
         if let Some(installed) = sets.get(wanted) {
             return Ok(installed.clone());
         }
-        // Gone again if a package of the set cannot be had.
+        // Deleted again if a package of the set is not available.
         let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(|e| files(&e))?;
         if !wanted.is_empty() {
             self.init(place.path(), wanted, options).await?;
@@ -157,7 +157,7 @@ impl Installation {
         };
         let mut output = run(kept).await?;
         if output.code != Some(0) && !sources.is_empty() {
-            // What is kept may be damaged, or known by the hash of its archive alone.
+            // The cached package may be damaged, or known only by the hash of its archive.
             output = run(None).await?;
         }
         if output.code != Some(0) {
@@ -171,7 +171,7 @@ impl Installation {
         Ok(())
     }
 
-    /// Puts a module in place.
+    /// Creates the folder of a module.
     pub(super) fn workspace(
         &self,
         installed: &Installed,
@@ -216,14 +216,14 @@ impl ModuleFolder {
 
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 
-/// Reads why `init` failed. It has no machine-readable form before Terraform 1.9, and none in OpenTofu.
+/// Parses why `init` failed. Terraform has no machine-readable form before 1.9, OpenTofu has none.
 fn init_error(output: &CommandOutput, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
     let text = plain(
         &options.secrets,
         &format!("{} {}", output.stderr, output.lines.join(" ")),
     );
     let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
-    // The others are named later, by what init says of its progress.
+    // The others are named later, in the progress output of init.
     let named = wanted.keys().filter_map(|provider| {
         let (_, short) = provider.source.split_once('/')?;
         Some((why.find(short)?, provider))

@@ -1,4 +1,4 @@
-//! The lines of Terraform's machine-readable log (`-json`), version 1 of its UI protocol
+//! Parses the lines of Terraform's machine-readable log (`-json`), version 1 of its UI protocol
 //! (<https://developer.hashicorp.com/terraform/internals/machine-readable-ui>).
 
 use serde::Deserialize;
@@ -6,16 +6,15 @@ use serde::Deserialize;
 use super::error::{Class, TerraformError};
 use crate::{model::ResourceId, secrets::Secrets};
 
-/// The longest text of a provider that is passed on, in characters.
+/// The maximum length of a provider's text that is passed on, in characters.
 const LONGEST: usize = 2000;
 
-/// One line.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct LogMessage {
-    /// What it tells.
+    /// The type of the message.
     #[serde(rename = "type", default)]
     pub(super) kind: String,
-    /// About which resource.
+    /// The resource of the message.
     #[serde(default)]
     pub(super) hook: Option<Hook>,
     /// For `diagnostic`.
@@ -23,14 +22,14 @@ pub(super) struct LogMessage {
     pub(super) diagnostic: Option<TerraformDiagnostic>,
 }
 
-/// What `apply_start`, `apply_progress`, `apply_complete` and `apply_errored` carry.
+/// The content of `apply_start`, `apply_progress`, `apply_complete` and `apply_errored`.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Hook {
     #[serde(default)]
     pub(super) resource: Option<HookResource>,
     #[serde(default)]
     pub(super) action: String,
-    /// The object's id at the provider, once it has one.
+    /// The id of the object at the provider, once it has one.
     #[serde(default)]
     pub(super) id_value: Option<String>,
     #[serde(default)]
@@ -52,10 +51,11 @@ pub(super) struct TerraformDiagnostic {
     pub(super) summary: String,
     #[serde(default)]
     pub(super) detail: String,
-    /// The resource, for those that a provider made.
+    /// The resource, for messages of a provider.
     #[serde(default)]
     address: Option<String>,
-    /// Where in the module, for those that Terraform made. Its `code` holds the module's text and is never read.
+    /// The place in the module, for messages of Terraform. Its `code` contains the module's text and is never
+    /// read.
     #[serde(default)]
     snippet: Option<Snippet>,
 }
@@ -67,12 +67,12 @@ struct Snippet {
 }
 
 impl LogMessage {
-    /// Reads a line; `None` if it is not of the log.
+    /// Parses a line; `None` if it is not part of the log.
     pub(super) fn read(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
 
-    /// The address of the resource it is about, for a hook.
+    /// The address of the resource, for a hook.
     pub(super) fn address(&self) -> Option<&str> {
         self.hook
             .as_ref()?
@@ -83,12 +83,12 @@ impl LogMessage {
 }
 
 impl TerraformDiagnostic {
-    /// Whether it is an error, and no warning.
+    /// Returns true for an error, false for a warning.
     pub(super) fn is_error(&self) -> bool {
         self.severity == "error"
     }
 
-    /// The resource it is about.
+    /// The resource that it concerns.
     pub(super) fn address(&self) -> Option<&str> {
         let context = self
             .snippet
@@ -99,7 +99,7 @@ impl TerraformDiagnostic {
             .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
     }
 
-    /// Everything that it may be about: an address, or a place in the module.
+    /// Everything that it may concern: an address, or a place in the module.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
         let context = self
             .snippet
@@ -108,15 +108,15 @@ impl TerraformDiagnostic {
         self.address.as_deref().into_iter().chain(context)
     }
 
-    /// Its words in one line, masked.
+    /// Its text in one line, masked.
     pub(super) fn text(&self, secrets: &Secrets) -> String {
         plain(secrets, &format!("{}: {}", self.summary, self.detail))
     }
 
-    /// As an error of a resource.
+    /// Converts it to an error of a resource.
     pub(super) fn to_error(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
         let words = format!("{} {}", self.summary, self.detail);
-        // What Terraform itself finds wrong stands at a place of the module.
+        // Terraform's own errors have a place in the module.
         let in_configuration = self.address.is_none() && self.snippet.is_some();
         TerraformError::Provider {
             id: id.clone(),
@@ -126,7 +126,7 @@ impl TerraformDiagnostic {
     }
 }
 
-/// Text of another program as one line: masked, without control characters, of bounded length.
+/// The text of another program as one line: masked, without control characters, of limited length.
 pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
     let masked = secrets.mask(text);
     let words = masked.split(|c: char| c.is_whitespace() || c.is_control());
@@ -177,7 +177,7 @@ mod tests {
         assert!(plain(&secrets, &"word ".repeat(5000)).chars().count() < LONGEST + 10);
     }
 
-    /// In the words of the providers of AWS, Google Cloud and Azure.
+    /// With messages of the providers of AWS, Google Cloud and Azure.
     #[test]
     fn what_providers_refuse_names_the_resource_and_the_remedy() {
         let id: ResourceId = "hashicorp:aws:aws_db_instance:orders".parse().unwrap();

@@ -1,4 +1,4 @@
-//! A planned object as it may be shown, and as references read it: Terraform's masks laid over its values.
+//! Masks planned objects with Terraform's sensitivity masks, for display and for references.
 
 use serde_json::{Map, Value};
 
@@ -8,13 +8,14 @@ use crate::{
     secrets::{Secrets, mask_terraform, named_texts},
 };
 
-/// The object for references of others: `$unknown` where only the provider knows. Nothing is masked.
+/// The object for references of others, with `$unknown` where only the provider knows the value. Nothing is
+/// masked.
 pub(super) fn expected_object(after: &Value, after_unknown: &Value) -> Value {
     overlay(after, after_unknown, &Value::Null, None)
 }
 
-/// The object for people: `$unknown` and `$secret` marks, without the nulls that stand for what is not set. Secret is
-/// what the provider calls so, and what its name says.
+/// The object for display: with `$unknown` and `$secret` markers, without the nulls of unset attributes. A
+/// value is secret if the provider or its name says so.
 pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
     match without_nulls(overlay(object, unknown, sensitive, Some(secrets))) {
         Value::Object(map) => Value::Object(mask_terraform(secrets, "", &map).into_owned()),
@@ -72,7 +73,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
     }
 }
 
-/// The mark of a secret; every text in it is learned, so that it is masked wherever else it turns up.
+/// The marker of a secret. Every text in it is learned, so that it is masked wherever it occurs.
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
         match value {
@@ -86,7 +87,7 @@ pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     secrets.mark(secret)
 }
 
-/// The texts of an object at the places that a mask, or their name, calls sensitive.
+/// The texts of an object that are sensitive by a mask or by their name.
 pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
     let mut texts = named_texts(object);
     gather(object, sensitive, &mut texts);
@@ -109,8 +110,8 @@ fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A Spec's attributes with what the provider, or its name, calls sensitive marked. A block that the Spec writes as one object stands in
-/// a list in the provider's schema.
+/// The attributes of a Spec with everything masked that is sensitive by the provider or by its name. A block
+/// that the Spec writes as one object is a list in the provider's schema.
 pub(super) fn attributes(
     given: &Map<String, Value>,
     sensitive: &Value,
@@ -141,7 +142,7 @@ pub(super) fn attributes(
     mask_terraform(secrets, "", &laid).into_owned()
 }
 
-/// A value that is sensitive before or after is marked on both sides.
+/// Masks both sides if a value is sensitive before or after.
 pub(super) fn hide_alike(
     before: &mut Value,
     after: &mut Value,

@@ -1,5 +1,5 @@
-//! Files that live in memory alone: a Terraform state, plan or module in clear never reaches a disk, and is gone with
-//! this process however it ends.
+//! Files in memory: a Terraform state, plan or module in clear text is never written to a disk, and is gone
+//! with this process however it ends.
 
 use std::{
     fs::File,
@@ -10,29 +10,29 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// An anonymous file of this process. Children of the same user open it by [`MemoryFile::path`].
+/// An anonymous file of this process. Child processes of the same user open it by [`MemoryFile::path`].
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     file: File,
 }
 
-/// Tells whether a file was written since: length, and time of the last write in seconds and nanoseconds.
+/// Shows whether a file was written: its length, and the time of the last write in seconds and nanoseconds.
 pub(super) type Stamp = (u64, i64, i64);
 
 impl MemoryFile {
-    /// A file with this content; `name` is seen in `/proc` only.
+    /// A file with this content; `name` is visible in `/proc` only.
     pub(super) fn new(name: &str, content: &[u8]) -> io::Result<Self> {
         let file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
         file.write_all_at(content, 0)?;
         Ok(Self { file })
     }
 
-    /// Where other processes of the same user find it, for as long as it is held.
+    /// The path for other processes of the same user, while the file is held.
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// All of its content. While another process writes, a part of it.
+    /// Its content. While another process writes, only a part of it.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
         let mut at = 0;

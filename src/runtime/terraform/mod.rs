@@ -1,12 +1,13 @@
 //! Terraform (or OpenTofu) as a runtime.
 //!
-//! A segment of a stack becomes one root module ([`module`]), planned by one `terraform plan` ([`planning`]) whose saved
-//! plan is shown ([`presenting`]) and then applied as it is ([`applying`]). What Terraform must remember stands in the
-//! stack's state as one encrypted document ([`book`]); modules, states and saved plans in clear live in memory alone
-//! ([`memory`]).
+//! A batch of a stack becomes one root module ([`module`]). One `terraform plan` plans it ([`plan`]); its
+//! saved plan is shown ([`plan_convert`]) and then applied unchanged ([`apply`]). Terraform's state is one
+//! encrypted document in the state of the stack ([`state_document`]). Modules, states and saved plans in
+//! clear text exist only in memory ([`memfd`]).
 //!
-//! A Spec can say what a resource is, not run anything: expressions in its texts stay texts ([`expression`]), the
-//! arguments that run commands are refused ([`subject`]), and only providers that are listed are installed ([`drafting`]).
+//! A Spec can define resources, but not run anything: expressions in its texts stay text ([`expression`]),
+//! arguments that run commands are refused ([`module_resource`]), and only listed providers are installed
+//! ([`resolve_items`]).
 
 mod address;
 mod apply;
@@ -67,17 +68,17 @@ use crate::{
 /// The runtime of Terraform resources; serves any number of stacks.
 pub struct Terraform {
     options: TerraformOptions,
-    /// Made at first use: a run without Terraform resources needs no Terraform.
+    /// Created at the first use: a run without Terraform resources needs no Terraform.
     toolbox: OnceCell<installation::Installation>,
     prepared: Mutex<HashMap<String, plan_convert::PreparedPlan>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
-    /// The books of stacks that are being applied: segments of one stack write the same document.
+    /// The Terraform states of stacks during their apply: batches of one stack write the same document.
     books: apply::Books,
     tokens: AtomicU64,
 }
 
 impl Terraform {
-    /// A runtime that has looked for nothing yet.
+    /// A runtime that has not looked for Terraform yet.
     pub fn new(options: TerraformOptions) -> Self {
         Self {
             options,
@@ -89,10 +90,10 @@ impl Terraform {
         }
     }
 
-    /// The executable that is used.
+    /// The executable.
     ///
     /// # Errors
-    /// There is none, or it is too old.
+    /// It does not exist, or it is too old.
     pub async fn binary(&self) -> Result<&Binary, UserError> {
         Ok(&self.toolbox().await?.binary)
     }

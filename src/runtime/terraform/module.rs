@@ -1,4 +1,4 @@
-//! One root module for a whole segment, as JSON, and the state that goes with it.
+//! Builds one root module for a whole batch, as JSON, and its state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::model::{Digest, ResourceId, masked_value};
 
-/// Where each configuration of a provider stands in the module, by source and alias.
+/// The place of each provider configuration in the module, by source and alias.
 type BlockPlaces<'a> = HashMap<(&'a str, Option<&'a str>), String>;
 
 /// A module as files for Terraform.
@@ -25,28 +25,28 @@ pub(super) struct ModuleFiles {
     pub(super) configuration: Value,
     /// `terraform.tfstate`.
     pub(super) state: Value,
-    /// Whom an error of a provider is about.
+    /// Which resources an error of a provider concerns.
     pub(super) users: ProviderUsers,
 }
 
-/// Which resources each configuration of a provider serves, by what Terraform's errors call the configuration: its
-/// address, or its place in the module.
+/// The resources of each provider configuration, by the name that Terraform's errors use: its address, or its
+/// place in the module.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProviderUsers(HashMap<String, Vec<ResourceId>>);
 
 impl ProviderUsers {
-    /// The resources of the configuration that an error is about; none if it is about something else.
+    /// The resources of the configuration that an error concerns; empty if it concerns something else.
     pub(super) fn of(&self, about: &str) -> &[ResourceId] {
         self.0.get(about).map_or(&[], Vec::as_slice)
     }
 }
 
-/// What each provider and each of its configurations is called in the module.
+/// The names of the providers and their configurations in the module.
 #[derive(Debug, Default)]
 struct Names {
-    /// Source to local name.
+    /// The local name of each source.
     local: BTreeMap<String, String>,
-    /// Source and configuration's digest to alias; the first of each source has none.
+    /// The alias of each source and configuration digest; the first one of each source has none.
     aliases: BTreeMap<(String, String), (Option<String>, Value)>,
 }
 
@@ -143,7 +143,7 @@ impl Names {
     }
 }
 
-/// The `terraform` block that asks for these providers.
+/// The `terraform` block with these providers as requirements.
 pub(super) fn requirements<'a>(
     providers: impl IntoIterator<Item = (&'a ProviderRef, String)>,
     binary: &Binary,
@@ -161,7 +161,7 @@ pub(super) fn requirements<'a>(
     json!({ "required_providers": required })
 }
 
-/// Puts the module together. An item whose body cannot be said is its own error: all such are given back.
+/// Builds the module. Returns an error for each item whose body cannot be expressed.
 pub(super) fn build(
     subjects: &[ModuleResource],
     binary: &Binary,

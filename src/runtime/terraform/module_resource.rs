@@ -1,4 +1,5 @@
-//! What one item of a segment is to Terraform: address, provider, its part of the state, and what may not be said of it.
+//! One item of a batch in Terraform's terms: address, provider, its part of the state, and the settings that
+//! are not allowed.
 
 use serde_json::{Map, Value, json};
 
@@ -13,9 +14,9 @@ use crate::{
     runtime::Item,
 };
 
-/// The extension that names the id a resource had before: its state moves here.
+/// The extension with the earlier id of a resource, whose state moves here.
 pub(super) const MOVED_FROM: &str = "konverge/moved-from";
-/// The extension by which an object outlives its resource: it is dropped from the state and left standing.
+/// The extension that keeps the object when its resource is removed: it is only dropped from the state.
 const KEEP: &str = "konverge/keep";
 
 /// Terraform's meta-arguments that a Spec may not set. `provisioner` and `connection` would run commands.
@@ -35,29 +36,27 @@ pub(super) struct ModuleResource {
     pub(super) item: Item,
     pub(super) address: Address,
     pub(super) provider: ProviderRef,
-    /// The provider's configuration.
+    /// The configuration of the provider.
     pub(super) meta: Value,
-    /// What the state holds of it.
+    /// Its part of the state.
     pub(super) holding: Option<ResourceState>,
-    /// The id it had before, if its state moves.
+    /// The earlier id, if its state moves.
     pub(super) moved_from: Option<ResourceId>,
-    /// The id at the provider of the object that an interrupted run made and that the state does not hold.
+    /// The id at the provider of an object that an interrupted run created and that is not in the state.
     pub(super) made: Option<String>,
 }
 
 impl ModuleResource {
-    /// Its id.
     pub(super) fn id(&self) -> &ResourceId {
         &self.item.id
     }
 
-    /// Of what is wanted.
     pub(super) fn wanted_id(&self) -> Option<String> {
         let desired = self.item.desired.as_ref()?;
         Some(Digest::of_json(&json!([desired.attributes, desired.extensions])).to_string())
     }
 
-    /// What is to be held of it, as Terraform's state has it now.
+    /// Its new part of the state, from Terraform's state.
     pub(super) fn holding_of(&self, entry: &Value) -> ResourceState {
         ResourceState {
             address: self.address.clone(),
@@ -67,12 +66,13 @@ impl ModuleResource {
         }
     }
 
-    /// What a module's state says of it: nothing of an object that a made one has replaced.
+    /// Its part in the module's state: `None` for an object that a created one has replaced.
     pub(super) fn resource_state(&self) -> Option<&ResourceState> {
         self.holding.as_ref().filter(|_| self.made.is_none())
     }
 
-    /// The id of the object that a made one replaces, if that is made first and deleted then: it may still be there.
+    /// The id of the object that a created one replaces, if the old one is deleted after the creation: it may
+    /// still exist.
     pub(super) fn replaced(&self) -> Option<&str> {
         let made = self.made.as_deref()?;
         let lifecycle = self.item.desired.as_ref()?.attributes.get("lifecycle")?;
@@ -86,7 +86,7 @@ impl ModuleResource {
         old.as_str().filter(|old| *old != made)
     }
 
-    /// The id of the object to take over, if there is one and it is not ours already.
+    /// The id of the object to import, if there is one that is not ours yet.
     pub(super) fn import_id(&self) -> Option<&str> {
         let desired = self.item.desired.as_ref()?;
         if self.resource_state().is_some() {
@@ -97,7 +97,7 @@ impl ModuleResource {
     }
 }
 
-/// Whether an item that goes leaves its object standing.
+/// Returns true if a deletion keeps its object.
 pub(super) fn is_kept(item: &Item) -> bool {
     item.desired.is_none()
         && item.prior.as_ref().is_some_and(|prior| {
@@ -106,7 +106,7 @@ pub(super) fn is_kept(item: &Item) -> bool {
         })
 }
 
-/// Whether an item that goes was protected when it was applied last.
+/// Returns true if a resource to be deleted was protected at the last apply.
 pub(super) fn is_protected(item: &Item) -> bool {
     let prior = item.prior.as_ref().filter(|_| item.desired.is_none());
     prior.is_some_and(|prior| {
@@ -115,7 +115,7 @@ pub(super) fn is_protected(item: &Item) -> bool {
     })
 }
 
-/// The id that a desired resource had before.
+/// The earlier id of a desired resource.
 pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
     item.desired
         .as_ref()?
@@ -126,7 +126,7 @@ pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
         .ok()
 }
 
-/// What a wanted resource says of itself: its address and provider.
+/// Parses a desired resource: its address, its provider and the configuration of the provider.
 pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
     check_reserved(&desired.id, &desired.attributes)?;
     for (key, value) in &desired.extensions {
@@ -142,7 +142,7 @@ pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef,
     ))
 }
 
-/// Where a text holds a reference.
+/// The path of a reference in a text.
 fn reference_in(value: &Value, path: String) -> Option<String> {
     match value {
         Value::String(text) => text.contains(reference::MARK).then_some(path),
@@ -174,7 +174,8 @@ fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<()
     }
 }
 
-/// `lifecycle` is read by Terraform itself, its lists as expressions: only plain names pass.
+/// Returns true if `lifecycle` contains only plain names: Terraform reads it itself, with its lists as
+/// expressions.
 fn is_harmless(key: &str, value: &Value) -> bool {
     match (key, value) {
         ("create_before_destroy" | "prevent_destroy", Value::Bool(_)) => true,

@@ -1,4 +1,5 @@
-//! What the runtime is given: from the protected branch's `konverge.yaml` and the environment, never from a stack.
+//! The options of the runtime: from `konverge.yaml` on the default branch and the environment, never from a
+//! stack.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,36 +11,39 @@ use crate::{checkout::Checkout, secrets::Secrets};
 pub struct TerraformOptions {
     /// The executable; `None` looks for `terraform`, then `tofu`, on the `PATH`.
     pub binary: Option<PathBuf>,
-    /// Whence no executable is taken.
+    /// The checkout; no executable is taken from it.
     pub checkout: Checkout,
-    /// The providers that may run; all others are refused before `init`.
+    /// The providers that may run; others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
-    /// Settings of providers that a Spec may use although they name commands or files of credentials.
+    /// Provider settings that a Spec may use although they name commands or credentials files.
     pub credential_settings: Vec<String>,
-    /// A folder laid out as Terraform's filesystem mirror; with it nothing is downloaded.
+    /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
     pub mirror: Option<PathBuf>,
-    /// Where downloaded and unpacked providers are kept; shared by runs side by side. `None` keeps none.
+    /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
     pub plugin_cache: Option<PathBuf>,
-    /// Where work folders are made (mode 0700, removed afterwards); `None` is the system's folder for temporary files.
+    /// Where working folders are created (mode 0700, deleted afterwards); `None`: the system's temporary
+    /// folder.
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
     pub key: Option<Arc<dyn StateEncryption>>,
-    /// What is masked in everything that leaves the runtime.
+    /// The secrets to mask in everything that leaves the runtime.
     pub secrets: Secrets,
-    /// Set in Terraform's environment, besides what [`crate::secrets::is_passed`] lets through.
+    /// Added to Terraform's environment, besides what [`crate::secrets::is_passed`] allows.
     pub environment: Vec<(OsString, OsString)>,
-    /// How many resources Terraform works on at once (its `-parallelism`).
+    /// The number of resources that Terraform processes concurrently (its `-parallelism`).
     pub parallelism: usize,
-    /// How many Terraform processes run side by side.
+    /// The number of concurrent Terraform processes.
     pub processes: usize,
-    /// The longest that `init`, `plan` and `show` may take each. An apply has no limit of ours: resources have their own.
+    /// The deadline of each `init`, `plan` and `show`. An apply has no deadline of ours: resources have their
+    /// own.
     pub deadline: Duration,
-    /// How long an interrupted apply may take to finish what is in flight before it is killed.
+    /// How long an interrupted apply may take to finish operations in flight before it is killed.
     pub grace: Duration,
 }
 
 impl TerraformOptions {
-    /// No provider, no key, Terraform's own parallelism (10), four processes, half an hour a step and two minutes' grace.
+    /// No provider, no key, Terraform's default parallelism (10), four processes, half an hour per step and
+    /// two minutes of grace.
     pub fn new(secrets: Secrets) -> Self {
         Self {
             binary: None,
@@ -63,11 +67,11 @@ impl TerraformOptions {
 /// A provider that may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedProvider {
-    /// `[host/]namespace/name`; the host is `registry.terraform.io` if left out.
+    /// `[host/]namespace/name`; the default host is `registry.terraform.io`.
     pub source: String,
     /// The exact version.
     pub version: String,
-    /// Hashes in the lock file's form (`h1:…`, `zh:…`), one of which the package must have. If empty, the hash of the
-    /// first apply is kept in the state and holds from then on.
+    /// Hashes in the form of the lock file (`h1:…`, `zh:…`); the package must have one of them. If empty, the
+    /// hash of the first apply is kept in the state and required from then on.
     pub hashes: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Plans a segment: one module, one `terraform plan`. An item that Terraform refuses is taken out, with what depends on
-//! it, and the rest is planned again.
+//! Plans a batch: one module, one `terraform plan`. An item that Terraform refuses is removed with its
+//! dependents, and the rest is planned again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,10 +22,10 @@ use crate::{
     secrets::mask_resource,
 };
 
-/// What comes of an item.
+/// The result of an item.
 pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
 
-/// Plans items, each with its own answer.
+/// Plans items; one result per item.
 pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Item>) -> Vec<ItemResult> {
     let order: Vec<ResourceId> = items.iter().map(|item| item.id.clone()).collect();
     let mut answers: HashMap<ResourceId, ItemResult> = HashMap::new();
@@ -44,7 +44,7 @@ pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Ite
         .collect()
 }
 
-/// An error here is that of all items which have no answer yet.
+/// Plans all items. An error here is the result of all items that have none yet.
 async fn plan_all(
     runtime: &Terraform,
     scope: &StackScope,
@@ -142,7 +142,7 @@ async fn plan_all(
     Ok(())
 }
 
-/// Without a key nothing sensitive may come into a state.
+/// Returns an error if a plan has sensitive values and there is no key to encrypt the state.
 fn require_key(
     runtime: &Terraform,
     saved: &SavedPlan,
@@ -172,7 +172,7 @@ fn require_key(
     Ok(())
 }
 
-/// Whether an item still waits for values of others: its plan is only a picture.
+/// Returns true if an item still waits for values of others: its plan is a preview only.
 pub(super) fn is_provisional(item: &Item) -> bool {
     item.desired
         .as_ref()

@@ -1,4 +1,4 @@
-//! One `terraform plan`, and the plan that it saved.
+//! One `terraform plan`, and its saved plan.
 
 use std::{collections::HashSet, ffi::OsString};
 
@@ -11,15 +11,15 @@ use super::{
     saved_plan::SavedPlan,
 };
 
-/// What came of it.
+/// The result of a `terraform plan`.
 pub(super) enum DryRun {
-    /// The plan stands in the workspace.
+    /// The plan is in the module folder.
     Saved(Box<SavedPlanFile>),
     /// Terraform refused.
     Refused(PlanRefusal),
 }
 
-/// A plan that waits in its workspace.
+/// A saved plan in its folder.
 pub(super) struct SavedPlanFile {
     pub(super) plan: SavedPlan,
     pub(super) workspace: ModuleFolder,
@@ -30,13 +30,13 @@ pub(super) struct SavedPlanFile {
 pub(super) struct PlanRefusal {
     /// The errors in its log.
     pub(super) errors: Vec<TerraformDiagnostic>,
-    /// The addresses of what it had looked at by then.
+    /// The addresses of the resources refreshed by then.
     pub(super) refreshed: HashSet<String>,
     /// The start of its standard error.
     pub(super) stderr: String,
 }
 
-/// Plans a module; with `mode` in another mode than the usual one (`-refresh-only`).
+/// Plans a module; `mode` selects another planning mode (`-refresh-only`).
 pub(super) async fn plan(
     runtime: &Terraform,
     installed: &Installed,

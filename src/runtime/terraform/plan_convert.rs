@@ -1,4 +1,4 @@
-//! From a saved plan to what is shown, recorded and carried out.
+//! Converts a saved plan into what is shown, recorded and executed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +28,7 @@ use crate::{
     secrets::{Secrets, mask_provider},
 };
 
-/// A saved plan that waits to be applied.
+/// A saved plan that waits for its apply.
 pub(super) struct PreparedPlan {
     pub(super) stack: StackId,
     pub(super) workspace: ModuleFolder,
@@ -38,25 +38,25 @@ pub(super) struct PreparedPlan {
     pub(super) token: String,
 }
 
-/// One subject of a saved plan.
+/// One resource of a saved plan.
 #[derive(Debug, Clone)]
 pub(super) struct Ready {
     pub(super) subject: ModuleResource,
     pub(super) action: Action,
-    /// Whether `terraform apply` has anything to do for it.
+    /// True if `terraform apply` has anything to do for it.
     pub(super) touched: bool,
     pub(super) recorded: Option<Recorded>,
-    /// The planned object, with `$unknown` marks.
+    /// The planned object, with `$unknown` markers.
     pub(super) expected: Option<Value>,
-    /// Where the planned object is sensitive.
+    /// The sensitive places of the planned object.
     pub(super) sensitive: Value,
-    /// Whether it still waited for values of others.
+    /// True if it still waits for values of others.
     pub(super) provisional: bool,
-    /// The replacement that it is, or that it brings to its end.
+    /// The replacement that it is, or that it completes.
     pub(super) replacement: Option<Replacement>,
 }
 
-/// What a presentation needs to know.
+/// The context of a conversion.
 pub(super) struct Segment<'a> {
     pub(super) stack: &'a StackId,
     pub(super) saved: &'a SavedPlan,
@@ -65,20 +65,20 @@ pub(super) struct Segment<'a> {
     pub(super) secrets: &'a Secrets,
 }
 
-/// The saved plan that a planned resource belongs to.
+/// The saved plan of a planned resource.
 pub(super) fn token_of(planned: &PlannedResource) -> String {
     planned.private["plan"].as_str().unwrap_or_default().to_owned()
 }
 
 impl Ready {
-    /// Whether `terraform apply` is going to make an object for it.
+    /// Returns true if `terraform apply` is going to create an object for it.
     pub(super) fn makes(&self) -> bool {
         self.touched && matches!(self.action, Action::Create | Action::Replace)
     }
 }
 
 impl Segment<'_> {
-    /// All subjects, in order.
+    /// All resources, in order.
     pub(super) fn present(
         &self,
         subjects: Vec<ModuleResource>,
@@ -86,7 +86,7 @@ impl Segment<'_> {
     ) -> (Vec<PlannedResource>, Vec<Ready>) {
         let changes = self.saved.changes();
         let drift = self.saved.drift();
-        // What is sensitive anywhere is learned first, so that it is masked everywhere.
+        // All sensitive values are learned first, so that they are masked everywhere.
         for change in changes.values().chain(drift.values()) {
             let change = &change.change;
             let nothing = Value::Null;
@@ -116,7 +116,7 @@ impl Segment<'_> {
         let item = &subject.item;
         let mut action = match change {
             Some(change) => diff::action(change, subject.moved_from.is_some()),
-            // In the state, not wanted, and not there any more.
+            // In the state, not desired, and gone.
             None => Action::Forget,
         };
         let left_over = self
@@ -126,7 +126,7 @@ impl Segment<'_> {
         if left_over && action == Action::Unchanged {
             action = Action::Update;
         }
-        // To a reviewer it is what they agreed to, brought to its end.
+        // A reviewer sees the completion of the approved replacement.
         let begun = self
             .interrupted_replacement(&subject)
             .filter(|_| matches!(action, Action::Create | Action::Adopt));
@@ -209,7 +209,7 @@ impl Segment<'_> {
         (planned, ready)
     }
 
-    /// The replacement that an earlier run began, if the same is wanted now.
+    /// The replacement that an earlier run started, if the same resource is still desired.
     fn interrupted_replacement(&self, subject: &ModuleResource) -> Option<&Replacement> {
         let begun = self.book.begun.get(subject.id())?;
         (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
@@ -225,7 +225,7 @@ impl Segment<'_> {
     ) -> Vec<FieldChange> {
         let change = &planned.change;
         let nothing = Value::Null;
-        // What stands in clear elsewhere is masked where it is shown, and is no part of what was reviewed.
+        // What is in clear text elsewhere is masked for display, and is not part of what was reviewed.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
             masking::mask_object(object, unknown, sensitive, self.secrets)
         };
@@ -371,7 +371,7 @@ fn is_touched(change: &ResourceChange) -> bool {
             .any(|verb| !matches!(verb, PlannedAction::NoOp))
 }
 
-/// The subjects by address.
+/// The resources by address.
 pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
     ready
         .iter()

@@ -1,4 +1,4 @@
-//! How far each resource of an apply has come, as Terraform's log tells it.
+//! The progress of each resource of an apply, from Terraform's log.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,19 +17,18 @@ use crate::{
     secrets::Secrets,
 };
 
-/// What is known of one resource.
 #[derive(Debug, Default)]
 struct ResourceProgress {
-    /// Terraform's word for what it is doing now.
+    /// Terraform's word for the current operation.
     doing: Option<String>,
-    /// What it has done.
+    /// The completed operations.
     done: Vec<String>,
-    /// When the last of it was done.
+    /// When the last operation was completed.
     complete: Option<Instant>,
     errored: bool,
-    /// Terraform ended without saying how what it did had ended.
+    /// True if Terraform ended without reporting the result of an operation.
     gave_up: bool,
-    /// The object's id at the provider.
+    /// The id of the object at the provider.
     id: Option<String>,
 }
 
@@ -44,7 +43,7 @@ impl ResourceProgress {
 pub(super) struct ApplyProgress {
     indices: HashMap<String, usize>,
     standings: Vec<ResourceProgress>,
-    /// What each has to do before it is complete, in Terraform's words.
+    /// The operations of each resource, in Terraform's words.
     steps: Vec<&'static [&'static str]>,
     diagnostics: Vec<TerraformDiagnostic>,
 }
@@ -68,7 +67,7 @@ impl ApplyProgress {
         }
     }
 
-    /// Takes in a line of the log. Gives the resource it is about and a few words, if there is something to tell.
+    /// Processes a line of the log. Returns the resource and a short text if there is something to report.
     pub(super) fn hear(&mut self, message: LogMessage) -> Option<(usize, String)> {
         if let Some(diagnostic) = message.diagnostic.clone().filter(TerraformDiagnostic::is_error) {
             self.diagnostics.push(diagnostic);
@@ -87,7 +86,7 @@ impl ApplyProgress {
             }
             "apply_complete" => {
                 standing.doing = None;
-                // What is deleted has none to tell.
+                // A deletion has no id.
                 standing.id = hook.id_value.clone().or(standing.id.take());
                 standing.done.push(hook.action.clone());
                 let steps = self.steps[index];
@@ -110,24 +109,24 @@ impl ApplyProgress {
         self.standings[index].complete
     }
 
-    /// Terraform's word for what it is doing with a resource.
+    /// Terraform's word for the current operation on a resource.
     pub(super) fn current_action(&self, index: usize) -> Option<&str> {
         self.standings[index].doing.as_deref()
     }
 
-    /// Whether anything was done to it.
+    /// Returns true if any operation on it was started.
     pub(super) fn mark_started(&self, index: usize) -> bool {
         let standing = &self.standings[index];
         standing.doing.is_some() || standing.errored || !standing.done.is_empty()
     }
 
-    /// The object's id at the provider, if it was reported.
+    /// The id of the object at the provider, if it was reported.
     pub(super) fn id(&self, index: usize) -> Option<&str> {
         self.standings[index].id.as_deref()
     }
 
-    /// Terraform ended by itself: nothing is under way any more. What was not reported to have ended failed, as the
-    /// deletion of an object that a replacement left over.
+    /// Terraform ended by itself: no operation is running. Operations without a reported end have failed,
+    /// such as the deletion of an object that a replacement left.
     pub(super) fn finish_deposed(&mut self) {
         for standing in &mut self.standings {
             standing.gave_up = standing.doing.take().is_some();
@@ -135,19 +134,19 @@ impl ApplyProgress {
         }
     }
 
-    /// Whether Terraform ended without saying how what it did to a resource had ended.
+    /// Returns true if Terraform ended without reporting the result of an operation on a resource.
     pub(super) fn gave_up(&self, index: usize) -> bool {
         self.standings[index].gave_up
     }
 
-    /// The first error that is about one of these.
+    /// The first error that concerns one of these.
     pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&TerraformDiagnostic> {
         self.diagnostics
             .iter()
             .find(|d| d.subjects().any(&is_one) || d.address().is_some_and(&is_one))
     }
 
-    /// The errors that name no resource, as one of this resource.
+    /// The errors that name no resource, as an error of this resource.
     pub(super) fn error_of_nobody(&self, id: &ResourceId, secrets: &Secrets) -> Option<TerraformError> {
         let nobodys = self.diagnostics.iter().filter(|d| d.address().is_none());
         let errors = nobodys.map(|diagnostic| diagnostic.to_error(id, secrets));
@@ -168,8 +167,8 @@ impl ApplyProgress {
         self.diagnostics.first()
     }
 
-    /// What is under way now, and what was made but is not in the state yet: OpenTofu writes its state every 20 seconds
-    /// only, and an object that an earlier run made is not in it before it is imported.
+    /// The operations in flight, and objects that were created but are not in the state yet: OpenTofu writes
+    /// its state only every 20 seconds, and an object of an earlier run is not in it before it is imported.
     pub(super) fn in_flight<'b>(
         &self,
         ready: &[Ready],
@@ -177,7 +176,7 @@ impl ApplyProgress {
     ) -> BTreeMap<ResourceId, InFlight> {
         let flight = |r: &Ready, standing: &ResourceProgress| {
             let makes = matches!(r.action, Action::Create | Action::Replace);
-            // Made, perhaps without an id that was told.
+            // Created, possibly without a reported id.
             let made = match &r.subject.made {
                 _ if makes && standing.has_done("create") => Some(standing.id.as_deref()),
                 Some(id) => Some(Some(id.as_str())),

@@ -1,7 +1,8 @@
-//! Where packages of providers come from, and those that are kept between runs, shared by runs side by side.
+//! The sources of provider packages, and the cache that concurrent runs share.
 //!
-//! Terraform's own plugin cache is written in place, under the feet of whoever runs a provider from it. Here a package
-//! comes to its place whole, by one rename, and is never touched again; Terraform reads the folder as a mirror.
+//! Terraform writes its own plugin cache in place, which disturbs runs that use a provider from it. Here a
+//! package appears complete, by one rename, and is never changed again; Terraform reads the folder as a
+//! mirror.
 
 use std::{
     fs, io,
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::{binary::Binary, providers::ProviderRef};
 
-/// The folder of the packages, laid out as a filesystem mirror with unpacked packages.
+/// The folder of the packages, with the layout of a filesystem mirror with unpacked packages.
 pub(super) struct ProviderCache {
     folder: PathBuf,
 }
@@ -24,12 +25,11 @@ impl ProviderCache {
         }
     }
 
-    /// Where they are.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The sources of those providers whose packages are here.
+    /// The sources of those providers whose packages are cached.
     pub(super) fn sources<'p>(
         &self,
         wanted: impl IntoIterator<Item = &'p ProviderRef>,
@@ -42,7 +42,7 @@ impl ProviderCache {
             .collect()
     }
 
-    /// Keeps the packages that `init` put into a data folder. Links into a mirror are none.
+    /// Adds the packages that `init` put into a data folder. Links into a mirror are skipped.
     pub(super) fn keep<'p>(
         &self,
         data: &Path,
@@ -63,7 +63,7 @@ impl ProviderCache {
                 continue;
             }
             fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
-            // Another run may have been faster: its package is as good.
+            // Another run may have been faster: its package is equal.
             if let Err(error) = fs::rename(new.path(), &place)
                 && !place.is_dir()
             {
@@ -80,8 +80,7 @@ impl ProviderCache {
     }
 }
 
-/// Lays the files of a folder into another one, as further names of the same files where that can be; whether there are
-/// any.
+/// Links or copies the files of a folder into another one. Returns true if there are any.
 fn copy(from: &Path, to: &Path) -> io::Result<bool> {
     let mut any = false;
     for entry in fs::read_dir(from)? {
@@ -99,17 +98,17 @@ fn copy(from: &Path, to: &Path) -> io::Result<bool> {
     Ok(any)
 }
 
-/// Where `init` takes packages from.
+/// The sources of packages for `init`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProviderSource<'a> {
-    /// A filesystem mirror; `None` is the registries.
+    /// A filesystem mirror; `None`: the registries.
     pub(super) mirror: Option<&'a Path>,
-    /// A folder laid out like one, with the sources that are taken from there.
+    /// A folder with the layout of a mirror, and the sources to take from it.
     pub(super) kept: Option<(&'a Path, &'a [String])>,
 }
 
 impl ProviderSource<'_> {
-    /// As Terraform's CLI configuration says it; nothing of the user's own is in it.
+    /// The sources as Terraform's CLI configuration; the user's own is not used.
     pub(super) fn configuration(&self) -> String {
         let quoted = |text: &str| Value::String(text.replace("${", "$${")).to_string();
         let place = |path: &Path| format!("    path = {}\n", quoted(&path.to_string_lossy()));
@@ -133,7 +132,7 @@ impl ProviderSource<'_> {
     }
 }
 
-/// The CLI configuration of whatever installs nothing.
+/// The CLI configuration for commands that install nothing.
 pub(super) const BASE_CONFIGURATION: &str = "disable_checkpoint = true\n";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Providers: which one a resource names, which may run, and how Terraform is told.
+//! Providers: which one a resource names, which may run, and how Terraform is configured.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::{binary::Binary, error::TerraformError, options::AllowedProvider};
 use crate::model::{ResourceId, spec::Resource};
 
-/// The host of sources that name none.
+/// The default host of sources.
 const DEFAULT_HOST: &str = "registry.terraform.io";
 /// The provider inside Terraform itself (`terraform_data`): it needs no package and may always run.
 pub(super) const BUILTIN: &str = "terraform.io/builtin/terraform";
 
-/// A provider's exact package.
+/// The exact package of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ProviderRef {
     /// `host/namespace/name`.
     pub(super) source: String,
-    /// The exact version; empty for the one inside Terraform.
+    /// The exact version; empty for the built-in provider.
     pub(super) version: String,
 }
 
 impl ProviderRef {
-    /// What a resource names in `extensions.provider`: `[host/]namespace/name/version`.
+    /// Parses the provider in `extensions.provider`: `[host/]namespace/name/version`.
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let wrong = |why: String| TerraformError::NoProvider {
             id: resource.id.clone(),
@@ -65,7 +65,7 @@ impl ProviderRef {
         }
     }
 
-    /// Whether it is the one inside Terraform.
+    /// Returns true for the built-in provider.
     pub(super) fn is_builtin(&self) -> bool {
         self.source == BUILTIN
     }
@@ -75,7 +75,7 @@ impl ProviderRef {
         self.source.rsplit('/').next().unwrap_or_default()
     }
 
-    /// What it is called in a module where another provider has the same name.
+    /// Its name in a module where another provider has the same short name.
     pub(super) fn long_name(&self) -> String {
         self.source.replace(['/', '.', ':'], "-")
     }
@@ -88,8 +88,8 @@ fn kind_of(resource: &Resource) -> Option<&str> {
     }
 }
 
-/// The configuration block that a resource asks for: `extensions.providerMeta`, without what would make it another
-/// provider.
+/// The configuration block of a resource: `extensions.providerMeta`, without settings that would make it
+/// another provider.
 pub(super) fn meta_of(resource: &Resource) -> Value {
     match resource.extensions.get("providerMeta") {
         Some(Value::Object(meta)) => {
@@ -103,7 +103,7 @@ pub(super) fn meta_of(resource: &Resource) -> Value {
     }
 }
 
-/// Refuses a provider that is not listed; gives the hashes its package may have.
+/// Returns an error for a provider that is not listed, otherwise the allowed hashes of its package.
 pub(super) fn check_allowed<'a>(
     allowed: &'a [AllowedProvider],
     id: &ResourceId,
@@ -160,7 +160,7 @@ pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>, binary: 
     text
 }
 
-/// The hashes of each provider that a lock file holds, as Terraform wrote it.
+/// The hashes of each provider in a lock file that Terraform wrote.
 pub(super) fn read_lock_file(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut source = None;

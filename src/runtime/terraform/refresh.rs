@@ -1,4 +1,4 @@
-//! Looks at what stands outside: a refresh-only plan of what the state holds. Nothing is written.
+//! Reads the live objects with a refresh-only plan of the state. Nothing is written.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,8 @@ use crate::{
     runtime::{Item, ObservedObject, StackScope},
 };
 
-/// The objects as a refresh finds them; none for what is not held or is gone. Terraform knows of no other health.
+/// The objects as a refresh finds them; `None` for those that are not in the state or are gone. Terraform has
+/// no other notion of health.
 pub(super) async fn observe(
     runtime: &Terraform,
     scope: &StackScope,
@@ -74,7 +75,7 @@ pub(super) async fn observe(
                     }
                 }
             }
-            // What one provider refuses is not seen; the others' resources are.
+            // Resources of a provider that refuses are unknown; those of others are read.
             Refreshed::Refused(mut errors) => {
                 subjects.retain(|subject| errors.iter().all(|(id, _)| id != subject.id()));
                 if subjects.is_empty() && refused.is_empty() {
@@ -112,7 +113,7 @@ pub(super) async fn observe(
         .collect())
 }
 
-/// What came of a refresh.
+/// The result of a refresh.
 enum Refreshed {
     Found(Box<SavedPlan>),
     /// At least one resource, and why.

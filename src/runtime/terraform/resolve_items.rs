@@ -1,4 +1,4 @@
-//! From items to subjects: which of them Terraform is asked about, and with what part of the state.
+//! Resolves items into module resources: which of them Terraform plans, and with which part of the state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,20 +13,20 @@ use super::{
 };
 use crate::{model::ResourceId, runtime::Item};
 
-/// The items of a segment, sorted by what is to be done about them.
+/// The items of a batch, by what has to be done.
 #[derive(Debug, Default)]
 pub(super) struct ResolvedItems {
-    /// Terraform is asked about these.
+    /// Terraform plans these.
     pub(super) subjects: Vec<ModuleResource>,
-    /// Only the state forgets these; with the reason.
+    /// Only the state forgets these, with the reason.
     pub(super) forgotten: Vec<(Item, String)>,
     /// These cannot be planned.
     pub(super) failed: Vec<(ResourceId, TerraformError)>,
-    /// What the subjects need, with the hashes their packages may have.
+    /// The needed providers, with the allowed hashes of their packages.
     pub(super) providers: BTreeMap<ProviderRef, Vec<String>>,
 }
 
-/// Sorts items. `moved` tells which ids gave their state to another one before in this run.
+/// Sorts items. `moved` names the ids whose state moved to another id earlier in this run.
 pub(super) fn draft(
     items: Vec<Item>,
     book: &TerraformState,
@@ -67,7 +67,7 @@ pub(super) fn draft(
     drafts
 }
 
-/// Why a resource that goes is only forgotten; with what may be left of it outside.
+/// Why a resource is only forgotten, and what may be left of its object.
 fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
     let nothing = "Terraform's state holds nothing of it";
     let Some(flight) = book.in_flight.get(id) else {
@@ -103,7 +103,7 @@ fn resolve_item(
         });
     };
     let (address, provider, meta) = module_resource::parse_desired(desired)?;
-    // The state moves from the id that the Spec names, or that the resource had before its id was normalised.
+    // The state moves from the id in the Spec, or from the id before its normalisation.
     let renamed = item
         .prior
         .as_ref()
@@ -134,7 +134,7 @@ fn resolve_item(
     })
 }
 
-/// Lets a subject's provider in, or not: it must be listed, and be of one version in the whole module.
+/// Checks the provider of a resource: it must be listed, and have one version in the whole module.
 fn admit(
     mut subject: ModuleResource,
     book: &TerraformState,
@@ -149,7 +149,7 @@ fn admit(
         .find(|p| p.source == subject.provider.source && p.version != subject.provider.version)
         .cloned();
     match other {
-        // What goes is deleted by the version that the others have.
+        // A deletion uses the version of the other resources.
         Some(other) if subject.item.desired.is_none() => subject.provider = other,
         Some(other) => {
             return Err(TerraformError::TwoVersions {
@@ -161,7 +161,7 @@ fn admit(
         }
         None => {}
     }
-    // What goes is deleted as it was made.
+    // A deletion uses the version that created the object.
     if subject.item.desired.is_some() {
         credential_settings::check(subject.id(), &subject.meta, &options.credential_settings)?;
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_an_interrupted_run_made_is_imported() {
         let wanted = || vec![item("n:t:t_x:a", Some(json!({"provider": "n/t/1.0.0"})))];
-        // With and without an older object, which the made one has replaced.
+        // With and without an older object that the created one has replaced.
         for mut book in [book(&[]), book(&["n:t:t_x:a"])] {
             let flight = InFlight {
                 action: "create".to_owned(),

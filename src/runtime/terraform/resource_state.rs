@@ -1,5 +1,5 @@
-//! What is kept of each resource between runs: its entry of Terraform's state, whole (schema version, private data,
-//! deposed objects), with what is needed to destroy it without its Spec.
+//! What is kept of each Terraform resource between runs: its whole entry of Terraform's state (schema
+//! version, private data, deposed objects), and what is needed to destroy it without its Spec.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -7,21 +7,20 @@ use std::collections::BTreeMap;
 
 use super::{address::Address, masking, providers::ProviderRef};
 
-/// One resource as Terraform's state has it.
+/// One resource of Terraform's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResourceState {
-    /// Its address in the module it was last applied in.
+    /// Its address in the last applied module.
     pub(super) address: Address,
-    /// Its provider's source and version.
+    /// The source and version of its provider.
     pub(super) provider: (String, String),
-    /// Its provider's configuration.
+    /// The configuration of its provider.
     pub(super) meta: Value,
     /// Its member of `resources` in a state of version 4.
     pub(super) entry: Value,
 }
 
 impl ResourceState {
-    /// Its provider.
     pub(super) fn provider(&self) -> ProviderRef {
         ProviderRef {
             source: self.provider.0.clone(),
@@ -29,7 +28,7 @@ impl ResourceState {
         }
     }
 
-    /// Whether its objects have sensitive attributes that are set, as the state marks them.
+    /// Returns true if its objects have sensitive attributes that are set, as the state marks them.
     pub(super) fn is_sensitive(&self) -> bool {
         self.instances().any(|instance| {
             let paths = instance.get("sensitive_attributes").and_then(Value::as_array);
@@ -53,7 +52,7 @@ impl ResourceState {
         current(&self.entry)?.get("attributes")?.as_object()
     }
 
-    /// Whether one of the attributes of its current object is this id.
+    /// Returns true if one of the attributes of its current object is this id.
     pub(super) fn shows(&self, id: &str) -> bool {
         let attributes = self.attributes().into_iter().flat_map(Map::values);
         attributes.into_iter().any(|value| value == id)
@@ -67,7 +66,8 @@ impl ResourceState {
             .flatten()
     }
 
-    /// Its entry as a module wants it: at this address, from this provider, depending on what is in the module.
+    /// Its entry for a module: at this address, from this provider, with dependencies on what is in the
+    /// module.
     pub(super) fn entry_for(&self, address: &Address, provider: &str, known: &[String]) -> Value {
         let mut entry = self.entry.clone();
         entry["type"] = json!(address.kind);
@@ -84,7 +84,7 @@ impl ResourceState {
     }
 }
 
-/// What stands where a path of a state leads: as near to it as it can be followed.
+/// The value at a path of a state, or the nearest value above it.
 fn follow<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     let mut at = attributes;
     for step in path.as_array().into_iter().flatten() {
@@ -100,7 +100,7 @@ fn follow<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     at
 }
 
-/// The current object of a state's resource entry (not a deposed one).
+/// The current object of a resource entry (not a deposed one).
 pub(super) fn current(entry: &Value) -> Option<&Value> {
     entry
         .get("instances")?
@@ -109,7 +109,7 @@ pub(super) fn current(entry: &Value) -> Option<&Value> {
         .find(|instance| instance.get("deposed").is_none())
 }
 
-/// A state of version 4 that holds these entries.
+/// A state of version 4 with these entries.
 pub(super) fn document(terraform_version: &str, lineage: &str, entries: Vec<Value>) -> Value {
     json!({
         "version": 4,
@@ -122,8 +122,8 @@ pub(super) fn document(terraform_version: &str, lineage: &str, entries: Vec<Valu
     })
 }
 
-/// The managed resources of a state, by address; those without an object are left out. `None` if the text is not whole,
-/// as while Terraform writes it.
+/// The managed resources of a state, by address, without those that have no object. `None` for an incomplete
+/// text, as while Terraform writes it.
 pub(super) fn read_document(text: &[u8]) -> Option<BTreeMap<Address, Value>> {
     #[derive(Deserialize)]
     struct Document {

@@ -1,4 +1,4 @@
-//! A saved plan as `terraform show -json` tells it, format version 1
+//! Parses a saved plan from `terraform show -json`, format version 1
 //! (<https://developer.hashicorp.com/terraform/internals/json-format>).
 
 use std::collections::HashMap;
@@ -8,27 +8,27 @@ use serde_json::{Map, Value};
 
 use super::error::TerraformError;
 
-/// The parts of a plan that are read.
+/// The parts of a plan that are used.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct SavedPlan {
     format_version: String,
-    /// What would happen, no-ops included.
+    /// The planned changes, including no-ops.
     #[serde(default)]
     pub(super) resource_changes: Vec<ResourceChange>,
-    /// How the outside differs from the state.
+    /// The differences between the live objects and the state.
     #[serde(default)]
     pub(super) resource_drift: Vec<ResourceChange>,
     #[serde(default)]
     prior_state: Option<PriorState>,
 }
 
-/// What would happen to one object.
+/// The planned change of one object.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ResourceChange {
     pub(super) address: String,
     #[serde(default)]
     pub(super) mode: String,
-    /// Of an object left over from a replacement that went wrong.
+    /// Set for an object left by a failed replacement.
     #[serde(default)]
     pub(super) deposed: Option<String>,
     pub(super) change: PlannedChange,
@@ -36,7 +36,6 @@ pub(super) struct ResourceChange {
     pub(super) action_reason: Option<String>,
 }
 
-/// The change itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct PlannedChange {
     pub(super) actions: Vec<PlannedAction>,
@@ -44,7 +43,7 @@ pub(super) struct PlannedChange {
     pub(super) before: Value,
     #[serde(default)]
     pub(super) after: Value,
-    /// `true` where the value is known after apply.
+    /// `true` where the value is known only after the apply.
     #[serde(default)]
     pub(super) after_unknown: Value,
     /// `true` where the value is sensitive.
@@ -55,12 +54,12 @@ pub(super) struct PlannedChange {
     /// The paths that force a replacement.
     #[serde(default)]
     pub(super) replace_paths: Vec<Vec<Value>>,
-    /// The object is taken over.
+    /// Set if the object is imported.
     #[serde(default)]
     pub(super) importing: Option<Value>,
 }
 
-/// What is done to an object.
+/// The actions on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PlannedAction {
@@ -70,7 +69,7 @@ pub(super) enum PlannedAction {
     Update,
     Delete,
     Forget,
-    /// One that a newer Terraform knows.
+    /// An action of a newer Terraform.
     #[serde(other)]
     Other,
 }
@@ -102,18 +101,18 @@ struct StateResource {
     sensitive_values: Value,
 }
 
-/// An object as the plan's refresh found it.
+/// An object as the refresh of the plan found it.
 pub(super) struct Refreshed<'p> {
     pub(super) values: &'p Value,
     pub(super) sensitive: &'p Value,
 }
 
 impl SavedPlan {
-    /// Reads the answer of `terraform show -json`.
+    /// Parses the output of `terraform show -json`.
     pub(super) fn read(text: &str) -> Result<Self, TerraformError> {
         let wrong = |why: String| TerraformError::Answer { step: "show", why };
         let plan: Self = serde_json::from_str(text).map_err(|error| {
-            // serde_json's words can hold a part of the text.
+            // The message of serde_json can contain a part of the text.
             wrong(format!("line {}, column {}", error.line(), error.column()))
         })?;
         if !plan.format_version.starts_with("1.") {
@@ -123,17 +122,17 @@ impl SavedPlan {
         Ok(plan)
     }
 
-    /// The current objects' changes by address.
+    /// The changes of the current objects by address.
     pub(super) fn changes(&self) -> HashMap<&str, &ResourceChange> {
         index(&self.resource_changes)
     }
 
-    /// The current objects' drift by address.
+    /// The drift of the current objects by address.
     pub(super) fn drift(&self) -> HashMap<&str, &ResourceChange> {
         index(&self.resource_drift)
     }
 
-    /// The addresses that have left-over objects which would be deleted.
+    /// The addresses with deposed objects that would be deleted.
     pub(super) fn deposed_addresses(&self) -> impl Iterator<Item = &str> {
         let left_over = self.resource_changes.iter().filter(|c| c.deposed.is_some());
         left_over.map(|c| c.address.as_str())
@@ -155,7 +154,7 @@ impl SavedPlan {
             .collect()
     }
 
-    /// Whether anything in it is sensitive.
+    /// Returns true if anything in it is sensitive.
     pub(super) fn is_sensitive(&self) -> bool {
         let changes = self.resource_changes.iter().chain(&self.resource_drift);
         changes.map(|c| &c.change).any(|c| {
@@ -173,7 +172,8 @@ fn index(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
         .collect()
 }
 
-/// Whether a mask of sensitivity lies over anything: schemas mark attributes that are not set, too.
+/// Returns true if a sensitivity mask covers an existing value: schemas also mark attributes that are not
+/// set.
 fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
     match mask {
         Value::Bool(true) => !value.is_null() || !matches!(unknown, Value::Null | Value::Bool(false)),
@@ -192,7 +192,7 @@ fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
     }
 }
 
-/// The member of a mask that stands for a member of its value. A mask that is `true` covers all below it.
+/// The part of a mask for a member of the value. A mask that is `true` covers everything below it.
 pub(super) fn mask_below<'m>(mask: &'m Value, key: &str) -> &'m Value {
     match mask {
         Value::Object(members) => members.get(key).unwrap_or(&Value::Null),
@@ -201,7 +201,7 @@ pub(super) fn mask_below<'m>(mask: &'m Value, key: &str) -> &'m Value {
     }
 }
 
-/// The item of a mask that stands for an item of its value.
+/// The part of a mask for an item of the value.
 pub(super) fn at(mask: &Value, index: usize) -> &Value {
     match mask {
         Value::Array(items) => items.get(index).unwrap_or(&Value::Null),
@@ -210,7 +210,7 @@ pub(super) fn at(mask: &Value, index: usize) -> &Value {
     }
 }
 
-/// The members of an object, or none.
+/// The members of an object; empty for other values.
 pub(super) fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }

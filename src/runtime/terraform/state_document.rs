@@ -1,4 +1,5 @@
-//! The book of a stack: what is held of all its Terraform resources, in one encrypted document of the stack's state.
+//! The Terraform state of a stack: the entries of all its Terraform resources, in one encrypted document of
+//! the stack's state.
 
 use std::collections::BTreeMap;
 
@@ -20,41 +21,40 @@ use crate::{
 /// The key of the document in the stack's runtime data.
 pub const STATE: &str = "terraform/state";
 
-/// What is held of a stack.
+/// The Terraform state of a stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TerraformState {
     version: u32,
-    /// Per resource its part of Terraform's state.
+    /// The state of each resource.
     pub(super) resources: BTreeMap<ResourceId, ResourceState>,
-    /// What was being worked on when this was written: after a kill it may exist, half made.
+    /// Operations in flight when this was written: after a kill the objects may exist, even incompletely.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
-    /// Replacements that were begun and not brought to their end.
+    /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
-    /// Per provider (`source version`) the hashes its package had at first use.
+    /// The hashes of each provider (`source version`) at its first use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     hashes: BTreeMap<String, Vec<String>>,
 }
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InFlight {
     /// Terraform's word: `create`, `update`, `delete`.
     pub(super) action: String,
-    /// Where.
     pub(super) address: String,
-    /// It was reported complete with this id, but its state had not been written.
+    /// The id with which it was reported complete before its state was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// Terraform had not been seen to begin it.
+    /// True if Terraform was not seen to start it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) planned: bool,
 }
 
 impl InFlight {
-    /// Of what is going to be made: nothing is known of it before Terraform says something.
+    /// The entry of a planned creation, before Terraform reports anything about it.
     pub(super) fn planned(address: &Address) -> Self {
         Self {
             action: "create".to_owned(),
@@ -78,7 +78,7 @@ impl Default for TerraformState {
 }
 
 impl TerraformState {
-    /// Reads it from a stack's runtime data; empty if there is none yet.
+    /// Reads the state from a stack's runtime data; empty if there is none yet.
     pub(super) fn open(
         data: &BTreeMap<String, Value>,
         key: Option<&dyn StateEncryption>,
@@ -86,7 +86,7 @@ impl TerraformState {
         let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
             return Ok(Self::default());
         };
-        // The parser's own words could quote what was encrypted.
+        // The parser's own message could quote the decrypted data.
         let book: Self = serde_json::from_value(state_encryption::open(key, stored)?)
             .map_err(|_| TerraformError::Damaged("has not the form that is expected".to_owned()))?;
         if book.version != 1 {
@@ -98,28 +98,28 @@ impl TerraformState {
         Ok(book)
     }
 
-    /// Gives a resource up.
+    /// Removes a resource.
     pub(super) fn forget(&mut self, id: &ResourceId) {
         self.resources.remove(id);
         self.in_flight.remove(id);
         self.begun.remove(id);
     }
 
-    /// The form in which it may be stored.
+    /// The form in which it is stored.
     pub(super) fn seal(&self, key: Option<&dyn StateEncryption>) -> Result<Value, TerraformError> {
         let document = serde_json::to_value(self)
             .map_err(|_| TerraformError::Damaged("cannot be written".to_owned()))?;
         state_encryption::seal(key, &document)
     }
 
-    /// The hashes that a provider's package had at first use.
+    /// The hashes of a provider's package at its first use.
     pub(super) fn hashes_of(&self, provider: &ProviderRef) -> &[String] {
         self.hashes
             .get(&format!("{} {}", provider.source, provider.version))
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Remembers the hashes of a provider's package.
+    /// Records the hashes of a provider's package.
     pub(super) fn remember_hashes(&mut self, provider: &ProviderRef, hashes: &[String]) {
         if !hashes.is_empty() {
             self.hashes
@@ -129,10 +129,10 @@ impl TerraformState {
     }
 }
 
-/// Gives resources up: they are no longer held, and nothing outside is touched. Which of them were held.
+/// Removes resources from the document; live objects are not changed. Returns those that were in it.
 ///
 /// # Errors
-/// The document cannot be opened or sealed again.
+/// The document cannot be decrypted or encrypted again.
 pub fn forget(
     data: &mut BTreeMap<String, Value>,
     key: Option<&dyn StateEncryption>,
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Turns the text round: enough to tell sealed from clear.
+    /// Reverses the text, which is enough to distinguish encrypted from clear text.
     struct Reversed;
 
     impl StateEncryption for Reversed {

@@ -1,4 +1,4 @@
-//! How Terraform's state is closed before it is handed to whoever stores it, and opened again.
+//! Encrypts Terraform's state before it is stored, and decrypts it.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use super::error::TerraformError;
 use crate::error::UserError;
 
-/// Encrypts documents. `ops` gives the one that the state's own documents are encrypted with.
+/// Encrypts documents. `ops` provides the encryption of the state's own documents.
 pub trait StateEncryption: Send + Sync {
-    /// The document, encrypted.
+    /// Encrypts a document.
     ///
     /// # Errors
-    /// There is nothing to encrypt it to.
+    /// There is no recipient.
     fn seal(&self, document: &Value) -> Result<Value, UserError>;
 
-    /// The document as it was before [`StateEncryption::seal`].
+    /// Decrypts the output of [`StateEncryption::seal`].
     ///
     /// # Errors
     /// It was encrypted with another key, or is damaged.
@@ -28,10 +28,11 @@ impl fmt::Debug for dyn StateEncryption {
     }
 }
 
-/// The mark of a document without sensitive values, kept as it is because there is no key.
+/// Marks a document without sensitive values that is stored in clear text because there is no key.
 const CLEAR: &str = "$clear";
 
-/// The document as it may be stored. Without a key it stands in clear: the caller has refused sensitive values before.
+/// The document in its stored form. Without a key it is in clear text: the caller has already refused
+/// sensitive values.
 pub(super) fn seal(key: Option<&dyn StateEncryption>, document: &Value) -> Result<Value, TerraformError> {
     match key {
         Some(key) => key.seal(document).map_err(TerraformError::Sealer),
@@ -39,7 +40,7 @@ pub(super) fn seal(key: Option<&dyn StateEncryption>, document: &Value) -> Resul
     }
 }
 
-/// The document as it was before [`seal`].
+/// The document from its stored form, see [`seal`].
 pub(super) fn open(key: Option<&dyn StateEncryption>, stored: &Value) -> Result<Value, TerraformError> {
     match (stored.get(CLEAR), key) {
         (Some(clear), _) => Ok(clear.clone()),

@@ -1,4 +1,4 @@
-//! How each resource ended, and what is told of it.
+//! The results of each resource, and what is reported.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Application<'_> {
-    /// After Terraform ended: an end for everybody.
+    /// After Terraform ended: a result for every resource.
     pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) {
         for index in 0..self.prepared.ready.len() {
             if self.ended.contains(&index) {
@@ -36,7 +36,7 @@ impl Application<'_> {
                 self.end(index, Ok(applied)).await;
                 continue;
             }
-            // Whatever may be there is remembered, half made or not.
+            // Everything that may exist is recorded, complete or not.
             let may_exist = state.is_some() || self.progress.current_action(index).is_some();
             if may_exist
                 && self.progress.mark_started(index)
@@ -53,7 +53,7 @@ impl Application<'_> {
         }
     }
 
-    /// What was made and is not in the store: whoever reads this can still find it.
+    /// The error for an object that was created and is not in the store, with what a person needs to find it.
     fn unstored_error(&self, index: usize) -> Option<TerraformError> {
         let why = self.unstored.clone()?;
         let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
@@ -101,7 +101,7 @@ impl Application<'_> {
             ready.into_iter().find(about).map(ModuleResource::id)
         };
         let why = match self.progress.first_error() {
-            // Said there.
+            // Reported there.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
                 None => format!("something before it failed: {}", diagnostic.text(secrets)),
@@ -132,7 +132,7 @@ impl Application<'_> {
         }
     }
 
-    /// Tells the sink, once. If it cannot be remembered, nothing more is begun.
+    /// Reports a result to the sink, once. If it cannot be recorded, nothing more is started.
     pub(super) async fn end(&mut self, index: usize, result: Result<AppliedResource, UserError>) {
         let id = self.prepared.ready[index].subject.id();
         if !self.ended.insert(index) || !self.asked.contains(id) {
@@ -144,7 +144,7 @@ impl Application<'_> {
     }
 }
 
-/// The planned object with what was not known then, from the state.
+/// Fills the unknown values of a planned object from the state.
 fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
     let (Value::Object(expected), Some(attributes)) = (expected, attributes) else {
         return expected.clone();
@@ -160,7 +160,7 @@ fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
         .into()
 }
 
-/// A state writes an attribute whose schema leaves its type open as `{"type": …, "value": …}`.
+/// A state writes an attribute of dynamic type as `{"type": …, "value": …}`.
 fn untyped(attribute: &Value) -> Value {
     let is_type = |kind: &Value| match kind {
         Value::String(name) => ["string", "number", "bool", "dynamic"].contains(&name.as_str()),

@@ -1,4 +1,5 @@
-//! The books of stacks under way: opened once, changed by whichever segment has news, and stored through the sink.
+//! The Terraform states of stacks during their apply: opened once, changed by each batch with news, and
+//! stored through the sink.
 
 use std::collections::HashMap;
 
@@ -16,15 +17,15 @@ use crate::{
     },
 };
 
-/// The open books by stack: several segments of a stack may be applied at once, and write the same one.
+/// The open states by stack: several batches of a stack may be applied at once, and write the same one.
 #[derive(Default)]
 pub(in crate::runtime::terraform) struct Books(tokio::sync::Mutex<HashMap<StackId, Open>>);
 
 struct Open {
-    /// Segments under way.
+    /// The number of running batches.
     users: usize,
     book: TerraformState,
-    /// Whether the store has it as it is.
+    /// True if the store has the current content.
     stored: bool,
 }
 
@@ -54,7 +55,7 @@ impl Books {
         }
     }
 
-    /// Changes a stack's book. It is not stored yet.
+    /// Changes the state of a stack. It is not stored yet.
     pub(super) async fn change(&self, stack: &StackId, change: impl FnOnce(&mut TerraformState)) {
         let mut all = self.0.lock().await;
         if let Some(open) = all.get_mut(stack) {
@@ -64,7 +65,7 @@ impl Books {
         }
     }
 
-    /// Stores a stack's book, unless it is stored as it is. After an error it can be tried again.
+    /// Stores the state of a stack, unless the store has it already. After an error it can be retried.
     pub(super) async fn store(
         &self,
         runtime: &Terraform,
@@ -81,7 +82,7 @@ impl Books {
         Ok(())
     }
 
-    /// What a stack's book holds of a resource.
+    /// The state of a resource.
     pub(super) async fn resource_state(&self, stack: &StackId, id: &ResourceId) -> Option<ResourceState> {
         let books = self.0.lock().await;
         books.get(stack)?.book.resources.get(id).cloned()

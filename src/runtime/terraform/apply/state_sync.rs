@@ -1,10 +1,11 @@
-//! Keeps the book while Terraform works.
+//! Updates the state document while Terraform works.
 //!
-//! Terraform writes its state (a file in memory) after each resource. It is read several times a second and written
-//! through to the stack's state, so that whatever ends this run, what was reported complete is remembered. OpenTofu
-//! writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` cannot be less), and after each
-//! resource once it is interrupted: until then the ids that it reports are remembered, and the next run imports them.
-//! When Terraform has ended, the book is brought up to its last state, whatever went wrong with the store before.
+//! Terraform writes its state (a file in memory) after each resource. It is read several times a second and
+//! stored in the state of the stack, so that whatever ends this run, completed resources are recorded.
+//! OpenTofu writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` cannot be less),
+//! and after each resource once it is interrupted. Until then the reported ids are recorded, and the next run
+//! imports them. When Terraform has ended, the document is updated to its last state, whatever went wrong
+//! with the store before.
 
 use std::time::{Duration, Instant};
 
@@ -21,12 +22,13 @@ use crate::{
     },
 };
 
-/// The least time between two writes of the book. With the tick and the write itself it must stay below two seconds.
+/// The minimum time between two writes of the document. With the tick and the write itself it must stay below
+/// two seconds.
 const BETWEEN_WRITES: Duration = Duration::from_millis(500);
-/// Terraform writes its state right after it reported a resource complete; after this long it has.
+/// Terraform writes its state directly after it reported a resource complete; after this time it has.
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
 
-/// How long the last write is tried, over the tries that each write has by itself.
+/// The retry policy of the last write, in addition to the retries of each write.
 const LAST_WRITE: RetryPolicy = RetryPolicy {
     attempts: 20,
     first: Duration::from_millis(500),
@@ -37,7 +39,7 @@ const LAST_WRITE: RetryPolicy = RetryPolicy {
 /// What was written last.
 pub(super) struct LastWritten {
     written: Instant,
-    /// Of the state that the book was brought up to.
+    /// The stamp of the Terraform state in it.
     stamp: Option<Stamp>,
 }
 
@@ -51,7 +53,7 @@ impl LastWritten {
 }
 
 impl Application<'_> {
-    /// Stores the book if it is time, and ends what is complete.
+    /// Stores the document if it is time, and reports completed resources.
     pub(super) async fn sync(&mut self) {
         if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
             return;
@@ -62,7 +64,7 @@ impl Application<'_> {
             return;
         }
         self.kept.written = Instant::now();
-        // OpenTofu writes when it likes: only a write that came after the report has it in.
+        // OpenTofu writes at its own time: only a write after the report contains the resource.
         let each_time = self.writes_each_time || self.kept.stamp != written;
         let complete = |index: usize| {
             let complete = self.progress.complete(index);
@@ -80,20 +82,20 @@ impl Application<'_> {
         }
     }
 
-    /// Brings the book up to what Terraform's state says now, and stores it.
+    /// Updates the document from Terraform's current state, and stores it.
     async fn write(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let stack = &self.scope.stack;
         self.runtime.books.store(self.runtime, stack, self.sink).await
     }
 
-    /// After Terraform ended: brings the book up to its last state, and stores it. A store that is away is tried again
-    /// for as long as the lease may hold.
+    /// After Terraform ended: updates the document from its last state, and stores it. If the store is not
+    /// available, it is retried for as long as the lease may be valid.
     pub(super) async fn write_last(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let (runtime, stack) = (self.runtime, &self.scope.stack);
         let earlier = std::mem::take(&mut self.earlier);
-        // What this run did not make may still be there since an earlier one.
+        // What this run did not create may still exist from an earlier run.
         let not_made = |book: &mut TerraformState| {
             for (index, ready) in self.prepared.ready.iter().enumerate() {
                 let id = ready.subject.id();
@@ -116,7 +118,7 @@ impl Application<'_> {
         LAST_WRITE.run(again, store).await
     }
 
-    /// Brings the book up to what Terraform's state says now.
+    /// Updates the document from Terraform's current state.
     async fn bring_up(&mut self) -> Result<(), TerraformError> {
         let files = |error: std::io::Error| TerraformError::Files(error.to_string());
         let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
@@ -142,7 +144,7 @@ impl Application<'_> {
                     }
                     None => {}
                 }
-                // What was in flight before stays so until something is known of it.
+                // What was in flight before stays so until something is known about it.
                 let known = book.resources.contains_key(id) && !ready.makes();
                 if progress.mark_started(index) || known {
                     book.in_flight.remove(id);
