@@ -1,5 +1,5 @@
-//! Who may change an object on its way in: mutating webhooks and MutatingAdmissionPolicies. What was proven *unchanged*
-//! under some of them says nothing under others.
+//! The mutating admission of a cluster: webhooks and MutatingAdmissionPolicies. An object that was proven
+//! *unchanged* under one admission configuration may change under another.
 
 use serde_json::{Value, json};
 
@@ -15,29 +15,30 @@ const GROUP_VERSION: &str = "admissionregistration.k8s.io/v1";
 /// The mutating admission of a cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Admission {
-    /// Over all of it.
+    /// The digest over all of it.
     pub digest: Digest,
     rules: Vec<Rule>,
 }
 
-/// Which objects somebody may change.
+/// A rule that selects the objects to mutate.
 #[derive(Debug, Clone)]
 struct Rule {
     /// As the server has it: groups, resources, operations.
     matches: Value,
-    /// Whether what comes of it also depends on what nobody looks at: objects of other kinds, or somebody's rights.
+    /// True if the result also depends on things that are not read here: objects of other kinds, or
+    /// permissions of a user.
     has_parameters: bool,
-    /// Whether it depends on the namespace that the object lies in.
+    /// True if it depends on the namespace of the object.
     by_namespace: bool,
-    /// Whether it depends on the object's own labels.
+    /// True if it depends on the object's own labels.
     by_labels: bool,
 }
 
 impl Admission {
-    /// Asks for all of it; kinds that the cluster does not know are not asked for.
+    /// Reads the admission configuration; kinds that the cluster does not know are skipped.
     ///
     /// # Errors
-    /// The server does not answer. Without the right to look there is nothing to be seen.
+    /// The server does not answer. Without permission to read, nothing is found.
     pub async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
         let ask = |kind: &'static str| async move {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
@@ -70,7 +71,7 @@ impl Admission {
             None => (None, Vec::new()),
         };
         let policies = policies.map(|policies| policy_rules(policies, bindings));
-        // A server without such policies has the digest that it had before there were any.
+        // A server without such policies keeps the digest from before they were supported.
         let digest = match &policies {
             Some(policies) if !policies.is_empty() => {
                 let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
@@ -92,25 +93,26 @@ impl Admission {
         }
     }
 
-    /// Whether somebody may change objects of this kind.
+    /// Returns true if objects of this kind may be mutated.
     pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.rules.iter().any(|rule| rule.fits(group, plural))
     }
 
-    /// Whether what is made of objects of this kind may change without a trace in what is looked at here.
+    /// Returns true if the mutation of objects of this kind may change without a change in what is read here.
     pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.has_parameters && rule.fits(group, plural))
     }
 
-    /// Whether the namespace of an object of this kind decides what is made of it.
+    /// Returns true if the mutation of an object of this kind depends on its namespace.
     pub fn is_by_namespace(&self, group: &str, plural: &str) -> bool {
         let mut rules = self.rules.iter();
         rules.any(|rule| rule.by_namespace && rule.fits(group, plural))
     }
 
-    /// Whether the labels of an object of this kind decide what is made of it. Those of a Namespace are its own.
+    /// Returns true if the mutation of an object of this kind depends on its labels. For a Namespace these
+    /// are its own labels.
     pub fn is_by_labels(&self, group: &str, plural: &str) -> bool {
         let of_namespace = (group, plural) == ("", "namespaces");
         let decides = |rule: &&Rule| rule.by_labels || (of_namespace && rule.by_namespace);
@@ -133,7 +135,7 @@ impl Rule {
     }
 }
 
-/// By what a webhook or a policy selects objects.
+/// How a webhook or a policy selects objects.
 struct Selects {
     by_namespace: bool,
     by_labels: bool,
@@ -142,7 +144,7 @@ struct Selects {
 }
 
 impl Selects {
-    /// Given where selectors stand, and where expressions do.
+    /// From its selectors and its expressions.
     fn of(selectors: &[&Value], expressions: &Value) -> Self {
         let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
         let mut selects = Self {
@@ -170,7 +172,8 @@ fn is_selecting(selector: &Value) -> bool {
     is_set("matchLabels") || is_set("matchExpressions")
 }
 
-/// The rules of all webhooks, without what changes by itself (certificates, versions of the configuration).
+/// The rules of all webhooks, without fields that change by themselves (certificates, versions of the
+/// configuration).
 fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     let mut rules = Vec::new();
     for configuration in items(&list["items"]) {
@@ -199,8 +202,8 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     rules
 }
 
-/// Per policy that is bound its rules, and all that is known of it. A policy without a binding does nothing; where the
-/// bindings cannot be read each may have one.
+/// The rules of each bound policy, with everything known about it. A policy without a binding has no effect;
+/// if the bindings cannot be read, each policy may have one.
 fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, Value)> {
     let policies = items(&policies["items"]).filter_map(|policy| {
         let (name, spec) = (&policy["metadata"]["name"], &policy["spec"]);
@@ -213,7 +216,7 @@ fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, V
         let mut selectors = vec![&spec["matchConstraints"]];
         selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
         let selects = Selects::of(&selectors, spec);
-        // A binding that cannot be read may select by anything.
+        // An unreadable binding may select anything.
         let unread = bindings.is_none();
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
             matches: rule.clone(),

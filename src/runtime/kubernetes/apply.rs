@@ -1,4 +1,4 @@
-//! Does what was planned: the same request as the dry-run, bound to the object that was looked at.
+//! Executes a plan: the same request as the dry-run, bound to the object that was read.
 
 use serde_json::{Value, json};
 
@@ -24,10 +24,10 @@ use crate::{
     secrets::secret_texts,
 };
 
-/// How often a kind is asked for that was defined a moment ago.
+/// How many times a kind is looked up that was defined a moment ago.
 const KIND_TRIES: u32 = 20;
 
-/// One resource, to its end; every way out goes through [`ApplySink::ended`].
+/// Applies one resource; every path ends in [`ApplySink::record_result`].
 pub(super) async fn apply(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -45,8 +45,9 @@ pub(super) async fn apply(
     sink.record_result(&id, result).await
 }
 
-/// Returns true if this stack certainly created nothing: there is no object, or it is another stack's. The answer to the
-/// create may have been lost, so the server is asked once more; one that cannot be asked leaves it open.
+/// Returns true if this stack certainly created nothing: there is no object, or it belongs to another stack.
+/// The answer to the create may have been lost, so the server is asked again; without an answer the result is
+/// false.
 async fn nothing_was_made(runtime: &Kubernetes, scope: &StackScope, planned: &PlannedResource) -> bool {
     let Ok(subject) = PlanItem::resolve(runtime, &planned.item).await else {
         return false;
@@ -102,7 +103,7 @@ async fn carry_out(
             });
         }
         Action::Replace => {
-            // Of one that an earlier run began only the new object may be left to be made.
+            // For a replacement that an earlier run started, only the creation of the new object may remain.
             if let Some(seen) = seen.take() {
                 sink.replacing(&planned.item.id).await?;
                 sink.fence().await?;
@@ -121,7 +122,7 @@ async fn carry_out(
         delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
     }
     sink.fence().await?;
-    // Between the write and its record nothing may fail.
+    // Nothing may fail between the write and its record.
     let guard = cluster.guard(&of, subject.name.namespace()).await?;
     let desired = planned.item.desired.as_ref();
     let desired = desired.ok_or_else(|| {
@@ -160,7 +161,7 @@ async fn carry_out(
     })
 }
 
-/// Nothing is written, but what an earlier run wrote is waited for.
+/// Waits for an object that an earlier run wrote; nothing is written.
 async fn still_to_become_ready(
     runtime: &Kubernetes,
     subject: &PlanItem,
@@ -184,8 +185,8 @@ async fn still_to_become_ready(
     })
 }
 
-/// Sends the object. One that was seen is written only while it is still that object, and still whose it was; one that
-/// was not there is created, and nothing that exists is written over.
+/// Sends the object. An object that was read is written only while it is the same object with the same owner.
+/// An object that did not exist is created, and no existing object is overwritten.
 async fn write(
     subject: &PlanItem,
     of: &ResourceType,
@@ -202,7 +203,7 @@ async fn write(
     }
     let force = planned.private["force"] == true;
     let policy = retry::RetryPolicy::default();
-    // A kind or a namespace that was made a moment ago may not be known everywhere yet.
+    // A kind or a namespace that was created a moment ago may not be known everywhere yet.
     let fresh = |error: &ApiError| match error.verdict() {
         RetryDecision::GiveUp if error.is_code(404) && seen.is_none() => RetryDecision::Retry,
         RetryDecision::GiveUp if dry_run::may_pass(error, of, &planned.item.needs) => RetryDecision::Retry,
@@ -233,7 +234,7 @@ async fn write(
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
                 match creation::classify_existing(subject, of, stack).await? {
-                    // A quota that others use at the same time is answered so, too.
+                    // This is also the answer if others use a quota at the same time.
                     Met::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
                         None

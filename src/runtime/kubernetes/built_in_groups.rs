@@ -1,7 +1,8 @@
-//! The API groups that Kubernetes itself serves. A name that ends in `.k8s.io` says nothing: Gateway API, snapshots and
-//! others use such names for CustomResourceDefinitions.
+//! The API groups of Kubernetes itself. The suffix `.k8s.io` does not identify them: Gateway API, snapshots
+//! and others use it for CustomResourceDefinitions.
 
-/// The groups with a dot in their names. A group without one is always built in: a CustomResourceDefinition must have one.
+/// The built-in groups with a dot in their names. A group without a dot is always built in, because a
+/// CustomResourceDefinition must have one.
 const BUILT_IN: [&str; 17] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -22,7 +23,7 @@ const BUILT_IN: [&str; 17] = [
     "storage.k8s.io",
 ];
 
-/// Kinds of the built-in groups whose objects lie in no namespace.
+/// The cluster-scoped kinds of the built-in groups.
 const CLUSTER_SCOPED: [(&str, &str); 24] = [
     ("", "Namespace"),
     ("", "Node"),
@@ -50,7 +51,7 @@ const CLUSTER_SCOPED: [(&str, &str); 24] = [
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
 ];
 
-/// Built-in groups of which every kind that is not listed above lies in a namespace.
+/// The built-in groups of which all other kinds are namespaced.
 const NAMESPACED: [&str; 8] = [
     "",
     "apps",
@@ -62,12 +63,12 @@ const NAMESPACED: [&str; 8] = [
     "coordination.k8s.io",
 ];
 
-/// Whether Kubernetes itself serves the group.
+/// Returns true if the group belongs to Kubernetes itself.
 pub(super) fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN.contains(&group)
 }
 
-/// Whether the objects of a kind lie in a namespace; `None` for a kind that is not known here.
+/// Returns true if a kind is namespaced; `None` for an unknown kind.
 pub(super) fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
     if CLUSTER_SCOPED.contains(&(group, kind)) {
         return Some(false);

@@ -1,4 +1,5 @@
-//! Requests to one cluster: a deadline on each, our retries, a budget of requests in flight, warnings kept.
+//! Requests to one cluster: with deadlines, our retries, a limit of concurrent requests, and collected
+//! warnings.
 
 use std::{
     sync::{
@@ -20,35 +21,35 @@ use super::{
 };
 use crate::{interrupt::Interrupt, model::ClusterName, retry};
 
-/// A single request may take this long, the answer's body included.
+/// The deadline of a single request, including the body of the answer.
 const DEADLINE: Duration = Duration::from_secs(45);
 
-/// Who asks, as audit logs show it.
+/// The user agent in audit logs.
 const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 
-/// One request.
 #[derive(Debug, Clone)]
 pub(super) struct ApiRequest {
     pub method: Method,
     /// The path, already escaped.
     pub path: String,
     pub query: Vec<(&'static str, String)>,
-    /// The body with its type.
+    /// The body with its content type.
     pub body: Option<(&'static str, Vec<u8>)>,
     pub accept: &'static str,
-    /// It names the version that it is about: on a conflict whoever sends it looks again, so it is not repeated as it is.
+    /// True if it names the version of its object: after a conflict the sender reads the object again, so it
+    /// is not retried unchanged.
     pub bound: bool,
 }
 
-/// A success.
+/// A successful answer.
 #[derive(Debug, Clone)]
 pub(super) struct ApiAnswer {
     pub value: Value,
-    /// `Warning` headers: deprecations, duplicate keys.
+    /// The `Warning` headers: deprecations, duplicate keys.
     pub warnings: Vec<String>,
 }
 
-/// One cluster's API; cheap to clone.
+/// The API of one cluster. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Api {
     client: kube::Client,
@@ -56,7 +57,7 @@ pub(super) struct Api {
     budget: Arc<Semaphore>,
     sent: Arc<AtomicU64>,
     policy: retry::RetryPolicy,
-    /// The run's request to stop.
+    /// The stop request of the run.
     pub interrupt: Interrupt,
 }
 
@@ -124,12 +125,12 @@ impl Api {
         }
     }
 
-    /// How many requests were sent, tries counted one by one.
+    /// The number of requests sent, including retries.
     pub fn sent_requests(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Sends a request until it is answered for good.
+    /// Sends a request, with retries.
     pub async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
         let verdict = |error: &ApiError| match request.bound && error.is_code(409) {
             true => retry::RetryDecision::GiveUp,
@@ -141,7 +142,7 @@ impl Api {
         Ok(ApiAnswer { value, warnings })
     }
 
-    /// As [`Api::call`], but the answer is left as it came.
+    /// As [`Api::call`], but the answer is not parsed.
     pub async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
         let answer = self.policy.run(ApiError::verdict, || self.send_once(request));
         let (text, _) = self.interrupt.unless_silent(answer).await??;

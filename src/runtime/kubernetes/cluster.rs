@@ -1,4 +1,4 @@
-//! One cluster as a run sees it: its API, the kinds it knows, and what the server's own part in an answer depends on.
+//! One cluster in a run: its API, its kinds, and everything that influences the server's answers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,29 +18,29 @@ use super::{
 };
 use crate::{checkout::Checkout, error::UserError, interrupt::Interrupt, secrets::Secrets};
 
-/// Requests in flight unless configured: more only raise the server's latency (`reference/kubernetes.md` 4).
+/// The default limit of concurrent requests: more only increase the server's latency.
 const IN_FLIGHT: usize = 16;
 
 /// One cluster of a run.
 pub(super) struct Cluster {
     pub api: Api,
-    /// The server's address.
+    /// The address of the server.
     server: String,
     discovery: RwLock<Option<Arc<Discovery>>>,
     identity: OnceCell<Option<ClusterIdentity>>,
     environment: OnceCell<ClusterEnvironment>,
     schemas: OnceCell<Option<Value>>,
-    /// Labels of namespaces; `None` without the right to read one.
+    /// The labels of namespaces; `None` without permission to read one.
     namespaces: RwLock<HashMap<String, Option<Value>>>,
     pub watches: Watches,
 }
 
-/// What bears on the server's answers besides the object itself.
+/// What influences the server's answers besides the object itself.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterEnvironment {
-    /// The server's version, such as `v1.34.2`.
+    /// The version of the server, such as `v1.34.2`.
     pub version: String,
-    /// Who may change objects on their way in.
+    /// The mutating admission.
     admission: Admission,
 }
 
@@ -66,12 +66,12 @@ impl Cluster {
         })
     }
 
-    /// The server's address.
+    /// The address of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// An error as a person reads it.
+    /// Converts an error for a person.
     pub fn failure(&self, error: &ApiError, doing: &str) -> UserError {
         let failure = error.failure(&self.api.name, doing);
         if error.is_unreachable() {
@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// Which cluster it is, whatever its name; asked once. `None` without the right to ask.
+    /// The identity of the cluster, independent of its name; queried once. `None` without permission.
     pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
         let identity = self
             .identity
@@ -90,7 +90,7 @@ impl Cluster {
         Ok(identity.as_ref())
     }
 
-    /// The kinds the cluster knows; asked once, until [`Cluster::forget_discovery`].
+    /// The kinds of the cluster; queried once, until [`Cluster::forget_discovery`].
     pub async fn discovery(&self) -> Result<Arc<Discovery>, UserError> {
         if let Some(known) = self.discovery.read().await.as_ref() {
             return Ok(Arc::clone(known));
@@ -105,12 +105,12 @@ impl Cluster {
         Ok(asked)
     }
 
-    /// The next [`Cluster::discovery`] asks again: a CustomResourceDefinition was made.
+    /// Makes the next [`Cluster::discovery`] query again: a CustomResourceDefinition was created.
     pub async fn forget_discovery(&self) {
         *self.discovery.write().await = None;
     }
 
-    /// Version and mutating admission, asked once.
+    /// The version and the mutating admission; queried once.
     pub async fn environment(&self) -> Result<&ClusterEnvironment, UserError> {
         self.environment.get_or_try_init(|| self.ask_environment()).await
     }
@@ -132,8 +132,8 @@ impl Cluster {
         })
     }
 
-    /// What an echo of an object of this type holds under: the server's version, its mutating admission, the labels by
-    /// which that selects, and for kinds that are not built in the digest of their schema.
+    /// The guard for objects of this type, under which an echo is valid: the server's version, its mutating
+    /// admission, the labels that it selects by, and for custom kinds the digest of their schema.
     pub async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, UserError> {
         let environment = self.environment().await?;
         let (group, plural) = (&of.group, &of.plural);
@@ -162,13 +162,13 @@ impl Cluster {
         Ok(Guard::new(&Value::Array(parts), by_labels))
     }
 
-    /// Whether what is made of objects of a type depends on their namespace.
+    /// Returns true if the mutation of objects of a type depends on their namespace.
     pub async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, UserError> {
         let environment = self.environment().await?;
         Ok(environment.admission.is_by_namespace(&of.group, &of.plural))
     }
 
-    /// The labels of a namespace, asked once; `None` without the right to read it.
+    /// The labels of a namespace, queried once; `None` without permission to read it.
     async fn namespace_labels(&self, namespace: &str) -> Result<Option<Value>, UserError> {
         if let Some(known) = self.namespaces.read().await.get(namespace) {
             return Ok(known.clone());
@@ -184,7 +184,7 @@ impl Cluster {
         Ok(namespaces.entry(namespace.to_owned()).or_insert(labels).clone())
     }
 
-    /// `None` without the right to read schemas.
+    /// The digest of a schema; `None` without permission to read schemas.
     async fn schema_hash(&self, api_version: &str) -> Result<Option<String>, UserError> {
         let index = self.schemas.get_or_try_init(|| async {
             match self.api.call(&ApiRequest::get("/openapi/v3")).await {
@@ -202,7 +202,8 @@ impl Cluster {
 }
 
 impl ClusterEnvironment {
-    /// Whether a mutating webhook or policy may change objects of this kind; what cannot be looked up counts as none.
+    /// Returns true if a mutating webhook or policy may change objects of this kind. False if it cannot be
+    /// read.
     pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.admission.may_mutate(group, plural)
     }

@@ -1,6 +1,7 @@
-//! A cluster's name says where a kubeconfig leads today, not which cluster it is. The uid of its namespace `kube-system`
-//! does: it is made once with the cluster. A stack's state remembers it, and a stack that would be compared with another
-//! cluster is stopped: there, nothing of it exists, and all of it would be created again.
+//! The identity of a cluster: the uid of its namespace `kube-system`, which is created once with the cluster.
+//! The name of a cluster only says where a kubeconfig leads today. The state of a stack records the identity.
+//! A stack that would be compared with another cluster is stopped, because there all of its objects would be
+//! created again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +15,22 @@ use crate::{
     runtime::{Item, StackScope},
 };
 
-/// Under this key a stack's runtime data names its clusters.
+/// The key of the cluster identities in a stack's runtime data.
 const CLUSTERS: &str = "kubernetes/clusters";
 
-/// A cluster as a state remembers it.
+/// A cluster as recorded in a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ClusterIdentity {
     /// Its name in the configuration.
     cluster: ClusterName,
-    /// Of the namespace `kube-system`.
+    /// The uid of the namespace `kube-system`.
     uid: String,
-    /// Where it was reached.
+    /// The address of the server.
     server: String,
 }
 
 impl ClusterIdentity {
-    /// Asks a cluster; `None` without the right to ask.
+    /// Queries a cluster; `None` without permission.
     pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, UserError> {
         let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match cluster.api.call(&request).await {
@@ -46,15 +47,15 @@ impl ClusterIdentity {
     }
 }
 
-/// Refuses items that were applied to another cluster than the one which their cluster's name leads to now.
+/// Checks that the cluster name of each item still means the cluster of its last apply.
 ///
 /// # Errors
-/// One was; or the cluster cannot be asked.
+/// It means another cluster; or the cluster cannot be queried.
 pub(super) async fn check(runtime: &Kubernetes, scope: &StackScope, items: &[Item]) -> Result<(), UserError> {
     let applied = items.iter().filter(|item| item.prior.is_some());
     let names: BTreeSet<Option<&ClusterName>> = applied.map(|item| item.cluster.as_ref()).collect();
     for name in names {
-        // A name that leads nowhere is the failure of each item.
+        // A name without a cluster is the failure of each item.
         let Ok(cluster) = runtime.cluster(name) else {
             continue;
         };
@@ -81,7 +82,7 @@ fn remembered(scope: &StackScope, name: &ClusterName) -> Option<ClusterIdentity>
     recorded.find(|identity| identity.cluster == *name)
 }
 
-/// Forgets which cluster a name led to, or all names. Which names these were.
+/// Removes the recorded identity of one cluster name, or of all. Returns the removed names.
 pub fn forget_clusters(data: &mut BTreeMap<String, Value>, name: Option<&ClusterName>) -> Vec<ClusterName> {
     let is_meant = |identity: &ClusterIdentity| name.is_none_or(|name| identity.cluster == *name);
     let (forgotten, kept): (Vec<_>, Vec<_>) = recorded_identities(data).into_iter().partition(is_meant);
@@ -116,7 +117,7 @@ fn another_cluster(
         ))
 }
 
-/// What a stack's runtime data is to say of these clusters; `None` if it says it already.
+/// The new runtime data with the identities of these clusters; `None` if they are already recorded.
 pub(super) async fn to_remember(
     runtime: &Kubernetes,
     scope: &StackScope,

@@ -1,4 +1,4 @@
-//! How a cluster is reached, and the client that reaches it: our retries, not the library's.
+//! Connects to a cluster, with our retries instead of the library's.
 
 use std::{
     io::IsTerminal as _,
@@ -22,35 +22,35 @@ use crate::{
     secrets::{Secrets, is_secret_name, without_secrets},
 };
 
-/// A cluster by the name that `konverge.yaml` gives it.
+/// A cluster by its name in `konverge.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterAccess {
-    /// The name.
     pub name: ClusterName,
-    /// How it is reached.
+    /// The source of address and credentials.
     pub credentials: ClusterCredentials,
-    /// Requests under way at once; default 16.
+    /// The maximum number of concurrent requests; default 16.
     pub requests: Option<usize>,
 }
 
-/// Where address and credentials come from.
+/// The source of address and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterCredentials {
     /// A kubeconfig: client certificates, tokens, exec plugins, OIDC.
     Kubeconfig {
-        /// The file; `None` for `$KUBECONFIG`, else `~/.kube/config`.
+        /// The file; `None` for `$KUBECONFIG`, or else `~/.kube/config`.
         path: Option<PathBuf>,
         /// The context; `None` for the current one.
         context: Option<String>,
-        /// The environment variable that holds the path. Its value is never shown: it may be the wrong variable.
+        /// The environment variable with the path. Its value is never shown, because it may be the wrong
+        /// variable.
         variable: Option<String>,
     },
-    /// The pod's own service account.
+    /// The service account of the pod.
     InCluster,
 }
 
-/// Makes the client, and says which server it asks; nothing is sent yet. Every credential that the client proves itself
-/// with is learned.
+/// Builds the client and returns the address of its server; sends nothing yet. Every credential of the client
+/// is learned as a secret.
 pub(super) async fn client(
     access: &ClusterAccess,
     checkout: &Checkout,
@@ -60,7 +60,8 @@ pub(super) async fn client(
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     learn(&config.auth_info, secrets);
-    // Without a terminal nobody answers a plugin's questions; what it says is then caught, and told masked.
+    // Without a terminal nobody answers the questions of a plugin; its output is then captured and shown
+    // masked.
     if let Some(exec) = config
         .auth_info
         .exec
@@ -82,10 +83,10 @@ pub(super) async fn client(
     Ok((client, server))
 }
 
-/// The library's client, with a look at the header that each request proves itself with. The library adds that header
-/// inside of everything that others can add, so it is added outside here, and not there.
+/// The library's client, which also learns the authentication header of each request. The library adds that
+/// header inside of all layers that can be added, so it is added here on the outside instead.
 fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
-    // None without credentials, and where a certificate is all.
+    // `None` without credentials, and for certificates only.
     let Some(proof) = config.auth_layer()? else {
         return kube::Client::try_from(config);
     };
@@ -116,7 +117,7 @@ fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<
     Ok(ClientBuilder::new(inner, namespace).with_layer(&proof).build())
 }
 
-/// `Bearer TOKEN`, or `Basic` with user and password in base64.
+/// Learns `Bearer TOKEN`, or `Basic` with user and password in base64.
 fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
     let Some((scheme, value)) = proof.to_str().ok().and_then(|text| text.split_once(' ')) else {
         return;
@@ -130,7 +131,7 @@ fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
     }
 }
 
-/// What a kubeconfig holds: tokens, a password, what a plugin is given in its environment.
+/// Learns the secrets of a kubeconfig: tokens, a password, the environment of a plugin.
 fn learn(user: &AuthInfo, secrets: &Secrets) {
     let own = [&user.token, &user.password, &user.client_key_data];
     own.into_iter()
@@ -154,9 +155,9 @@ fn learn(user: &AuthInfo, secrets: &Secrets) {
     }
 }
 
-/// Why credentials could not be obtained. The library's own words hold what a plugin was given in its environment and what it
-/// answered, either of which may be a secret: only its end is told, and what it wrote to its standard error, without what
-/// looks like a secret there.
+/// Explains why credentials could not be obtained. The library's message contains the environment and the
+/// output of a plugin, either of which may be secret. Only its exit status and its standard error are shown,
+/// without anything that looks like a secret.
 pub(super) fn explain(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => {
@@ -176,7 +177,8 @@ pub(super) fn explain(error: &AuthError) -> String {
     }
 }
 
-/// A kubeconfig that lies where a branch could put one. The path is not told where a variable holds it.
+/// The error for a kubeconfig at a place where a branch could put one. The path is not shown if it comes from
+/// a variable.
 fn untrusted(failure: UserError, variable: Option<&str>) -> UserError {
     match variable {
         Some(variable) if failure.message.starts_with("the kubeconfig is") => UserError::new(
@@ -190,7 +192,8 @@ fn untrusted(failure: UserError, variable: Option<&str>) -> UserError {
     }
 }
 
-/// Why a kubeconfig cannot be used. The library's own words quote the path, and a part of the file where it is none.
+/// Explains why a kubeconfig is unusable. The library's message quotes the path, and a part of the file if it
+/// is invalid.
 fn unusable(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => format!("it cannot be read: {error}"),

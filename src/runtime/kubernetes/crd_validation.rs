@@ -1,7 +1,8 @@
-//! CustomResourceDefinitions that a plan makes or changes: its objects are checked against the schema in the plan, since
-//! the cluster knows none, or another one.
+//! Validates objects against the CustomResourceDefinitions that a plan creates or changes, because the
+//! cluster has no schema for them, or another one.
 //!
-//! The check may miss what is wrong (CEL rules, for one), but it refuses nothing that the server would accept.
+//! The validation may miss errors (CEL rules, for example), but it rejects nothing that the server would
+//! accept.
 
 use serde_json::{Map, Value};
 
@@ -12,20 +13,20 @@ use crate::model::{ClusterName, diff, masked_value};
 pub(super) struct Definition {
     pub cluster: ClusterName,
     body: Map<String, Value>,
-    /// Whether the plan creates or changes it. One that stays as it is says nothing that the server does not know.
+    /// True if the plan creates or changes it. An unchanged one adds nothing to what the server knows.
     pub changes: bool,
 }
 
-/// What a definition says of an object.
+/// The result of a validation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Check {
-    /// It fits.
+    /// The object is valid.
     Fits,
     /// The version has no schema.
     NoSchema,
-    /// What is wrong, at most ten sentences.
+    /// The violations, at most ten sentences.
     Wrong(Vec<String>),
-    /// The version is not served; these are.
+    /// The version is not served; the served versions.
     NotServed(Vec<String>),
 }
 
@@ -38,7 +39,7 @@ impl Definition {
         }
     }
 
-    /// The definition's name.
+    /// The name of the CustomResourceDefinition.
     pub fn name(&self) -> &str {
         let metadata = self.body.get("metadata");
         metadata
@@ -46,12 +47,12 @@ impl Definition {
             .unwrap_or_default()
     }
 
-    /// Whether it is that of a kind.
+    /// Returns true if it defines a kind.
     pub fn defines(&self, group: &str, kind: &str) -> bool {
         names(&self.body) == Some((group, kind))
     }
 
-    /// Whether objects may be written in that version.
+    /// Returns true if objects may be written in that version.
     pub fn serves(&self, api_version: &str) -> bool {
         self.served()
             .any(|version| version["name"] == name_of(api_version))
@@ -70,7 +71,7 @@ impl Definition {
         version["schema"].get("openAPIV3Schema")
     }
 
-    /// What it says of an object. Of a live one, the server tolerates what is wrong with a value that does not change.
+    /// Validates an object. The server tolerates an invalid value of a live object if it does not change.
     pub fn check(&self, object: &Map<String, Value>, live: Option<&Value>) -> Check {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let api_version = api_version.unwrap_or_default();
@@ -113,7 +114,7 @@ pub(super) fn names(object: &Map<String, Value>) -> Option<(&str, &str)> {
     Some((spec["group"].as_str()?, spec["names"]["kind"].as_str()?))
 }
 
-/// Whether the objects that a CustomResourceDefinition defines lie in namespaces.
+/// Returns true if a CustomResourceDefinition defines a namespaced kind.
 pub(super) fn is_namespaced(object: &Map<String, Value>) -> Option<bool> {
     match object.get("spec")?["scope"].as_str()? {
         "Namespaced" => Some(true),
@@ -137,7 +138,7 @@ fn set_defaults(schema: &Value, found: &mut Value) {
                 let default = below.get("default").filter(|default| !default.is_null());
                 let is_missing = match map.get(key) {
                     None => true,
-                    // A null is dropped before defaults are set, where the schema allows none.
+                    // A null is dropped before defaults are set, if the schema does not allow it.
                     Some(Value::Null) => below["nullable"] != true,
                     Some(_) => false,
                 };
@@ -171,7 +172,7 @@ enum Level {
     Below,
 }
 
-/// What is wrong, at most ten sentences.
+/// The violations, at most ten sentences.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -184,14 +185,14 @@ impl Faults {
 
     fn validate(&mut self, schema: &Value, found: &Value, live: Option<&Value>, path: &str, level: Level) {
         let nullable = schema["nullable"] == true;
-        // Where nothing is allowed to be null, a null counts as nothing.
+        // If null is not allowed, it counts as absent.
         if masked_value::is_unknown(found) || found.is_null() && (nullable || level == Level::Below) {
             return;
         }
         if !self.has_type(schema, found, path) {
             return;
         }
-        // A value that does not change may stay as it is.
+        // A value that does not change may stay.
         if live.is_none_or(|live| !diff::same(live, found)) {
             self.look_at_value(schema, found, path, level);
         }
@@ -290,7 +291,7 @@ impl Faults {
         }
     }
 
-    /// Fields that the schema does not have are refused, whether they change or not.
+    /// Reports fields that are not in the schema, whether they change or not.
     fn look_inside(
         &mut self,
         schema: &Value,
@@ -319,7 +320,7 @@ impl Faults {
     }
 }
 
-/// Keys of every object, which schemas name or not.
+/// Returns true for the keys that every object has, whether its schema names them or not.
 fn is_always_there(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata" | "status")
 }
@@ -393,7 +394,7 @@ mod tests {
             wrong(json!({"size": 1, "tone": "louder"})),
             ["`/spec/tone` must have at most 4 characters"]
         );
-        // What was let in once may stay as it is, but for a field that there is no more.
+        // An accepted value may stay, except a field that no longer exists.
         let odd = json!({"size": 1, "mode": "c", "nope": 1});
         let live = json!({"spec": odd});
         assert_eq!(check(odd, Some(live)), ["`/spec/nope` is not in the schema"]);

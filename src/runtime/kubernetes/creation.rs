@@ -1,7 +1,8 @@
-//! Server-side apply writes over an object that exists, also one that another stack created a moment before: both use
-//! the same field manager. So a create names a version that no object has. The server creates the object if there is
-//! none, and answers 409 if there is one; that check is part of its own transaction, so two creates cannot both win.
-//! This module decides what to do with the object that the create met.
+//! Creates objects without overwriting. Server-side apply overwrites an existing object, even one that
+//! another stack created a moment before, because both use the same field manager. So a create names a
+//! resource version that no object has. The server creates the object if there is none, and answers 409 if
+//! there is one. That check is part of its own transaction, so two creates cannot both succeed. This module
+//! decides what to do with an existing object.
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::{
     model::StackId,
 };
 
-/// The first write to an etcd store gets revision 2: no object has this version.
+/// The first write to an etcd store gets revision 2, so no object has this version.
 const NO_VERSION: &str = "1";
 
 /// Makes an apply fail if the object exists.
@@ -22,17 +23,18 @@ pub(super) fn only_create(body: &mut Value) {
     body["metadata"]["resourceVersion"] = json!(NO_VERSION);
 }
 
-/// The object that a create met, and how to go on.
+/// The existing object, and how to continue.
 pub(super) enum Met {
     /// It was deleted since: create again.
     Nothing,
-    /// Write to it: an earlier try of this write made it, or it has no owner. Conflicts with its managers are refused.
+    /// Write to it: an earlier attempt of this write created it, or it has no owner. Conflicts with other
+    /// managers are refused.
     Ours(Precondition),
-    /// A CustomResourceDefinition of a stack of the same project: write to it, and leave its owner.
+    /// A CustomResourceDefinition of another stack of the project: write to it, and keep its owner.
     Shared(Precondition, String),
 }
 
-/// Looks at the object that a create met.
+/// Classifies the existing object.
 ///
 /// # Errors
 /// It belongs to another stack, or is being deleted.
@@ -58,20 +60,20 @@ pub(super) async fn classify_existing(
     }
 }
 
-/// Whose an object is, as its annotation says.
+/// The owner of an object, from its annotation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Owner<'a> {
-    /// No stack's.
+    /// No owner.
     Nobody,
-    /// This stack's.
+    /// This stack.
     Us,
-    /// A stack of the same project, which shares it: a CustomResourceDefinition.
+    /// A stack of the same project, which shares the object: a CustomResourceDefinition.
     Beside(&'a str),
-    /// Another stack's.
+    /// Another stack.
     Other(&'a str),
 }
 
-/// Whose an object is.
+/// The owner of an object.
 pub(super) fn owner<'a>(object: &'a Value, stack: &StackId) -> Owner<'a> {
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,

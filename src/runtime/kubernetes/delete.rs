@@ -1,4 +1,4 @@
-//! Deletes an object by its UID and waits until it is gone; what holds it is named.
+//! Deletes an object by its UID and waits until it is gone; the wait reports what blocks the deletion.
 
 use std::time::Duration;
 
@@ -20,16 +20,17 @@ use crate::{
     runtime::ApplySink,
 };
 
-/// What becomes of the objects that belong to a deleted one.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dependents {
     /// They are deleted too.
     Go,
-    /// They stay.
+    /// They are kept.
     Stay,
 }
 
-/// Deletes the object if it is still the one that was seen, and still whose it was. One that is gone already is no error.
+/// Deletes the object if it is still the object that was read, with the same owner. An object that is already
+/// gone is not an error.
 pub(super) async fn delete(
     runtime: &Kubernetes,
     subject: &PlanItem,
@@ -64,7 +65,7 @@ pub(super) async fn delete(
     wait_until_gone(runtime, subject, of, Some(&seen.uid), sink, id).await
 }
 
-/// Waits until no object of that name and UID is there.
+/// Waits until no object with that name and UID exists.
 pub(super) async fn wait_until_gone(
     runtime: &Kubernetes,
     subject: &PlanItem,

@@ -1,5 +1,5 @@
-//! Which kinds a cluster knows: aggregated discovery, two requests. One aggregated API that is down does not take the rest
-//! with it.
+//! The kinds of a cluster: aggregated discovery, two requests. An aggregated API that is down does not affect
+//! the others.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(super) struct ResourceType {
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
-    /// Whether it has a `status` of its own that a controller fills in.
+    /// True if it has a `status` subresource that a controller writes.
     pub reports_status: bool,
 }
 
@@ -50,19 +50,19 @@ impl ResourceType {
     }
 }
 
-/// What a cluster knows.
+/// The kinds of a cluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Discovery {
     /// By version and kind.
     by_version: HashMap<String, HashMap<String, Arc<ResourceType>>>,
-    /// By group and kind: the version the server prefers.
+    /// By group and kind: the server's preferred version.
     preferred: HashMap<String, HashMap<String, Arc<ResourceType>>>,
     /// By group: a version that is listed, but whose own server does not answer.
     silent: HashMap<String, String>,
 }
 
 impl Discovery {
-    /// Asks the server.
+    /// Queries the server.
     pub async fn ask(api: &Api) -> Result<Self, ApiError> {
         let ask = |path: &'static str| async move {
             let mut request = ApiRequest::get(path);
@@ -84,7 +84,7 @@ impl Discovery {
         }
         for group in items(list, "items") {
             let name = text(&group["metadata"], "name");
-            // The versions stand in the server's order of preference.
+            // The versions are in the server's order of preference.
             for version in items(group, "versions") {
                 if version["freshness"] == "Stale" {
                     let version = format!("{name}/{}", text(version, "version"));
@@ -126,8 +126,8 @@ impl Discovery {
         self.by_version.get(api_version)?.get(kind)
     }
 
-    /// The kind in that version, or in whichever version the server prefers now: what a state recorded may name a
-    /// version that is no longer served.
+    /// The kind in that version, or in the server's preferred version: the version in a state may no longer
+    /// be served.
     pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.exact(api_version, kind).or_else(|| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -135,12 +135,12 @@ impl Discovery {
         })
     }
 
-    /// The kind in whichever version the server prefers.
+    /// The kind in the server's preferred version.
     pub fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.preferred.get(group)?.get(kind)
     }
 
-    /// A version of the group that does not answer: that it does not name a kind says nothing.
+    /// A version of the group that does not answer: a kind that is missing from it may exist.
     pub fn silent(&self, group: &str) -> Option<&str> {
         self.silent.get(group).map(String::as_str)
     }

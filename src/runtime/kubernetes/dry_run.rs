@@ -1,4 +1,4 @@
-//! Asks the server what an object would become: the request of apply, with `dryRun=All`.
+//! Asks the server for the expected object: the same request as apply, with `dryRun=All`.
 
 use http::Method;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::{
     runtime::Needs,
 };
 
-/// Server-side apply of an object. `dry` asks without writing; `force` takes fields over from other managers.
+/// A server-side apply of an object. `dry` does not write; `force` takes fields over from other managers.
 pub(super) fn request(
     of: &ResourceType,
     name: &ObjectRef,
@@ -40,8 +40,8 @@ pub(super) fn request(
     request
 }
 
-/// Sends a request. What the server refuses only since it does not know yet what this run did a moment ago is sent
-/// again.
+/// Sends a request. It is retried if the server refuses only because it does not know yet what this run did a
+/// moment ago.
 pub(super) async fn send(
     cluster: &Cluster,
     of: &ResourceType,
@@ -56,51 +56,52 @@ pub(super) async fn send(
     policy.run(verdict, || cluster.api.call(request)).await
 }
 
-/// Whether a refusal may pass by itself: a server learns a moment late of definitions, roles and classes.
+/// Returns true if a refusal may resolve itself: a server learns of definitions, roles and classes with a
+/// delay.
 pub(super) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
     let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
     is_fresh
         && match error_classify::cause(error) {
             error_classify::RefusalCause::NoKind | error_classify::RefusalCause::NoNamespace => true,
             error_classify::RefusalCause::Other => error.is_code(403) || error.is_code(404),
-            // By the schema of yesterday, perhaps.
+            // It may be validated against the old schema.
             error_classify::RefusalCause::Invalid => !built_in_groups::is_built_in(&of.group),
             _ => false,
         }
 }
 
-/// What the server says, and how it was asked in the end.
+/// The server's answer, and the request that led to it.
 #[derive(Debug)]
 pub(super) struct DryRunAnswer {
     pub answer: ApiAnswer,
-    /// Whether fields of others are taken over.
+    /// True if fields of other managers are taken over.
     pub force: bool,
-    /// What is sent: without the fields left to others.
+    /// What is sent: without the fields that are left to others.
     pub body: Value,
-    /// What a reader should know of it.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// Why a dry-run has no answer.
+/// Why a dry-run failed.
 #[derive(Debug)]
 pub(super) enum DryRunRefusal {
-    /// Fields that others own, and the policy says stop: (path, owner).
+    /// Fields that others own, and the policy is stop: (path, owner).
     Conflicts(Vec<(String, String)>),
-    /// Anything else.
+    /// Any other error.
     Api(ApiError),
 }
 
 /// What decides about fields that others own.
 pub(super) struct Ownership<'a> {
-    /// As last applied: what stands in it was ours.
+    /// As last applied: its fields were ours.
     pub prior: Option<&'a Map<String, Value>>,
-    /// The object is adopted, and a reviewer sees every path: all fields are taken.
+    /// The object is adopted, and a reviewer sees every path: all fields are taken over.
     pub adopting: bool,
-    /// For all other fields.
+    /// The policy for all other fields.
     pub policy: Conflicts,
 }
 
-/// Sends the dry-run; on conflicts once more, with what the policy makes of them.
+/// Sends the dry-run; after conflicts again, as the policy says.
 pub(super) async fn ask(
     cluster: &Cluster,
     of: &ResourceType,
@@ -187,12 +188,13 @@ fn conflict_owner(message: &str) -> String {
     }
 }
 
-/// The HorizontalPodAutoscaler writes `replicas` through the scale subresource, as the controller manager.
+/// Returns true if the HorizontalPodAutoscaler owns the field: it writes `replicas` through the scale
+/// subresource, as the controller manager.
 fn is_autoscaler(message: &str, path: &str) -> bool {
     path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
 }
 
-/// The path of a plan for the field of a conflict, such as `.spec.containers[name="web"].image`.
+/// The plan path of a conflicting field, such as `.spec.containers[name="web"].image`.
 pub(super) fn conflict_path(field: &str) -> String {
     let mut path = String::new();
     let mut rest = field;
@@ -207,7 +209,8 @@ pub(super) fn conflict_path(field: &str) -> String {
             rest = tail.get(nearest + 1..).unwrap_or_default();
         } else {
             let tail = rest.strip_prefix('.').unwrap_or(rest);
-            // A key may hold dots (annotations): only `f.` names of the schema are split, the server writes them plain.
+            // A key may contain dots (annotations): only `f.` names of the schema are split, because the
+            // server writes them unquoted.
             let end = tail.find(['.', '[']).unwrap_or(tail.len());
             path.push('/');
             path.push_str(&tail[..end].replace('~', "~0").replace('/', "~1"));
@@ -217,7 +220,7 @@ pub(super) fn conflict_path(field: &str) -> String {
     rejoin_map_keys(&path)
 }
 
-/// Keys of annotations, labels and data hold dots, which the server does not quote: they are put together again.
+/// Rejoins the keys of annotations, labels and data, which contain dots that the server does not quote.
 fn rejoin_map_keys(path: &str) -> String {
     for map in [
         "/metadata/annotations/",
@@ -236,7 +239,7 @@ fn rejoin_map_keys(path: &str) -> String {
     path.to_owned()
 }
 
-/// Takes what stands at a path out of an object; what is not there is no error.
+/// Removes the value at a path from an object; a missing value is not an error.
 pub(super) fn remove(object: &mut Value, path: &str) {
     if let Some((map, key)) = super::object_diff::member(object, path) {
         map.shift_remove(&key);

@@ -1,4 +1,4 @@
-//! What a cluster may answer instead of what was asked for.
+//! The errors of a cluster's API.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     retry::RetryDecision,
 };
 
-/// A request that did not succeed.
+/// A request that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum ApiError {
     /// The server answered with a `Status`.
@@ -23,13 +23,13 @@ pub(super) enum ApiError {
     /// No answer in time.
     #[error("no answer within {} s", .0.as_secs())]
     Deadline(Duration),
-    /// An answer that is not what the protocol says.
+    /// An answer that violates the protocol.
     #[error("an answer that is not understood: {0}")]
     Protocol(String),
-    /// The credentials could not be obtained (exec plugin, OIDC, token file).
+    /// Credentials could not be obtained (exec plugin, OIDC, token file).
     #[error("the credentials could not be obtained: {0}")]
     Credentials(String),
-    /// It was given up.
+    /// The request was abandoned.
     #[error("{0}")]
     Stopped(#[from] Stopped),
 }
@@ -37,15 +37,14 @@ pub(super) enum ApiError {
 /// `metav1.Status`, as far as it is used.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ApiStatus {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub code: u16,
     /// One word, such as `NotFound`; empty if the answer had none.
     pub reason: String,
-    /// The sentence.
     pub message: String,
     /// The causes: reason, message, field.
     pub causes: Vec<StatusCause>,
-    /// When to come back.
+    /// When to retry.
     pub retry_after: Option<Duration>,
 }
 
@@ -54,14 +53,13 @@ pub(super) struct ApiStatus {
 pub(super) struct StatusCause {
     /// Such as `FieldValueInvalid`, `FieldManagerConflict`.
     pub reason: String,
-    /// The sentence.
     pub message: String,
-    /// The field in dots: `spec.selector`, `.spec.replicas` for conflicts.
+    /// The field with dots: `spec.selector`, for conflicts `.spec.replicas`.
     pub field: String,
 }
 
 impl ApiStatus {
-    /// Reads the body of an answer that was no success.
+    /// Parses the body of an unsuccessful answer.
     pub fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value, key: &str| {
@@ -104,12 +102,12 @@ impl ApiError {
         }
     }
 
-    /// Whether the answer has that HTTP code.
+    /// Returns true if the answer has that HTTP status code.
     pub fn is_code(&self, code: u16) -> bool {
         self.status().is_some_and(|status| status.code == code)
     }
 
-    /// The fields that another manager owns, if that is why.
+    /// The fields that another manager owns, if that is the reason.
     pub fn conflicts(&self) -> Vec<&StatusCause> {
         let causes = self
             .status()
@@ -122,8 +120,8 @@ impl ApiError {
             .collect()
     }
 
-    /// What the next try would bring. Every request of ours may be repeated: reads, dry-runs, server-side apply, and
-    /// deletes bound to a UID.
+    /// The retry decision. All of our requests may be repeated: reads, dry-runs, server-side applies, and
+    /// deletions bound to a UID.
     pub fn verdict(&self) -> RetryDecision {
         match self {
             Self::Network(_) | Self::Deadline(_) => RetryDecision::Retry,
@@ -139,12 +137,12 @@ impl ApiError {
         }
     }
 
-    /// Whether no answer came at all.
+    /// Returns true if there was no answer at all.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Network(_) | Self::Deadline(_))
     }
 
-    /// As a person reads it.
+    /// Converts the error for a person.
     pub fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
         let kind = match self {
             Self::Stopped(_) => ErrorKind::Interrupted,
@@ -168,12 +166,12 @@ impl ApiError {
     }
 }
 
-/// A UID that is no longer the object's: repeating does not help.
+/// Returns true for a UID that is no longer the object's: a retry does not help.
 fn is_precondition(message: &str) -> bool {
     message.contains("Precondition failed") || message.contains("uid mismatch")
 }
 
-/// What the server says, as an error of its own, of an object that does not fit its schema.
+/// Returns true if the server's message is its own error for an object that does not match its schema.
 pub(super) fn is_malformed(message: &str) -> bool {
     let words = [
         "failed to create typed patch object",

@@ -1,4 +1,4 @@
-//! Why the server refused: what can be helped by replacing the object, what by editing it, what by asking somebody.
+//! Classifies why the server refused: whether to replace the object, to edit it, or to ask somebody.
 
 use serde_json::Value;
 
@@ -11,29 +11,28 @@ use crate::error::{ErrorKind, UserError};
 /// The cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RefusalCause {
-    /// Fields that cannot be changed in place, as paths; the object must be recreated.
+    /// Immutable fields, as paths; the object must be recreated.
     Immutable(Vec<String>),
-    /// The object is not valid.
+    /// The object is invalid.
     Invalid,
     /// A quota is exhausted.
     Quota,
-    /// An admission webhook or policy said no.
+    /// An admission webhook or policy denied the request.
     Denied,
-    /// A webhook cannot be asked without writing.
+    /// A webhook does not support dry-runs.
     NoDryRun,
-    /// Its namespace is not there.
+    /// The namespace does not exist.
     NoNamespace,
-    /// Its namespace is being deleted.
+    /// The namespace is being deleted.
     EndingNamespace,
     /// The server does not know the kind (any more).
     NoKind,
-    /// Its managed fields name a version that the server no longer has, which blocks every write.
+    /// The managed fields name a version that the server no longer has, which blocks every write.
     DeadVersion,
-    /// Anything else.
     Other,
 }
 
-/// What the API server says of a field that cannot be changed, across kinds (causes' messages of validation).
+/// The API server's messages for immutable fields of various kinds (from the causes of validation).
 const IMMUTABLE: [&str; 7] = [
     "field is immutable",
     "may not change once set",
@@ -44,7 +43,7 @@ const IMMUTABLE: [&str; 7] = [
     "cannot be changed",
 ];
 
-/// Looks for the cause.
+/// Finds the cause.
 pub(super) fn cause(error: &ApiError) -> RefusalCause {
     let Some(status) = error.status() else {
         return RefusalCause::Other;
@@ -74,7 +73,8 @@ pub(super) fn cause(error: &ApiError) -> RefusalCause {
     }
 }
 
-/// The immutable fields among the causes; nothing if any cause is of another sort, for then making it anew fails too.
+/// The immutable fields among the causes; empty if there is any other cause, because then recreating the
+/// object fails too.
 fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     let is_immutable = |text: &str| IMMUTABLE.iter().any(|words| text.contains(words));
     if status.causes.is_empty() {
@@ -97,17 +97,18 @@ fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     paths
 }
 
-/// Whether a refusal is about an object of that kind and name: that it is not there, or what it allows.
+/// Returns true if a refusal concerns an object of that kind and name: that it does not exist, or what it
+/// allows.
 pub(super) fn is_about(error: &ApiError, kind: &str, name: &str) -> bool {
     let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
         return false;
     };
-    // Whether a binding gives away more than its author has depends on the role's rules.
+    // The rules of the role decide whether a binding escalates the permissions of its author.
     let escalates = status.message.contains("attempting to grant RBAC permissions");
     (escalates && matches!(kind, "Role" | "ClusterRole")) || holds_word(&status.message, name)
 }
 
-/// Whether a text holds a name that is not a part of a longer one.
+/// Returns true if a text contains a name that is not part of a longer one.
 fn holds_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
     !name.is_empty()
@@ -122,7 +123,7 @@ fn holds_word(text: &str, name: &str) -> bool {
         })
 }
 
-/// Whether the object is no longer the one whose UID was sent.
+/// Returns true if the object no longer has the UID that was sent.
 pub(super) fn is_another_object(error: &ApiError) -> bool {
     error.status().is_some_and(|status| match status.code {
         409 => error.conflicts().is_empty(),
@@ -131,7 +132,7 @@ pub(super) fn is_another_object(error: &ApiError) -> bool {
     })
 }
 
-/// The refusal as a person reads it.
+/// Converts the refusal for a person.
 pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doing: &str) -> UserError {
     let cause = cause(error);
     let mut failure = error.failure(cluster, doing);
@@ -139,7 +140,7 @@ pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doi
         cause,
         RefusalCause::Quota | RefusalCause::Denied | RefusalCause::EndingNamespace
     ) {
-        // The 403 is no matter of rights.
+        // The 403 is not about permissions.
         failure.hints.clear();
     }
     match cause {
@@ -163,7 +164,7 @@ pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doi
     }
 }
 
-/// Whether deleting the object loses data or an address for good.
+/// Why deleting the object permanently loses data or an address; `None` if it does not.
 pub(super) fn loses_data(live: &Value) -> Option<&'static str> {
     let spec = &live["spec"];
     match live["kind"].as_str()? {

@@ -1,4 +1,4 @@
-//! What is there: LIST per kind where several objects are asked for, GET where few are.
+//! Reads live objects: LIST per kind for several objects, GET for few.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::error::UserError;
 
-/// A page of a LIST.
+/// The page size of a LIST.
 const PAGE: usize = 500;
-/// Up to so many objects of a kind are asked for one by one.
+/// Up to this many objects of a kind are read one by one.
 const FEW: usize = 3;
-/// Up to so many namespaces are listed one by one; beyond, the whole cluster is.
+/// Up to this many namespaces are listed one by one; above it, the whole cluster is listed.
 const NAMESPACES: usize = 4;
 
-/// An object as the server wrote it: built when somebody looks at it, so that never all of a large stack's objects are
-/// in memory as values.
+/// An object as JSON text. It is parsed on demand, so that not all objects of a large stack are in memory as
+/// values.
 #[derive(Debug)]
 pub(super) struct RawObject {
     text: Bytes,
@@ -37,12 +37,12 @@ pub(super) struct RawObject {
 }
 
 impl RawObject {
-    /// The object as it stands in the text, kind and version perhaps missing; `None` if it cannot be read.
+    /// Parses the object without copying; kind and version may be missing. `None` if it is invalid.
     pub fn parse(&self) -> Option<JsonRef<'_>> {
         serde_json::from_slice(&self.text).ok()
     }
 
-    /// The object. Items of a list carry neither kind nor version: they are filled in.
+    /// Parses the object. Items of a list have neither kind nor version, so they are added.
     pub fn read(&self, cluster: &Cluster) -> Result<Value, UserError> {
         let item: Map<String, Value> = serde_json::from_slice(&self.text).map_err(|error| {
             let error = ApiError::Protocol(error.to_string());
@@ -56,10 +56,10 @@ impl RawObject {
     }
 }
 
-/// Who is asked for, by namespace and name, and its place among all that are asked for.
+/// The requested objects by namespace and name, with their index.
 type Wanted<'a> = HashMap<(&'a str, &'a str), usize>;
 
-/// The objects that exist among those asked for, each in its place.
+/// The existing objects among the requested ones, each at its index.
 pub(super) async fn read(
     cluster: &Cluster,
     asked: &[(&ObjectRef, &Arc<ResourceType>)],
@@ -71,7 +71,7 @@ pub(super) async fn read(
             .or_insert((of, Wanted::new()));
         wanted.1.entry((&name.namespace, &name.name)).or_insert(place);
     }
-    // What is in flight is bounded by the cluster's budget.
+    // The cluster's limit bounds the concurrent requests.
     let reads = by_type
         .into_values()
         .map(|(of, wanted)| read_type(cluster, of, wanted));
@@ -98,7 +98,7 @@ async fn read_type(
         false => list_each(cluster, of, &namespaces).await,
     };
     let listed = match listed {
-        // Rights may be given by namespace only.
+        // Permissions may be granted per namespace only.
         Err(error) if whole && error.is_code(403) => list_each(cluster, of, &namespaces).await,
         listed => listed,
     };
@@ -138,7 +138,7 @@ async fn get_each(
     Ok(future::try_join_all(gets).await?.into_iter().flatten().collect())
 }
 
-/// One object, `None` if it is not there.
+/// One object, `None` if it does not exist.
 pub(super) async fn get(
     cluster: &Cluster,
     of: &ResourceType,
@@ -167,8 +167,8 @@ async fn list_each(
     Ok(future::try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
-/// All objects of a kind in a namespace, or in the whole cluster. Each list is taken in by a task of its own: unpacking
-/// and cutting take time while others still wait.
+/// All objects of a kind in a namespace, or in the whole cluster. Each list is processed in a task of its
+/// own, because decompressing and splitting take time while others still wait.
 async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<ListItem>, ApiError> {
     let namespace = (!namespace.is_empty()).then_some(namespace);
     let pages = pages(cluster.api.clone(), of.collection(namespace));
@@ -191,7 +191,7 @@ async fn pages(api: Api, path: String) -> Result<Vec<ListItem>, ApiError> {
             request = request.query("continue", next);
         }
         let page = match api.fetch(&request).await {
-            // The list's version is too old by now: from the start.
+            // The version of the list is too old: start again.
             Err(error) if error.is_code(410) && !listed.is_empty() => {
                 listed.clear();
                 next = String::new();

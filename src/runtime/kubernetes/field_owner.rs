@@ -1,4 +1,4 @@
-//! Who else set a field: the blame for what differs from our last write.
+//! Other field managers: who changed what differs from our last write.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::model::{
     plan::{ChangeOrigin, FieldChange},
 };
 
-/// The manager, other than us, that owns what stands at a path of the object; the latest one if there are several.
-/// `path` is as in a plan, items of keyed lists as `name=web`.
+/// The manager other than us that owns the value at a path of the object; the latest one if there are
+/// several. `path` is as in a plan, with items of keyed lists as `name=web`.
 pub(super) fn owner(object: &Value, path: &str) -> Option<String> {
     last_write(object, path).map(|(manager, _)| manager.to_owned())
 }
 
-/// That manager and when it wrote last (empty if the object does not say).
+/// That manager and the time of its last write (empty if unknown).
 fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
         .filter(|entry| entry.manager != FIELD_MANAGER && entry.subresource != "status")
@@ -25,7 +25,7 @@ fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
         .map(|entry| (entry.manager, entry.time))
 }
 
-/// Who wrote what others changed since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
+/// Who changed what since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
 pub(super) fn blame_notes(live: &Value, changes: &[FieldChange]) -> Vec<String> {
     let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for change in changes
@@ -46,8 +46,8 @@ pub(super) fn blame_notes(live: &Value, changes: &[FieldChange]) -> Vec<String> 
     words.collect()
 }
 
-/// Whether the HorizontalPodAutoscaler set the number of replicas last: it scales as the controller manager, through the
-/// scale subresource.
+/// Returns true if the HorizontalPodAutoscaler set the number of replicas last: it scales as the controller
+/// manager, through the scale subresource.
 pub(super) fn is_autoscaled(object: &Value) -> bool {
     let mut entries = managed_fields::entries(object);
     entries.any(|entry| {
@@ -56,7 +56,7 @@ pub(super) fn is_autoscaled(object: &Value) -> bool {
     })
 }
 
-/// Whether a set of fields covers the path, or something below it.
+/// Returns true if a field set covers the path, or something below it.
 fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
     let mut at = fields;
     let mut value = Some(object);
@@ -87,7 +87,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
     true
 }
 
-/// Whether a list item goes by a label such as `containerPort=80` or `name=web`.
+/// Returns true if a list item has a label such as `containerPort=80` or `name=web`.
 fn has_label(item: &Value, label: &str) -> bool {
     let keys: Vec<&str> = label
         .split(',')

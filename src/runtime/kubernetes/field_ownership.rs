@@ -1,9 +1,10 @@
-//! Which fields of an object are ours, and which should be.
+//! Field ownership: which fields of an object are ours, and which should be.
 //!
-//! Server-side apply removes a field that leaves the Spec only if nobody else owns it. A manager that *updates*
-//! (`kubectl edit`, a client-side apply, Kusion, Helm) keeps owning a field when we apply the same value, so such a field
-//! would stay in the object for ever. So our ownership is exclusive: those managers give up what the Spec sets. Managers
-//! that *apply* say on every run what they want; with them a field is shared, and it stays when we give it up.
+//! Server-side apply removes a field that leaves the Spec only if no other manager owns it. A manager that
+//! *updates* (`kubectl edit`, a client-side apply, Kusion, Helm) keeps owning a field when we apply the same
+//! value, so such a field would stay in the object for ever. So our ownership is exclusive: those managers
+//! lose the fields that the Spec sets. Managers that *apply* declare on every run what they want; with them a
+//! field is shared, and it stays when we release it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ use crate::{
     model::{diff, masked_value::join_path},
 };
 
-/// Fields named in a note; the others are counted.
+/// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
 
 /// How an apply would change the ownership of fields, besides their values.
@@ -32,19 +33,19 @@ const NAMED: usize = 3;
 pub(super) struct Transfer {
     /// Fields that become ours.
     pub taken: Vec<String>,
-    /// Fields that stop being ours and keep their value, with who applies them too.
+    /// Fields that stop being ours and keep their value, with another manager that applies them.
     pub released: Vec<(String, Option<String>)>,
-    /// Fields that managers lose which have updated the object.
+    /// Fields that updating managers lose, by manager.
     pub from: BTreeMap<String, Vec<String>>,
-    /// What those managers have to give up before the apply.
+    /// What those managers must release before the apply.
     pub claim: Map<String, Value>,
-    /// Our entry is one of another API version.
+    /// Our entry has another API version.
     other_version: bool,
 }
 
 impl Transfer {
-    /// From the object as it is to what the server says that an apply makes of it. Paths that are not compared are left
-    /// out.
+    /// The transfer from the live object to the server's result of an apply, without paths that are not
+    /// compared.
     pub fn between(live: &Value, becomes: &Value, is_ignored: impl Fn(&str) -> bool) -> Self {
         let Some(wanted) = applied(becomes) else {
             return Self::default();
@@ -59,7 +60,7 @@ impl Transfer {
         };
         let mut released = Vec::new();
         for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
-            // What goes away with our ownership is a change of the object, and shown as one.
+            // A field that disappears with our ownership is a change of the object, and is shown as one.
             if diff::at(becomes, &path).is_some() {
                 let owner = applier(becomes, &path);
                 released.push((path, owner));
@@ -86,8 +87,8 @@ impl Transfer {
         transfer
     }
 
-    /// Adds fields which the last apply wrote, which the Spec no longer sets, and which only managers still own that
-    /// update: they become ours, so that the apply removes them.
+    /// Adds fields that the last apply wrote, that the Spec no longer sets, and that only updating managers
+    /// still own: they become ours, so that the apply removes them.
     pub fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
         for leftover in leftovers {
             self.claim = managed_fields::union(&self.claim, &leftover.fields);
@@ -95,7 +96,7 @@ impl Transfer {
         self
     }
 
-    /// Without the fields whose values change too: these are shown as changes.
+    /// Removes the fields whose values change too, because these are shown as changes.
     pub fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
         let within = |path: &str, above: &str| {
             path.strip_prefix(above)
@@ -115,12 +116,12 @@ impl Transfer {
         self
     }
 
-    /// Whether our ownership is exactly what it should be.
+    /// Returns true if our ownership is exactly as it should be.
     pub fn is_settled(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Every path of which the ownership changes, sorted.
+    /// Every path whose ownership changes, sorted.
     pub fn paths(&self) -> Vec<String> {
         let released = self.released.iter().map(|(path, _)| path);
         let shared = self.from.values().flatten();
@@ -131,7 +132,7 @@ impl Transfer {
         }
     }
 
-    /// What a reader should know of it.
+    /// Notes for the reader.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (manager, paths) in &self.from {
@@ -190,7 +191,7 @@ fn applier(object: &Value, path: &str) -> Option<String> {
     found.map(|entry| entry.manager.to_owned())
 }
 
-/// The paths of a set of fields in an object, as a plan writes them.
+/// The paths of a field set in an object, as in a plan.
 fn paths(set: &Map<String, Value>, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(set, Some(object), "", &mut found);
@@ -226,7 +227,7 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
     }
 }
 
-/// Without those that lie below another of them; sorted.
+/// Removes paths below other paths; sorted.
 fn outermost(mut paths: Vec<String>) -> Vec<String> {
     paths.sort();
     paths.dedup();
@@ -239,17 +240,16 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
     paths
 }
 
-/// A field that the last apply wrote and that the Spec no longer sets, but which an apply alone would leave: only managers
-/// own it that update.
+/// A field that the last apply wrote and that the Spec no longer sets, but that an apply alone would keep,
+/// because only updating managers own it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Leftover {
-    /// Where.
     pub path: String,
-    /// What they own of it.
+    /// The fields of it that they own.
     fields: Map<String, Value>,
 }
 
-/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the object as it is.
+/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the live object.
 pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: &Value) -> Vec<Leftover> {
     let mut gone = Vec::new();
     let differences = diff::differences(prior, desired);
@@ -259,7 +259,7 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
-        // Whoever changed it since owns it by right.
+        // A manager that changed it since owns it legitimately.
         let is_as_written = diff::at(shown, &path).is_some_and(|found| diff::same(found, before));
         if !is_as_written || diff::at(becomes, &path).is_none() {
             return None;
@@ -279,7 +279,7 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
     left.collect()
 }
 
-/// The members of maps one by one; a list, and an item of one, as a whole.
+/// Collects the members of maps one by one; a list and its items as a whole.
 fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>) {
     match value.as_object() {
         Some(map) if !map.is_empty() && !path.rsplit('/').next().unwrap_or_default().contains('=') => {
@@ -291,10 +291,10 @@ fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>
     }
 }
 
-/// A JSON patch that removes these paths from an object; `None` if one of them is not there.
+/// A JSON patch that removes these paths from an object; `None` if one of them does not exist.
 pub(super) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) -> Option<Value> {
     let mut pointers: Vec<Vec<String>> = paths.map(|path| pointer(object, path)).collect::<Option<_>>()?;
-    // Items are removed from the end of their list, so that the places of the others stay.
+    // Items are removed from the end of their list, so that the indices of the others stay valid.
     let place = |part: &String| (part.parse::<usize>().unwrap_or(0), part.clone());
     pointers.sort_by_cached_key(|parts| std::cmp::Reverse(parts.iter().map(place).collect::<Vec<_>>()));
     let remove = pointers.iter().map(|parts| {
@@ -326,8 +326,8 @@ fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
     Some(parts)
 }
 
-/// Makes those who updated the object give up the fields of a claim, and makes these fields ours in the same write: a
-/// kill before the apply that follows leaves none of them without an owner.
+/// Removes the claimed fields from the managers that updated the object, and makes them ours in the same
+/// write: a kill before the following apply leaves none of them without an owner.
 pub(super) async fn take_over(
     subject: &PlanItem,
     of: &ResourceType,
@@ -361,7 +361,7 @@ pub(super) async fn take_over(
     unreachable!("the loop ends by returning")
 }
 
-/// The entries after a claim; `None` if no manager that updates has anything of it.
+/// The entries after a claim; `None` if no updating manager owns anything of it.
 fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut kept = Vec::new();
@@ -383,7 +383,7 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
         }
     }
     if entries.is_none_or(Vec::is_empty) {
-        // Else the server would make an owner up for what is there (`before-first-apply`).
+        // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
         moved = claim.clone();
     }
     if moved.is_empty() {

@@ -1,4 +1,4 @@
-//! JSON as it stands in a text, nothing copied: for what is looked at once and never kept.
+//! JSON parsed without copying: for values that are read once and not kept.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,7 +10,6 @@ use serde_json::{Number, Value};
 
 use crate::model::diff;
 
-/// A value of a JSON text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum JsonRef<'a> {
     Null,
@@ -21,7 +20,7 @@ pub(super) enum JsonRef<'a> {
     Map(Members<'a>),
 }
 
-/// The members of an object, sorted by their keys.
+/// The members of an object, sorted by key.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, JsonRef<'a>)>);
 
@@ -46,7 +45,7 @@ impl<'a> JsonRef<'a> {
         self.as_map()?.get(key)
     }
 
-    /// The text; empty if it is none.
+    /// The text; empty for another type.
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -68,7 +67,7 @@ impl<'a> JsonRef<'a> {
         }
     }
 
-    /// Whether it means the same as a value: as [`diff::same`].
+    /// Returns true if it equals a value, as [`diff::same`].
     pub fn is(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Null, Value::Null) => true,
@@ -142,7 +141,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         }
         let in_order = members.is_sorted_by(|(a, _): &(Cow<'_, str>, JsonRef<'_>), (b, _)| a < b);
         if !in_order {
-            // Of a key that is there twice the last counts, as everywhere.
+            // The last one of a duplicate key counts, as usual.
             members.reverse();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             members.dedup_by(|(later, _), (kept, _)| later == kept);

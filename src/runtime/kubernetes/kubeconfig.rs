@@ -1,4 +1,4 @@
-//! Reading a kubeconfig: neither it nor a file or a program that it names lies in the checkout.
+//! Reads a kubeconfig: neither it nor a file or a program that it names may be in the checkout.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 
 use crate::checkout::{Checkout, Untrusted};
 
-/// A kubeconfig that is not used.
+/// A kubeconfig that is refused or invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     /// It, or what it names, could come from a branch.
@@ -17,9 +17,9 @@ pub(super) enum ReadError {
     Kubeconfig(#[from] KubeconfigError),
 }
 
-/// Reads a kubeconfig; without a path the files of `$KUBECONFIG`, else `~/.kube/config`.
+/// Reads a kubeconfig; without a path the files of `$KUBECONFIG`, or else `~/.kube/config`.
 ///
-/// Of the context that is used (`None` is the current one), programs are replaced by their absolute paths, and get a
+/// In the used context (`None` is the current one), programs are replaced by their absolute paths, and get a
 /// `PATH` without folders of the checkout.
 pub(super) fn read(
     path: Option<&Path>,

@@ -1,4 +1,4 @@
-//! One page of a LIST, cut into its items: what nobody asks for is walked over, never built.
+//! Splits one page of a LIST into its items: what is not needed is skipped, never parsed.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::error::ApiError;
 
-/// A page as it was cut.
+/// A split page.
 #[derive(Debug, Default)]
 pub(super) struct ListPage {
     pub items: Vec<ListItem>,
-    /// What asks for the next page; empty on the last.
+    /// The token of the next page; empty on the last.
     pub next: String,
 }
 
 /// An item of a list.
 #[derive(Debug)]
 pub(super) struct ListItem {
-    /// Empty for objects of the whole cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
     pub name: String,
-    /// As the server wrote it, without kind and version where the list says them once for all.
+    /// The JSON text, without kind and version if only the list has them.
     pub text: Bytes,
 }
 
@@ -45,10 +45,10 @@ struct Names<'a> {
     namespace: Cow<'a, str>,
 }
 
-/// Cuts the answer to a LIST.
+/// Splits the answer to a LIST.
 ///
 /// # Errors
-/// It is no list.
+/// It is not a list.
 pub(super) fn split_page(text: &Bytes) -> Result<ListPage, ApiError> {
     let mut page = ListPage::default();
     let mut cursor = Cursor { text, at: 0 };
@@ -72,14 +72,14 @@ pub(super) fn split_page(text: &Bytes) -> Result<ListPage, ApiError> {
     Ok(page)
 }
 
-/// A place in a JSON text.
+/// A position in a JSON text.
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Walks over the members of the object here.
+    /// Visits the members of the object here.
     fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, &str) -> Result<(), ApiError>,
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Walks over the items of the list here.
+    /// Visits the items of the list here.
     fn items(&mut self, item: impl FnMut(&mut Self) -> Result<(), ApiError>) -> Result<(), ApiError> {
         self.between(b'[', b']', item)
     }
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether that byte is the next that is no white space; it stands here then.
+    /// Returns true if the next byte other than white space is this one; moves to it.
     fn is_at(&mut self, byte: u8) -> bool {
         let space = self.text[self.at..]
             .iter()
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Reads the value here.
+    /// Parses the value here.
     fn value<T: Deserialize<'a>>(&mut self) -> Result<T, ApiError> {
         let mut values = serde_json::Deserializer::from_slice(&self.text[self.at..]).into_iter::<T>();
         let value = match values.next() {

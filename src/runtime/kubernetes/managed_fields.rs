@@ -1,5 +1,5 @@
-//! `managedFields`: who set what. Only our own entry is needed to prove that nothing changed; the others are needed to
-//! say who did.
+//! `managedFields`: who set which fields. Our own entry is enough to prove that nothing changed; the others
+//! show who changed something.
 
 use serde_json::{Map, Value};
 
@@ -19,13 +19,14 @@ pub(super) struct FieldsEntry<'a> {
 }
 
 impl FieldsEntry<'_> {
-    /// Whether its manager updated the object itself: it does not say again what it wants, as one that applies does.
+    /// Returns true if its manager updated the object itself: unlike an applying manager, it does not declare
+    /// again what it wants.
     pub fn is_update(&self) -> bool {
         self.operation == "Update" && self.subresource.is_empty()
     }
 }
 
-/// All entries of an object that can be read.
+/// All readable entries of an object.
 pub(super) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
     let all = object
         .get("metadata")
@@ -44,7 +45,7 @@ pub(super) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
     })
 }
 
-/// Our own entry, if there is exactly one and it speaks of that version.
+/// Our own entry, if there is exactly one and it has that version.
 pub(super) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
     let mut mine = entries(object).filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
     let entry = mine.next()?;
@@ -52,7 +53,7 @@ pub(super) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a
     (only && entry.operation == "Apply" && entry.api_version == api_version).then_some(entry.fields)
 }
 
-/// A set of fields without those of another.
+/// A field set without the fields of another.
 pub(super) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let kept = fields.iter().filter_map(|(key, below)| {
         let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object))
@@ -68,7 +69,7 @@ pub(super) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>)
     kept.collect()
 }
 
-/// What two sets of fields have in common.
+/// The intersection of two field sets.
 pub(super) fn intersection(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let common = fields.iter().filter_map(|(key, below)| {
         let (mine, theirs) = (below.as_object()?, others.get(key)?.as_object()?);
@@ -81,7 +82,7 @@ pub(super) fn intersection(fields: &Map<String, Value>, others: &Map<String, Val
     common.collect()
 }
 
-/// The fields of both sets.
+/// The union of two field sets.
 pub(super) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let mut all = fields.clone();
     for (key, theirs) in others {
@@ -94,8 +95,8 @@ pub(super) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) ->
     all
 }
 
-/// The part of a set of fields at a path of the object and below; `None` if it has nothing there. A field that is owned
-/// as a whole with what surrounds it is not there by itself.
+/// The part of a field set at a path of the object and below; `None` if it has nothing there. A field that is
+/// owned as a part of a whole has no entry of its own.
 pub(super) fn fields_below(
     fields: &Map<String, Value>,
     object: &Value,
@@ -130,8 +131,8 @@ pub(super) fn fields_below(
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
-/// The part of a value that a set of fields covers. Lists keep the order of the object; what the set names and the object
-/// lacks is left out.
+/// The part of a value that a field set covers. Lists keep the order of the object; missing fields are left
+/// out.
 pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
     if fields.keys().all(|key| key == ".") {
         return value.clone();
@@ -153,19 +154,19 @@ pub(super) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
     }
 }
 
-/// A list's set of fields, with the names of its items read.
+/// The field set of a list, with parsed item names.
 pub(super) struct Items<'a>(Vec<(ItemName, &'a Map<String, Value>)>);
 
-/// How a set of fields names an item of a list.
+/// How a field set names an item of a list.
 pub(super) enum ItemName {
-    /// `k:{…}`: the keys that the item has.
+    /// `k:{…}`: the keys of the item.
     Keys(Map<String, Value>),
     /// `v:…`: the item itself.
     Literal(Value),
 }
 
 impl ItemName {
-    /// Reads a name; `None` if it is none.
+    /// Parses a name; `None` if it is invalid.
     pub fn read(name: &str) -> Option<Self> {
         match name.strip_prefix("k:") {
             Some(keys) => Some(Self::Keys(serde_json::from_str(keys).ok()?)),
@@ -177,7 +178,7 @@ impl ItemName {
 }
 
 impl ItemName {
-    /// Whether it names an item.
+    /// Returns true if it names an item.
     pub fn is_of(&self, item: &Value) -> bool {
         match self {
             Self::Keys(keys) => keys

@@ -1,8 +1,8 @@
-//! Kubernetes: looks by LIST, proves by itself what is unchanged, has the server say what the rest would become
-//! (server-side apply, dry-run), and applies by the same request.
+//! The Kubernetes runtime: reads by LIST, proves locally what is unchanged, lets the server compute the rest
+//! (server-side apply, dry-run), and applies with the same request.
 //!
-//! Nothing here predicts a change: local knowledge ([`proof`]) may only say that there is none. Everything else is the
-//! server's own answer, compared with what is there ([`change`]).
+//! Nothing here predicts a change: local knowledge ([`noop_detection`]) may only prove that there is none.
+//! Everything else is the server's own answer, compared with the live object ([`object_diff`]).
 
 mod admission;
 mod apply;

@@ -1,12 +1,13 @@
-//! Proves that applying an object would change nothing, without asking the server. It may only err on one side: what
-//! it cannot prove is sent to the server.
+//! Proves without the server that applying an object would change nothing. It may only err in one direction:
+//! what it cannot prove is sent to the server.
 //!
-//! Two proofs, either is enough (`reference/kubernetes.md` 4): the *structural* one holds what is wanted against our
-//! entry in `managedFields` and the live values; the *echo* remembers what the last apply sent and what of it came back,
-//! and so also covers defaults inside atomic lists, where the server's answer is more than what was sent.
+//! Either of two proofs is enough. The *structural* proof compares the desired object with our entry in
+//! `managedFields` and the live values. The *echo* remembers what the last apply sent and which of it the
+//! server returned, so it also covers defaults inside atomic lists, where the server's answer has more than
+//! was sent.
 //!
-//! Neither sees what changes on the server's side: webhooks, defaults of another version, another CRD. The guard in the
-//! record does, so both hold only while it is the same.
+//! Neither sees changes on the server's side: webhooks, defaults of another version, another CRD. The guard
+//! in the record does, so both are valid only while it is equal.
 
 use std::borrow::Cow;
 
@@ -25,17 +26,17 @@ use crate::{
 /// What is recorded of an apply to recognise it later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AppliedEcho {
-    /// Over what was sent.
+    /// The digest of what was sent.
     pub desired: Digest,
-    /// Over the fields of ours in what came back.
+    /// The digest of our fields in the answer.
     pub live: Digest,
-    /// Over what the server's own part in the answer depends on.
+    /// The digest of everything else that influences the answer.
     pub guard: String,
 }
 
 impl AppliedEcho {
-    /// The echo of an apply: `sent` and the object as the server has it, both masked. `None` if the object
-    /// does not say which fields are ours.
+    /// The echo of an apply, from `sent` and the live object, both masked. `None` if the object does not show
+    /// which fields are ours.
     pub fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
         let api_version = sent.get("apiVersion")?.as_str()?;
         let owned = managed_fields::own_fields(live, api_version)?;
@@ -47,7 +48,7 @@ impl AppliedEcho {
         })
     }
 
-    /// As [`AppliedEcho::of`], of an object with its secrets in clear.
+    /// As [`AppliedEcho::from_apply`], from an object with its secrets in clear text.
     pub fn from_masked_apply(
         secrets: &Secrets,
         body: &Map<String, Value>,
@@ -61,12 +62,12 @@ impl AppliedEcho {
         }
     }
 
-    /// As it is recorded.
+    /// The recorded form.
     pub fn to_json(&self) -> Value {
         json!({"desired": self.desired, "live": self.live, "guard": self.guard})
     }
 
-    /// As it was recorded; `None` if it was not.
+    /// Parses the recorded form; `None` if there is none.
     pub fn read(recorded: &Value) -> Option<Self> {
         Some(Self {
             desired: recorded.get("desired")?.as_str()?.parse().ok()?,
@@ -76,7 +77,7 @@ impl AppliedEcho {
     }
 }
 
-/// Whether our entry and the live values alone show that applying `desired` changes nothing.
+/// Returns true if our entry and the live values alone prove that applying `desired` changes nothing.
 pub(super) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bool {
     let (Some(api_version), Some(live)) = (desired.get("apiVersion").and_then(Value::as_str), live.as_map())
     else {
@@ -85,7 +86,7 @@ pub(super) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bo
     owned_members(live, api_version).is_some_and(|owned| object_holds(desired, owned, live, EchoPath::Root))
 }
 
-/// As [`fields::ours`].
+/// As [`managed_fields::own_fields`].
 fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
     let entries = live.get("metadata")?.get("managedFields")?.as_list();
     let mut mine = entries
@@ -99,7 +100,8 @@ fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n
         .flatten()
 }
 
-/// Whether a manager that updated the object owns a field that is ours too: an apply would have to take it over.
+/// Returns true if a manager that updated the object owns one of our fields: an apply would have to take it
+/// over.
 pub(super) fn is_shared(live: &JsonRef<'_>) -> bool {
     let entries = live
         .get("metadata")
@@ -125,7 +127,7 @@ pub(super) fn is_shared(live: &JsonRef<'_>) -> bool {
     })
 }
 
-/// Whether two sets of fields have one in common.
+/// Returns true if two field sets have a field in common.
 fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
     ours.iter().any(|(key, below)| {
         let (Some(mine), Some(other)) = (below.as_map(), theirs.get(key).and_then(JsonRef::as_map)) else {
@@ -146,7 +148,7 @@ enum EchoPath {
     Below,
 }
 
-/// Keys that name the object: they stand in every apply and in no set of fields.
+/// Returns true for keys that identify the object: they are in every apply and in no field set.
 fn is_identity(place: EchoPath, key: &str) -> bool {
     match place {
         EchoPath::Root => matches!(key, "apiVersion" | "kind"),
@@ -161,7 +163,7 @@ fn object_holds(
     live: &Members<'_>,
     place: EchoPath,
 ) -> bool {
-    // What is ours is wanted, and lives as wanted …
+    // Our fields are desired, with the desired live values …
     let mut held = 0;
     for (key, owned) in owned.iter() {
         let Some(key) = key.strip_prefix("f:") else {
@@ -180,7 +182,7 @@ fn object_holds(
         }
         held += 1;
     }
-    // … and nothing else is wanted. Metadata that says no more than the name is owned by nobody.
+    // … and nothing else is desired. Metadata with only the name has no owner.
     let names_only = |value: &Value| {
         let map = value.as_object();
         map.is_some_and(|map| map.keys().all(|key| is_identity(EchoPath::Metadata, key)))
@@ -203,7 +205,8 @@ fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: EchoPa
     }
 }
 
-/// Every wanted item is one of ours and lives, in the wanted order; nothing of ours is unwanted.
+/// Returns true if every desired item is ours and live, in the desired order, and nothing of ours is
+/// undesired.
 fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> bool {
     let entries: Vec<_> = owned.iter().filter(|(key, _)| *key != ".").collect();
     if entries.len() != desired.len() {
@@ -227,7 +230,7 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> b
     };
     let mut from = 0;
     for item in desired {
-        // An item may leave out a key that has a default: it is found in what lives.
+        // An item may omit a key that has a default: it is taken from the live item.
         let found = live[from..].iter().position(|candidate| {
             fields_of(candidate).is_some_and(|below| match (item, candidate) {
                 (Value::Object(item), JsonRef::Map(candidate)) => {

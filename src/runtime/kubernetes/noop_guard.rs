@@ -1,5 +1,5 @@
-//! What a proof of *unchanged* holds under besides the object: the server's version, the mutating admission, the schema,
-//! and the labels by which webhooks and policies select.
+//! The guard of an *unchanged* proof: what it depends on besides the object. These are the server's version,
+//! the mutating admission, the schema, and the labels by which webhooks and policies select.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use super::json_ref::JsonRef;
 use crate::model::Digest;
 
-/// The guard of the objects of one type in one namespace.
+/// The guard for objects of one type in one namespace.
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     parts: String,
-    /// Whether admission also selects by the object's own labels.
+    /// True if admission also selects by the object's own labels.
     by_labels: bool,
 }
 
 impl Guard {
-    /// Over all that bears on the objects; `by_labels` says that their own labels do.
+    /// The guard over everything that influences the objects; `by_labels` says that their own labels do.
     pub fn new(parts: &Value, by_labels: bool) -> Self {
         Self {
             parts: short(parts),
@@ -25,7 +25,7 @@ impl Guard {
         }
     }
 
-    /// Where it cannot be told what bears on the objects: nothing can be proven.
+    /// The guard if the influences are unknown: nothing can be proven.
     pub fn void() -> Self {
         Self {
             parts: String::new(),
@@ -33,12 +33,12 @@ impl Guard {
         }
     }
 
-    /// Whether nothing can be proven.
+    /// Returns true if nothing can be proven.
     pub fn is_void(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// For one object.
+    /// The guard of one object.
     pub fn of(&self, live: &Value) -> Cow<'_, str> {
         let labels = live["metadata"]["labels"].as_object();
         self.with(labels.into_iter().flatten().map(|(key, value)| {
@@ -47,7 +47,7 @@ impl Guard {
         }))
     }
 
-    /// As [`Guard::of`], of an object as it stands in a text.
+    /// As [`Guard::of`], for an unparsed object.
     pub fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
         let labels = labels.and_then(JsonRef::as_map);

@@ -1,4 +1,4 @@
-//! What changes from what is there to what the server says it would become, path by path, with its origin.
+//! Compares the live object with the server's result, path by path, with the origin of each difference.
 
 use serde_json::{Map, Value};
 
@@ -11,22 +11,22 @@ use crate::{
     secrets::{Secrets, is_last_applied, mask_object},
 };
 
-/// The sides of a comparison.
+/// The inputs of a comparison.
 pub(super) struct DiffSides<'a> {
-    /// As last applied, secrets masked; `None` if it was never ours.
+    /// As last applied, with secrets masked; `None` if it was never ours.
     pub prior: Option<&'a Map<String, Value>>,
-    /// As wanted.
+    /// As desired.
     pub desired: &'a Map<String, Value>,
-    /// As it is.
+    /// The live object.
     pub live: &'a Value,
-    /// As it would become.
+    /// The expected object.
     pub becomes: &'a Value,
-    /// Whether something may change objects of this kind on their way in.
+    /// True if admission may mutate objects of this kind.
     pub admission: bool,
 }
 
-/// The object as it is shown and compared: without what the server alone keeps (status, versions, times, managed
-/// fields), secrets masked.
+/// The object for display and comparison: secrets are masked, and the server's own fields (status, versions,
+/// times, managed fields) are removed.
 pub(super) fn mask_for_display(object: &Value, secrets: &Secrets) -> Value {
     let Some(map) = object.as_object() else {
         return object.clone();
@@ -36,7 +36,7 @@ pub(super) fn mask_for_display(object: &Value, secrets: &Secrets) -> Value {
     Value::Object(mask_object(secrets, &map).into_owned())
 }
 
-/// Takes out what only the server writes: exported manifests hold it, and an apply must not.
+/// Removes what only the server writes: exported manifests contain it, but an apply must not.
 pub(super) fn strip_server_side(object: &mut Map<String, Value>) {
     object.shift_remove("status");
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -46,7 +46,7 @@ pub(super) fn strip_server_side(object: &mut Map<String, Value>) {
     }
 }
 
-/// Metadata that the server alone keeps.
+/// Metadata that only the server writes.
 const SERVER_METADATA: [&str; 9] = [
     "managedFields",
     "resourceVersion",
@@ -59,7 +59,7 @@ const SERVER_METADATA: [&str; 9] = [
     "generateName",
 ];
 
-/// The changes, in the order of their paths.
+/// The changes, sorted by path.
 pub(super) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChange> {
     let live = mask_for_display(sides.live, secrets);
     let becomes = mask_for_display(sides.becomes, secrets);
@@ -77,10 +77,10 @@ pub(super) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
                 _ => false,
             };
             let origin = match (wanted, before) {
-                // It is as we want it, and would not stay so: the server's side does that.
+                // The value is as desired but would not stay so: the server changes it.
                 _ if as_wanted && sides.admission => ChangeOrigin::Admission,
                 _ if as_wanted => ChangeOrigin::Default,
-                // We want it, and wanted the same before: somebody else changed it since.
+                // The desired value is the same as before: another manager changed it since.
                 (Some(wanted), Some(before)) if diff::same(wanted, before) => blame(sides.live, path),
                 (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
                 (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,
@@ -97,7 +97,7 @@ pub(super) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
         .collect()
 }
 
-/// `kubectl apply`'s annotation follows what `kubectl` did, never what we do.
+/// Returns true for `kubectl apply`'s annotation: only `kubectl` writes it, never Konverge.
 fn is_copy_of_the_object(path: &str) -> bool {
     path.strip_prefix("/metadata/annotations/")
         .is_some_and(|name| is_last_applied(&name.replace("~1", "/")))
@@ -107,8 +107,8 @@ fn blame(live: &Value, path: &str) -> ChangeOrigin {
     field_owner::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
-/// Whether the path lies inside a list that is wanted: its items have no path of their own there (a key with a default
-/// left out, an unkeyed list).
+/// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an
+/// omitted default, an unkeyed list).
 fn holds_wanted(desired: &Value, path: &str) -> bool {
     let mut end = path.len();
     while let Some(slash) = path[..end].rfind('/') {
@@ -120,8 +120,8 @@ fn holds_wanted(desired: &Value, path: &str) -> bool {
     false
 }
 
-/// What an object becomes as far as that can be said without the server: what is wanted takes the place of what is
-/// there, what was wanted `before` and no longer is goes away, and the rest stays.
+/// The expected object as far as it can be computed without the server: desired values replace live ones,
+/// values that were desired `before` and no longer are disappear, and the rest stays.
 pub(super) fn merge(live: &Value, before: Option<&Value>, desired: &Value, name: &str) -> Value {
     match (live, desired) {
         (Value::Object(found), Value::Object(wanted)) if !masked_value::is_unknown(desired) => {
@@ -151,14 +151,14 @@ fn merged_map(
         result.extend(left.map(|left| (key.clone(), left)));
     }
     let added = desired.iter().filter(|(key, _)| !live.contains_key(*key));
-    // The server keeps no null and no list without an item.
+    // The server keeps neither nulls nor empty lists.
     let added =
         added.filter(|(_, wanted)| !wanted.is_null() && wanted.as_array().is_none_or(|l| !l.is_empty()));
     result.extend(added.map(|(key, wanted)| (key.clone(), wanted.clone())));
     result
 }
 
-/// What is left of a value when what was wanted of it goes away; `None` if nothing is.
+/// The rest of a value without what was desired of it; `None` if nothing remains.
 fn without(found: &Value, before: &Value) -> Option<Value> {
     let (Value::Object(found), Value::Object(before)) = (found, before) else {
         return None;
@@ -185,7 +185,7 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
         }
         None => item.clone(),
     };
-    // Items of others stay in their places, where the server merges lists.
+    // Items of others keep their places, as when the server merges lists.
     let was_wanted = |item: &Value| before.is_some_and(|before| same(before, item).is_some());
     let goes = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
     let mut items: Vec<Value> = Vec::new();
@@ -209,7 +209,7 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
     Some(Value::Array(items))
 }
 
-/// The mapping in which a path ends, and the key there; `None` if there is no such mapping.
+/// The map at the end of a path, and the key in it; `None` if there is no such map.
 pub(super) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Map<String, Value>, String)> {
     let plain = |component: &str| component.replace("~1", "/").replace("~0", "~");
     let (parent, last) = path.rsplit_once('/')?;

@@ -1,4 +1,5 @@
-//! Who an object is: kind, namespace, name; and the normal form of a resource before the graph is made.
+//! The identity of an object: kind, namespace, name; and the normal form of a resource before the graph is
+//! built.
 
 use std::collections::HashMap;
 
@@ -14,19 +15,19 @@ use crate::{
     model::{InvalidId, ResourceId, spec::Resource},
 };
 
-/// What names an object in a cluster, its version aside.
+/// The identity of an object in a cluster, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ObjectRef {
     /// The group; empty for core.
     pub group: String,
     pub kind: String,
-    /// Empty for objects of the whole cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
     pub name: String,
 }
 
 impl ObjectRef {
-    /// The name of an object of a type; a missing namespace is `default`.
+    /// The identity of an object of a type; a missing namespace is `default`.
     pub fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
         let namespace = match of.namespaced {
             true => match metadata(object, "namespace") {
@@ -43,13 +44,13 @@ impl ObjectRef {
         }
     }
 
-    /// The namespace, `None` for objects of the whole cluster.
+    /// The namespace, `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
         (!self.namespace.is_empty()).then_some(self.namespace.as_str())
     }
 }
 
-/// A text under `metadata`; empty if it is not there.
+/// A text under `metadata`; empty if it is missing.
 pub(super) fn metadata<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     let metadata = object.get("metadata").and_then(|m| m.get(key));
     metadata.and_then(Value::as_str).unwrap_or_default()
@@ -60,7 +61,7 @@ pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
 
-/// Whether an object says anything of annotations.
+/// Returns true if an object has an `annotations` key.
 pub(super) fn has_annotations(object: &Map<String, Value>) -> bool {
     object
         .get("metadata")
@@ -68,7 +69,7 @@ pub(super) fn has_annotations(object: &Map<String, Value>) -> bool {
         .is_some()
 }
 
-/// Takes the owner's annotation out of what is sent, so that it reads as the author wrote it.
+/// Removes the owner annotation from what is sent, so that it reads as the author wrote it.
 pub(super) fn remove_owner(body: &mut Map<String, Value>, had_annotations: bool) {
     let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
@@ -80,12 +81,13 @@ pub(super) fn remove_owner(body: &mut Map<String, Value>, had_annotations: bool)
     }
 }
 
-/// A text at the top of an object; empty if it is not there.
+/// A text at the top of an object; empty if it is missing.
 pub(super) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Which kinds lie in namespaces: as the cluster serves them, and as the CustomResourceDefinitions of the same Spec say.
+/// The scopes of kinds: as the cluster serves them, and as the CustomResourceDefinitions of the same Spec
+/// define them.
 pub(super) struct Scopes<'a> {
     discovery: Option<&'a Discovery>,
     /// By group and kind.
@@ -93,10 +95,10 @@ pub(super) struct Scopes<'a> {
 }
 
 impl<'a> Scopes<'a> {
-    /// Of the resources of one cluster.
+    /// The scopes for the resources of one cluster.
     ///
     /// # Errors
-    /// A CustomResourceDefinition gives another scope to a kind than the one under which the cluster serves it.
+    /// A CustomResourceDefinition gives a kind another scope than the cluster.
     pub fn of(discovery: Option<&'a Discovery>, resources: &[Resource]) -> Result<Self, UserError> {
         let mut own = HashMap::new();
         for resource in resources {
@@ -145,11 +147,12 @@ fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: boo
     )
 }
 
-/// Checks and normalises a resource: a namespaced object without a namespace lies in `default` and its id says so, an
-/// object of the whole cluster has none, `stringData` becomes `data` (server-side apply would keep a removed key).
+/// Validates and normalises a resource. A namespaced object without a namespace gets `default`, also in its
+/// id. A cluster-scoped object has none. `stringData` becomes `data`, because server-side apply would keep a
+/// removed key.
 ///
 /// # Errors
-/// It has no kind or name, asks for a generated name, or its id names another object.
+/// It has no kind or name, requests a generated name, or its id names another object.
 pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Resource, UserError> {
     let id = resource.id.clone();
     let refuse = |message: String| UserError::new(ErrorKind::Spec, format!("`{id}`: {message}"));
@@ -201,8 +204,8 @@ pub(super) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
     Ok(resource)
 }
 
-/// The id with the namespace in it. An id of the right form must name the object; any other text is a name of the
-/// author's own and is left alone.
+/// The id with the namespace. An id of Kusion's form must name the object; any other text is the author's own
+/// name and stays unchanged.
 fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -> Result<ResourceId, String> {
     let parts: Vec<_> = id.as_str().split(':').collect();
     let full = if namespace.is_empty() {
@@ -216,14 +219,14 @@ fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -
     if parts.first() != Some(&api_version) || parts.get(1) != Some(&kind) {
         return Ok(id.clone());
     }
-    // Names may hold colons (RBAC): what follows the kind is compared as text.
+    // Names may contain colons (RBAC): what follows the kind is compared as text.
     let rest = parts[2..].join(":");
     let other = rest.strip_suffix(name).and_then(|head| head.strip_suffix(':'));
     match other {
         Some(other) if !namespace.is_empty() && other != namespace => Err(format!(
             "its id says namespace `{other}`, its object `{namespace}`"
         )),
-        // Kusion wrote the namespace of the stack into the id of a kind that has none.
+        // Kusion wrote the namespace of the stack into the id of cluster-scoped kinds.
         Some(other) if namespace.is_empty() && !other.contains(':') => {
             full.parse().map_err(|error: InvalidId| error.to_string())
         }
@@ -232,8 +235,9 @@ fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -
     }
 }
 
-/// `stringData` is write-only: a key that leaves it would stay in the object for ever (kubernetes/kubernetes#108008). Where
-/// both have a key, `stringData` wins, as on the server. A value not known yet stays unknown.
+/// Converts `stringData`, which is write-only: a key that is removed from it would stay in the object for
+/// ever (kubernetes/kubernetes#108008). If both have a key, `stringData` wins, as on the server. An unknown
+/// value stays unknown.
 pub(super) fn string_data_to_data(secret: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = secret.shift_remove("stringData") else {
         return;
@@ -311,7 +315,7 @@ mod tests {
             "rbac.authorization.k8s.io/v1:ClusterRoleBinding:prometheus"
         );
         assert!(binding.attributes["metadata"].get("namespace").is_none());
-        // Names may hold colons.
+        // Names may contain colons.
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x"}});
         let role = prepare_object("rbac.authorization.k8s.io/v1:ClusterRole:default:system:x", role).unwrap();
         assert_eq!(

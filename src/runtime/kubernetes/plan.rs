@@ -1,4 +1,4 @@
-//! Plans items: finds them, proves what is unchanged, and has the server say what the rest becomes.
+//! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
 
 mod planner;
 mod prefilter;
@@ -36,44 +36,44 @@ use crate::{
     runtime::{Item, Needs, ObservedObject, PlannedResource, StackScope},
 };
 
-/// How often a kind is looked up that this run has defined a moment ago.
+/// How many times a kind is looked up that this run defined a moment ago.
 const TRIES: u32 = 8;
-/// Dry-runs prepared at once; what is in flight is bounded by the cluster's own budget.
+/// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
 const AT_ONCE: usize = 64;
 
-/// An item on its way to a plan.
+/// An item during planning.
 struct Task {
-    /// Among the items of the call.
+    /// Its index in the call.
     place: usize,
     item: Item,
     subject: PlanItem,
-    /// What is there.
+    /// The live object.
     raw: Option<RawObject>,
 }
 
-/// What could be said of an item without asking the server.
+/// The result of the local proof.
 enum Proof {
-    /// Nothing would come of it.
+    /// An apply would change nothing.
     Unchanged(usize, Box<PlannedResource>),
-    /// The server has to say.
+    /// The server must decide.
     Open(Box<Task>),
 }
 
-/// An item with what is known of its kind.
+/// An item with its kind.
 pub(super) struct PlanItem {
     pub cluster: Arc<Cluster>,
-    /// `None` if the cluster does not know the kind, or serves it in other versions only.
+    /// `None` if the cluster does not know the kind, or serves it only in other versions.
     pub of: Option<Arc<ResourceType>>,
-    /// The version that the cluster prefers of a kind that it does not serve in the version that is wanted.
+    /// The cluster's preferred version of a kind that it does not serve in the desired version.
     pub other: Option<Arc<ResourceType>>,
-    /// Its API as a version of it that does not answer, if for that reason the kind is not known.
+    /// The version of its API group that does not answer, if the kind is unknown for that reason.
     pub silent: Option<String>,
     pub name: ObjectRef,
 }
 
 impl PlanItem {
-    /// Looks an item's kind up. What is wanted must be served in the version it names; what was recorded is looked for
-    /// in whichever version is served.
+    /// Looks up the kind of an item. A desired object must be served in its version; a recorded one is looked
+    /// up in any served version.
     pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, UserError> {
         let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
         let discovery = cluster.discovery().await?;
@@ -114,8 +114,8 @@ impl PlanItem {
         })
     }
 
-    /// As [`PlanItem::of`]. A kind or a version that this run defined appears in discovery a moment after it is
-    /// established, so it is looked up again until `stop` says so.
+    /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,
+    /// so it is looked up again until `stop` returns true.
     pub async fn awaited(
         runtime: &Kubernetes,
         item: &Item,
@@ -139,7 +139,7 @@ impl PlanItem {
         self.of.as_ref().or(self.other.as_ref())
     }
 
-    /// That the cluster does not serve the version that is wanted.
+    /// The error that the cluster does not serve the desired version.
     pub fn not_served(&self, api_version: &str) -> UserError {
         let kind = &self.name.kind;
         let message = match &self.other {
@@ -156,7 +156,7 @@ impl PlanItem {
         UserError::new(ErrorKind::Spec, message)
     }
 
-    /// A refusal of the server as a person reads it.
+    /// Converts a refusal of the server for a person.
     pub fn refusal(&self, error: &ApiError) -> UserError {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
@@ -176,7 +176,7 @@ fn group(object: &Map<String, Value>) -> &str {
         .map_or("", |(group, _)| group)
 }
 
-/// What stands there, one answer per item.
+/// Reads the live objects, one result per item.
 pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
     let mut subjects = Vec::with_capacity(items.len());
     for item in items {
@@ -208,7 +208,7 @@ pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<
     stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
-/// The verdict on an object; what stands around it is looked at only if it does not get on.
+/// The health of an object. Related objects are read only if it is not ready.
 async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String) {
     let Some(of) = &subject.of else {
         return (Health::Unknown, String::new());
@@ -219,7 +219,7 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
         let around = related_fetch::fetch_related(&subject.cluster, of, live).await;
         verdict = health::assess(live, &around, rules).await;
     }
-    // What an apply would not wait for is no reason to worry.
+    // A problem that an apply would not wait for is not reported as one.
     let health = match verdict.weight {
         Weight::Advisory => Health::Ready,
         _ => verdict.health,
@@ -227,7 +227,7 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     (health, runtime.secrets.mask(&verdict.message))
 }
 
-/// What is there of each subject, in order; nothing for one that could not be made out.
+/// The live object of each item, in order; `None` for an item that could not be resolved.
 async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {
@@ -253,7 +253,7 @@ async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObje
     Ok(found)
 }
 
-/// Plans items; one answer per item, in order.
+/// Plans items; one result per item, in order.
 pub(super) async fn plan(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -269,7 +269,7 @@ pub(super) async fn plan(
         };
         subjects.push(match subject {
             Ok(subject) => Ok(subject),
-            // An item that is wrong takes no other down; a cluster that does not answer does.
+            // An invalid item does not affect the others; a cluster that does not answer does.
             Err(failure) if failure.kind == ErrorKind::Spec || failure.kind == ErrorKind::Config => {
                 Err(failure)
             }
@@ -277,7 +277,7 @@ pub(super) async fn plan(
         });
     }
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
-    // What the proofs hold under is asked for while the objects are listed.
+    // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
     let found = found?;
     let absent = absent_namespaces(&looked_up, &found);
@@ -320,7 +320,7 @@ pub(super) async fn plan(
             Err(failure) => answers.planned[place] = Some(Err(failure)),
         }
     }
-    // What becomes of a definition decides how its objects are judged.
+    // The plan of a CRD determines how its objects are validated.
     let places: Vec<_> = defining.iter().map(|task| task.place).collect();
     answers.settle(&planner, defining).await?;
     for place in places {
@@ -335,7 +335,7 @@ pub(super) async fn plan(
     Ok(answers.finish(scope))
 }
 
-/// What the wanted objects are called that others may need.
+/// The names of desired objects that others may depend on.
 fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
@@ -349,10 +349,10 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, planner::Nam
     pending.chain(wanted).map(named).collect()
 }
 
-/// The answers to a call, in the order of its items.
+/// The results of a call, in the order of its items.
 struct Answers {
     planned: Vec<Option<Result<PlannedResource, UserError>>>,
-    /// What the server refuses unless something before it changes that, by place.
+    /// The server's refusals that earlier resources of the plan may resolve, by index.
     refusals: Vec<(usize, ServerRefusal)>,
 }
 
@@ -385,7 +385,7 @@ impl Answers {
         }
     }
 
-    /// A refusal stands unless the plan creates or changes what it is about.
+    /// Makes a refusal final unless the plan creates or changes what it is about.
     fn finish(mut self, scope: &StackScope) -> Vec<Result<PlannedResource, UserError>> {
         if !self.refusals.is_empty() {
             let planned = self.planned.iter().flatten().flatten();
@@ -408,8 +408,8 @@ impl Answers {
     }
 }
 
-/// Asks each cluster on which something was applied before for what bears on its answers. Whoever needs the answer finds
-/// it, or asks again and hears why there is none.
+/// Queries the guards of each cluster that has applied objects. Whoever needs a guard finds it, or queries
+/// again and gets the error.
 async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     let mut clusters: Vec<&Arc<Cluster>> = Vec::new();
     for (item, subject) in items.iter().zip(subjects) {
@@ -426,7 +426,7 @@ async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     }
 }
 
-/// The Namespaces of the plan that are not there.
+/// The Namespaces of the plan that do not exist.
 fn absent_namespaces(
     subjects: &[Option<&PlanItem>],
     found: &[Option<RawObject>],
@@ -439,7 +439,7 @@ fn absent_namespaces(
         .collect()
 }
 
-/// The wanted objects of a kind.
+/// The desired objects of a kind.
 fn wanted_objects<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a Map<String, Value>> {
     let wanted = items
         .iter()

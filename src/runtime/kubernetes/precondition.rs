@@ -1,5 +1,6 @@
-//! An object as the plan saw it. What is done to it is bound to its UID and its version: one that only changed since is
-//! looked at again, one that changed hands is left alone. While nothing changed that costs no request.
+//! The precondition of a write: the object as the plan saw it. A write is bound to its UID and its version.
+//! If only the version changed, the object is read again; if the owner changed, it is not written. Without a
+//! change this needs no request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, fetch, object_ref, plan::PlanItem};
 use crate::error::{ErrorKind, UserError};
 
-/// How often a write is tried anew that another one came before.
+/// How many times a write is retried after a concurrent write.
 pub(super) const TRIES: u32 = 10;
 
 /// What a write is bound to.
@@ -18,19 +19,19 @@ pub(super) struct Precondition {
     marks: [Option<String>; 3],
 }
 
-/// The annotations that say what may be done to an object; the first says whose it is.
+/// The annotations that restrict writes to an object; the first one is the owner.
 const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
 
-/// What a write is about to do.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteKind<'a> {
-    /// Making it this stack's: an earlier try, whose answer was lost, may have done so.
+    /// Makes the object this stack's: an earlier attempt, whose answer was lost, may have done so.
     WritingFor(&'a str),
     Deleting,
 }
 
 impl Precondition {
-    /// As the server has it.
+    /// From the live object.
     pub fn from_object(object: &Value) -> Self {
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
         Self {
@@ -40,17 +41,17 @@ impl Precondition {
         }
     }
 
-    /// As it was put into a plan's preparation by [`Precondition::keep`].
+    /// Loads it from a plan's private data, see [`Precondition::keep`].
     pub fn load(private: &Value) -> Option<Self> {
         Self::deserialize(&private["seen"]).ok()
     }
 
-    /// Puts it into a plan's preparation.
+    /// Stores it in a plan's private data.
     pub fn keep(object: &Value, private: &mut Value) {
         private["seen"] = json!(Self::from_object(object));
     }
 
-    /// The object as it is now, if the same may still be done to it; `None` if it is gone.
+    /// Reads the object again and checks that the write is still allowed; `None` if it is gone.
     pub async fn refetch(
         self,
         subject: &PlanItem,
@@ -63,7 +64,7 @@ impl Precondition {
         self.check_current(&object, subject, doing).map(Some)
     }
 
-    /// As [`Precondition::again`], of an object at hand.
+    /// As [`Precondition::refetch`], for an object that was already read.
     pub fn check_current(
         &self,
         object: &Value,
@@ -96,7 +97,7 @@ impl Precondition {
     }
 }
 
-/// There is another one of that name, or none.
+/// The error that another object has the name, or none.
 pub(super) fn another_object(subject: &PlanItem, why: impl std::fmt::Display) -> UserError {
     let what = format!(
         "{} is not the object any more that the plan saw: {why}",

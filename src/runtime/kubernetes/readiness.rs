@@ -1,4 +1,5 @@
-//! Waits for readiness: one watch per kind and namespace, shared by all that wait; never one per object.
+//! Waits for readiness: one watch per kind and namespace, shared by all waiting objects; never one per
+//! object.
 
 use std::{
     collections::HashMap,
@@ -27,16 +28,17 @@ use crate::{
     runtime::ApplySink,
 };
 
-/// How long a write waits for the watch that is to see what comes of it; it is no reason not to write.
+/// How long a write waits for the watch of its object; afterwards it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);
 
-/// Without any event for so long the object is read, in case the watch is not allowed or lost something.
+/// Without any event for this time the object is read again, because the watch may not be allowed or may have
+/// lost an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often the surroundings of an object that does not get on are looked at.
+/// How often the related objects of an unready object are read.
 const LOOK_AROUND: Duration = Duration::from_secs(3);
 
-/// The watches of one cluster, ended with it.
+/// The watches of one cluster; they end with it.
 pub(super) struct Watches {
     api: Api,
     running: Mutex<HashMap<String, Arc<WatchStream>>>,
@@ -46,16 +48,16 @@ pub(super) struct Watches {
 struct WatchStream {
     latest: Mutex<HashMap<String, WatchedObject>>,
     seen: watch::Sender<u64>,
-    /// Whether it was tried to open it, with whatever result.
+    /// True after the first attempt to open it, with any result.
     tried: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// An object as a watch told of it last.
+/// An object as a watch reported it last.
 #[derive(Clone)]
 struct WatchedObject {
     object: Value,
-    /// It was deleted, and this is how it was by then.
+    /// True if it was deleted; then this is its last version.
     gone: bool,
 }
 
@@ -74,8 +76,8 @@ impl Watches {
         }
     }
 
-    /// Lets the watch of a collection stand before something is written there; one that cannot be opened goes on
-    /// trying.
+    /// Waits until the watch of a collection is open, before something is written there; a watch that cannot
+    /// be opened keeps trying.
     pub async fn stand(&self, path: String) {
         let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
@@ -105,8 +107,8 @@ impl Watches {
     }
 }
 
-/// Follows a collection until the feed is dropped. A watch that ends is opened again where it stopped; one that is too
-/// old starts from now, and who waits reads its object.
+/// Follows a collection until the stream is dropped. A watch that ends is opened again where it stopped. If
+/// that is too old, it starts from now, and waiting tasks read their objects.
 async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<WatchStream>) {
     let mut from = match from {
         Some(version) => version,
@@ -153,8 +155,8 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
     }
 }
 
-/// The version of a collection, at the price of one of its objects. Without it a watch would tell of all that are there;
-/// so does one of a collection that cannot be listed.
+/// The current version of a collection, by listing one object. Without a version, or if the collection cannot
+/// be listed, the watch reports all existing objects.
 async fn now(api: &Api, path: &str) -> String {
     match api.call(&ApiRequest::get(path).query("limit", "1")).await {
         Ok(listed) => listed.value["metadata"]["resourceVersion"]
@@ -192,8 +194,8 @@ fn take(line: &[u8], from: &mut String, feed: &WatchStream) {
     feed.seen.send_modify(|count| *count += 1);
 }
 
-/// Whether one sight of an object is older than another: the watch stood before the write, and what it saw until then
-/// says nothing of what was written. Versions are numbers that grow (KEP-5504; in effect with every etcd before).
+/// Returns true if the watch event predates our write: the watch was opened before the write, and earlier
+/// events say nothing about it. Versions are growing numbers (KEP-5504; earlier in effect with every etcd).
 fn is_older(seen: &Value, than: &Value) -> bool {
     let version = |object: &Value| {
         object["metadata"]["resourceVersion"]
@@ -208,15 +210,15 @@ fn is_older(seen: &Value, than: &Value) -> bool {
     }
 }
 
-/// Where a record says that its object was written, and not seen to be ready.
+/// Records that an object was written and not seen to be ready.
 const UNREADY: &str = "unready";
 
-/// Whether whoever wrote it did not see it become ready.
+/// Returns true if the earlier apply did not see it become ready.
 pub(super) fn is_unready(recorded: &Recorded) -> bool {
     recorded.private[UNREADY] == true
 }
 
-/// The record of an object that is still to become ready, or of one that need not be waited for any more.
+/// The record of an object with or without the mark that it is not ready yet.
 pub(super) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
     if let Some(private) = recorded.private.as_object_mut() {
         match unready {
@@ -227,13 +229,13 @@ pub(super) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
     recorded
 }
 
-/// Whether nothing has to be waited for.
+/// Returns true if there is nothing to wait for.
 pub(super) async fn is_settled(runtime: &Kubernetes, of: &ResourceType, object: &Value) -> bool {
     let verdict = health::assess(object, &related_fetch::known_related(of), &runtime.options.rules).await;
     verdict.health == Health::Ready || verdict.weight == Weight::Advisory
 }
 
-/// Lets the watch stand of what is about to be written, if by its manifest it may have to be waited for.
+/// Opens the watch for an object that is about to be written, if its manifest may require waiting.
 pub(super) async fn prepare(runtime: &Kubernetes, subject: &PlanItem, of: &ResourceType, body: &Value) {
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
     if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, of, body).await {
@@ -241,10 +243,10 @@ pub(super) async fn prepare(runtime: &Kubernetes, subject: &PlanItem, of: &Resou
     }
 }
 
-/// Waits until an object that was just written is ready, and returns it as it is then.
+/// Waits until an object that was just written is ready, and returns it.
 ///
 /// # Errors
-/// It failed for good, vanished, or took too long.
+/// It failed permanently, was deleted, or the timeout passed.
 pub(super) async fn until_ready(
     runtime: &Kubernetes,
     subject: &PlanItem,
@@ -284,7 +286,7 @@ pub(super) async fn until_ready(
                         let since = *blocked_since.get_or_insert_with(Instant::now);
                         since.elapsed() >= runtime.options.fail_early_after
                     }
-                    // A back-off between two tries does not set the clock back.
+                    // A back-off between two retries does not reset the clock.
                     Weight::Transient | Weight::Advisory => false,
                 };
                 if counts {
@@ -367,7 +369,7 @@ pub(super) async fn until_ready(
     }
 }
 
-/// Why an object is given up on: what is known by now, and what a person would look for next.
+/// Explains a failed wait: what is known, and the evidence that a person would look for next.
 async fn last_words(
     runtime: &Kubernetes,
     subject: &PlanItem,
@@ -395,7 +397,7 @@ fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
     }
 }
 
-/// Objects of a watch carry their type; one that does not gets it.
+/// Adds the type to an object of a watch that has none.
 fn with_type(mut object: Value, of: &ResourceType) -> Value {
     if object["kind"].is_null() {
         object["kind"] = Value::String(of.kind.clone());
@@ -413,7 +415,7 @@ mod tests {
         let sight = |version: &str, generation: u64| serde_json::json!({"metadata": {"resourceVersion": version, "generation": generation}});
         assert!(is_older(&sight("99", 1), &sight("100", 2)));
         assert!(!is_older(&sight("101", 2), &sight("100", 2)));
-        // Of a server that counts in another way the generation decides.
+        // For a server with other versions the generation decides.
         assert!(is_older(&sight("b", 1), &sight("a", 2)));
         assert!(!is_older(&sight("b", 2), &sight("a", 2)));
     }

@@ -1,4 +1,4 @@
-//! What else a verdict on an object needs to know, asked for only while the object does not get on: its pods, its replica
+//! Reads related objects for a health evaluation, only while an object is not ready: its pods, its replica
 //! sets, their events, and at the end the last lines of a log.
 
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::{
     health::{FailingPod, Log, Related, culprit},
 };
 
-/// Pods, replica sets or events that are asked for at once.
+/// The maximum number of pods, replica sets or events per request.
 const MOST: &str = "200";
-/// Lines of a log that a failure shows.
+/// The number of log lines that a failure shows.
 const LINES: &str = "10";
-/// How long a log is read.
+/// The deadline for reading a log.
 const LOG_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of a log that are read.
+/// The maximum size of a log in bytes.
 const LOG: usize = 16 * 1024;
 
-/// What is known without asking: whether the kind has a status.
+/// What is known without a request: whether the kind has a status.
 pub(super) fn known_related(of: &ResourceType) -> Related {
     let mut related = Related::default();
     if of.reports_status {
@@ -31,7 +31,7 @@ pub(super) fn known_related(of: &ResourceType) -> Related {
     related
 }
 
-/// Looks around an object. What may not be read is left out: it only makes an answer less exact.
+/// Reads the related objects. What may not be read is left out: the result is only less exact.
 pub(super) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: &Value) -> Related {
     let mut related = known_related(of);
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -79,7 +79,8 @@ pub(super) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
     related
 }
 
-/// `a=b,c=d` of `matchLabels`. Expressions only narrow it; whose a pod is, its owner references say.
+/// `a=b,c=d` of `matchLabels`. Expressions only narrow it; the owner references decide which pods belong to
+/// the object.
 fn selector(selector: &Value) -> Option<String> {
     let labels = selector["matchLabels"].as_object()?;
     let pair = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
@@ -89,7 +90,7 @@ fn selector(selector: &Value) -> Option<String> {
         .map(|pairs| pairs.join(","))
 }
 
-/// The items of a LIST, with the type that they lack.
+/// The items of a LIST, with their type added.
 async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &str) -> Vec<Value> {
     let answer = match cluster.api.call(&request.query("limit", MOST)).await {
         Ok(mut answer) => answer.value["items"].take(),
@@ -108,7 +109,7 @@ async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &
     items
 }
 
-/// What a person wants to see of an object that is not ready: warnings about the pod at fault, and the end of its
+/// The evidence for an object that is not ready: warnings about the failing pod, and the end of its
 /// container's log.
 pub(super) async fn evidence(cluster: &Cluster, object: &Value, related: &Related) -> String {
     let Some(culprit) = culprit(object, related) else {
@@ -163,7 +164,7 @@ async fn warnings(cluster: &Cluster, culprit: &FailingPod) -> Vec<String> {
     all.split_off(all.len().saturating_sub(3))
 }
 
-/// The end of a log: of the run before, if the program crashed and is started again.
+/// The end of a log: of the previous run, if the program crashed and was restarted.
 async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
     let tries: &[&str] = match culprit.log {
         Log::None => &[],

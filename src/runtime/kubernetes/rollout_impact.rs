@@ -1,10 +1,10 @@
-//! What an edit does to running pods: which change restarts how many.
+//! The impact of a change on running pods: which change restarts how many.
 
 use serde_json::Value;
 
 use crate::model::diff;
 
-/// A sentence for the reviewer, if pods restart, end or begin.
+/// A sentence for the reviewer if pods are restarted, terminated or created.
 pub(super) fn impact(live: &Value, becomes: &Value) -> Option<String> {
     let kind = live["kind"].as_str()?;
     let spec = &live["spec"];

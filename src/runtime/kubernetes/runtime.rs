@@ -1,4 +1,4 @@
-//! The runtime: clusters by name, and the trait's calls handed to who does the work.
+//! The runtime: clusters by name, and the trait's methods, delegated to the modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,33 +29,35 @@ use crate::{
 /// What to do about a field that the Spec sets and that another manager owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conflicts {
-    /// A field that the last apply wrote is put back. Any other fails the resource, and the owner is named.
+    /// A field that the last apply wrote is restored. For any other field the resource fails, and the error
+    /// names the owner.
     #[default]
     Restore,
-    /// The resource fails, and the owner is named.
+    /// The resource fails, and the error names the owner.
     Stop,
     /// The field is taken over.
     Take,
-    /// The field is left to its owner.
+    /// The field keeps its owner and value.
     Leave,
 }
 
-/// How clusters are treated.
+/// The options of the runtime.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Fields that others own.
+    /// The policy for fields that others own.
     pub conflicts: Conflicts,
-    /// How long one resource may take to become ready, or to be gone.
+    /// How long one resource may take to become ready, or to be deleted.
     pub ready_timeout: Duration,
-    /// How long a failure that waiting does not remove must last before the wait ends.
+    /// How long a failure that waiting does not fix must last before the wait ends.
     pub fail_early_after: Duration,
     /// Whether to wait for readiness at all.
     pub wait: bool,
-    /// The user's own rules of readiness.
+    /// The user's own readiness rules.
     pub rules: HealthRules,
-    /// Whence neither a kubeconfig nor what it names is taken.
+    /// The checkout; neither a kubeconfig nor what it names is taken from it.
     pub checkout: Checkout,
-    /// Set when the run is asked to stop: a silent server is not waited for then.
+    /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
+    /// answer.
     pub cancel: CancellationToken,
 }
 
@@ -75,15 +77,15 @@ impl Default for Options {
 
 /// One or more clusters.
 pub struct Kubernetes {
-    /// A cluster whose credentials cannot be used fails when it is asked for, and takes no other down.
+    /// A cluster with unusable credentials fails when it is used, and does not affect the others.
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
     pub(super) options: Options,
     pub(super) secrets: Secrets,
 }
 
 impl Kubernetes {
-    /// Reads the credentials of each cluster; nothing is sent yet. A cluster that cannot be used fails when it is asked
-    /// for.
+    /// Reads the credentials of each cluster; sends nothing yet. A cluster that is unusable fails when it is
+    /// used.
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in clusters {
@@ -98,7 +100,7 @@ impl Kubernetes {
         }
     }
 
-    /// How many requests were sent to all clusters so far, each try counted.
+    /// The number of requests sent to all clusters so far, including retries.
     pub fn requests(&self) -> u64 {
         self.clusters
             .values()
@@ -107,10 +109,10 @@ impl Kubernetes {
             .sum()
     }
 
-    /// Asks a cluster for its version, and says which server answered.
+    /// Queries the version of a cluster, and returns it with the address of the server.
     ///
     /// # Errors
-    /// Its credentials cannot be used, or it cannot be reached.
+    /// Its credentials are unusable, or it cannot be reached.
     pub async fn version(&self, name: &ClusterName) -> Result<String, UserError> {
         let cluster = self.cluster(Some(name))?;
         Ok(format!(
@@ -120,7 +122,7 @@ impl Kubernetes {
         ))
     }
 
-    /// The cluster of a name; without a name the only one there is.
+    /// The cluster with a name; without a name the only one.
     pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, UserError> {
         let found = match name {
             Some(name) => self.clusters.get(name).ok_or_else(|| {

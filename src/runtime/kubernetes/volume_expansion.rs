@@ -1,5 +1,5 @@
-//! A StatefulSet whose volumes grow. Its templates of claims cannot be changed in place, and new ones reach no claim that
-//! is there: so the claims are patched, and the set is recreated around its pods, which keep running.
+//! Grows the volumes of a StatefulSet. Its claim templates are immutable, and new ones have no effect on
+//! existing claims. So the claims are patched, and the set is recreated around its pods, which keep running.
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::model::diff;
 
-/// How the claims of a set grow.
+/// The growth of a set's claims.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Expansion {
     namespace: String,
     set: String,
-    /// The storage that is wanted, by the template's name.
+    /// The desired storage, by the name of the template.
     templates: Vec<(String, String)>,
 }
 
 const STORAGE: &str = "/spec/resources/requests/storage";
 
 impl Expansion {
-    /// The growth of a set's claims from what is there to what it becomes, if nothing else of its templates changes.
+    /// The growth from the live to the expected set, if nothing else of its templates changes.
     pub fn between(live: &Value, becomes: &Value) -> Option<Self> {
         let name = |key: &str| live["metadata"][key].as_str().map(str::to_owned);
         let templates = |set: &Value| set["spec"]["volumeClaimTemplates"].as_array().cloned();
@@ -55,21 +55,22 @@ impl Expansion {
         })
     }
 
-    /// As it was put into a plan's preparation by [`Expansion::keep`].
+    /// Loads it from a plan's private data, see [`Expansion::keep`].
     pub fn load(private: &Value) -> Option<Self> {
         Self::deserialize(&private["expansion"]).ok()
     }
 
-    /// Puts it into a plan's preparation.
+    /// Stores it in a plan's private data.
     pub fn keep(&self, private: &mut Value) {
         private["expansion"] = json!(self);
     }
 
-    /// Asks for what is wanted of each claim, or only whether that would be let in. The names of the claims that grow
-    /// and what they grow to.
+    /// Requests the desired storage of each claim; with `dry` only checks that it would be accepted. Returns
+    /// the names of the claims that grow and their new sizes.
     ///
     /// # Errors
-    /// The claims may not be seen, or one may not grow: its storage class does not allow it, or a quota is used up.
+    /// The claims may not be read, or one may not grow: its storage class does not allow it, or a quota is
+    /// exhausted.
     pub async fn carry_out(&self, cluster: &Cluster, dry: bool) -> Result<Vec<String>, ApiError> {
         let path = format!(
             "/api/v1/namespaces/{}/persistentvolumeclaims",
@@ -104,7 +105,7 @@ impl Expansion {
         Ok(grown)
     }
 
-    /// What is wanted of a claim: it is called TEMPLATE-SET-ORDINAL.
+    /// The desired storage of a claim, whose name is TEMPLATE-SET-ORDINAL.
     fn wanted_of(&self, claim: &str) -> Option<&str> {
         let (template, ordinal) = claim.rsplit_once('-')?;
         let template = template.strip_suffix(&self.set)?.strip_suffix('-')?;
@@ -121,7 +122,7 @@ fn text(quantity: &Value) -> String {
         .map_or_else(|| quantity.to_string(), str::to_owned)
 }
 
-/// A quantity as Kubernetes writes them; `None` if it is none.
+/// Parses a Kubernetes quantity; `None` if it is invalid.
 fn bytes(quantity: &Value) -> Option<f64> {
     const SUFFIXES: [(&str, f64); 13] = [
         ("Ki", 1024.0),

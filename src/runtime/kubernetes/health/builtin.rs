@@ -1,4 +1,4 @@
-//! The kinds that Kubernetes itself brings and that need more than conventions.
+//! The health of built-in kinds that need more than conventions.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{
     pods, workloads,
 };
 
-/// The verdict on a built-in kind that has a rule of its own.
+/// The health of a built-in kind with a rule of its own.
 pub(super) fn judge(group: &str, kind: &str, view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     Some(match (group, kind) {
         ("apps" | "extensions", "Deployment") => workloads::deployment(view, related),
@@ -50,7 +50,8 @@ fn volume_claim(view: &ObjectView, related: &Related) -> HealthVerdict {
     }
 }
 
-/// A claim of such a class binds only once a pod wants it: that is nothing to wait for, before a pod does.
+/// Returns true if the claim's class binds it only when a pod uses it: until then there is nothing to wait
+/// for.
 fn waits_for_consumer(claim: &ObjectView, related: &Related) -> bool {
     const SELECTED_NODE: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
     const REASON: &str = "WaitForFirstConsumer";
@@ -101,7 +102,7 @@ fn service(view: &ObjectView) -> HealthVerdict {
     HealthVerdict::progressing("no load balancer address yet")
 }
 
-/// Many ingress controllers never write an address: its absence is worth a remark only.
+/// Many ingress controllers never write an address: its absence is only a note.
 fn ingress(view: &ObjectView) -> HealthVerdict {
     match addresses(view) {
         found if found.is_empty() => {
@@ -153,7 +154,7 @@ fn api_service(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Errors of an autoscaler are shown and never waited for: it has none to scale while its target starts.
+/// Errors of an autoscaler are shown but never waited for: it has no metrics while its target starts.
 fn autoscaler(view: &ObjectView) -> HealthVerdict {
     const FAILURES: [(&str, &str); 8] = [
         ("AbleToScale", "FailedGetScale"),

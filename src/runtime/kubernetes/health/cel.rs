@@ -1,15 +1,16 @@
-//! Users' own rules in CEL: three expressions over an object, as Flux has them.
+//! User-defined readiness rules in CEL: three expressions over an object, as in Flux.
 //!
 //! ```yaml
 //! # <group>/<Kind>/health.cel.yaml
-//! inProgress: status.phase == 'Pending'   # optional; looked at first
+//! inProgress: status.phase == 'Pending'   # optional; evaluated first
 //! failed: status.phase == 'Broken'        # optional
-//! current: status.phase == 'Running'      # needed; false or not yet known: in progress
+//! current: status.phase == 'Running'      # required; false or unknown: in progress
 //! ```
 //!
-//! The object's top-level fields are the variables (`metadata`, `spec` and `status` are there, if empty), and `object`
-//! is the whole. A field that is not there yet makes an expression false: controllers report bit by bit. CEL has no
-//! loops but those over lists, no input and no output; the work that an expression may do is bounded before it is run.
+//! The variables are the top-level fields of the object (`metadata`, `spec` and `status` exist, possibly
+//! empty), and `object` is the whole. An expression with a missing field is false, because controllers report
+//! step by step. CEL has no loops except those over lists, no input and no output; the cost of an expression
+//! is limited before it is evaluated.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,13 +29,13 @@ use super::{
 };
 use crate::yaml::{self, YamlError};
 
-/// The longest expression, bytes.
+/// The maximum length of an expression in bytes.
 const LONGEST: usize = 4096;
-/// How deep an expression may be nested.
+/// The maximum nesting of an expression.
 const DEEPEST: u32 = 60;
-/// The stack on which expressions are parsed, bytes; only what is used is taken.
+/// The stack size of the parser in bytes; only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
-/// What an expression may cost: its size times the rounds of its innermost loop.
+/// The maximum cost of an expression: its size times the iterations of its innermost loop.
 const COST: u64 = 20_000_000;
 
 #[derive(Deserialize)]
@@ -51,11 +52,11 @@ struct File {
 struct Expression {
     program: Program,
     size: u64,
-    /// Loops within loops.
+    /// The nesting of loops.
     loops: u32,
-    /// Concatenations: each may double a list.
+    /// The number of concatenations: each may double a list.
     additions: u64,
-    /// The longest list written in the expression.
+    /// The longest list literal in the expression.
     longest: u64,
 }
 
@@ -68,10 +69,10 @@ pub(super) struct Expressions {
 }
 
 impl Expressions {
-    /// Reads a rule.
+    /// Parses a rule.
     ///
     /// # Errors
-    /// Not YAML of that shape, or an expression that is not CEL.
+    /// Not YAML of that form, or an expression that is not CEL.
     pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
         let file: File = yaml::from_str(text)?;
         let compile = |key: &str, source: &str| {
@@ -94,7 +95,7 @@ impl Expressions {
         })
     }
 
-    /// Judges an object; the error is in a sentence.
+    /// Evaluates an object; the error is one sentence.
     pub(super) fn judge(&self, object: &Value) -> Result<HealthVerdict, String> {
         let view = ObjectView(object);
         if !view.text("/metadata/deletionTimestamp").is_empty() {
@@ -130,7 +131,7 @@ impl Expressions {
     }
 }
 
-/// What the object says of itself, for the message.
+/// The object's own explanation, for the message.
 fn reason(view: &ObjectView) -> Option<String> {
     let ready = view.condition("Ready").filter(|condition| !condition.is_true())?;
     Some(ready.lowercase_words()).filter(|words| !words.is_empty())
@@ -142,7 +143,8 @@ impl Expression {
             return Err(format!("an expression may have at most {LONGEST} bytes"));
         }
         let source = source.to_owned();
-        // The parser goes as deep as the expression, before anybody can count: it gets a stack that holds that.
+        // The parser recurses as deep as the expression, before the limit can be checked: it gets a stack
+        // that is large enough.
         let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
         let parsing = thread
             .spawn(move || Self::parse(&source))
@@ -169,7 +171,7 @@ impl Expression {
         })
     }
 
-    /// Whether it holds of an object whose longest list or map has `widest` entries.
+    /// Returns true if it is true for an object whose longest list or map has `widest` entries.
     fn holds(&self, context: &Context, widest: u64) -> Result<bool, String> {
         let rounds = widest.max(self.longest).max(1).saturating_mul(self.additions + 1);
         let cost = rounds.saturating_pow(self.loops).saturating_mul(self.size);
@@ -191,7 +193,7 @@ impl Expression {
     }
 }
 
-/// What bounds the work of an expression.
+/// The quantities that limit the cost of an expression.
 #[derive(Default)]
 struct Shape {
     size: u64,
@@ -202,7 +204,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// `level`: nesting of the expression; `depth`: of the loops around it.
+    /// `level` is the nesting of the expression; `depth` that of the loops around it.
     fn walk(&mut self, expression: &IdedExpr, level: u32, depth: u32) {
         self.size += 1;
         self.loops = self.loops.max(depth);
@@ -222,7 +224,7 @@ impl Shape {
                 let before = self.additions;
                 self.walk(&comprehension.loop_cond, next, depth + 1);
                 self.walk(&comprehension.loop_step, next, depth + 1);
-                // `map` and `filter` add to a list in each round, which may copy it.
+                // `map` and `filter` append to a list in each iteration, which may copy it.
                 if self.additions > before {
                     self.loops = self.loops.max(depth + 2);
                 }
@@ -274,7 +276,7 @@ fn context(object: &Value) -> Context<'static, 'static> {
     context
 }
 
-/// Whole numbers are `int` whatever their sign, as Kubernetes has them.
+/// Integers are `int` whatever their sign, as in Kubernetes.
 fn to_cel(value: &Value) -> CelValue {
     match value {
         Value::Null => CelValue::Null,
@@ -377,7 +379,8 @@ mod tests {
     fn deep_nesting_and_many_loops_are_refused() {
         let deep = format!("current: \"{}1{} == 1\"", "(".repeat(2000), ")".repeat(2000));
         assert!(Expressions::parse(&deep).is_err());
-        // A chain may be read as less than it looks (two negations are none); it must not use up the stack.
+        // A chain may be parsed as less than it looks (two negations cancel out); it must not exhaust the
+        // stack.
         for (chain, refused) in [
             ("1+", true),
             ("[", true),

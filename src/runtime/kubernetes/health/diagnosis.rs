@@ -1,4 +1,5 @@
-//! Why a workload does not get on: its pods' obstacles, probes and ends, and refusals to create them.
+//! Diagnoses why a workload is not ready: the problems, probes and exits of its pods, and refusals to create
+//! them.
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::{
     pods::{self, Ended, PodProblem},
 };
 
-/// What a workload's pods or its controller's events show of a failure, before any deadline has passed.
+/// A failure that a workload's pods or its controller's events show before any deadline has passed.
 pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let mut found = [from_pods(workload, related), refused_by(workload, related)]
         .into_iter()
@@ -22,7 +23,7 @@ pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<
 
 /// `pod web-1 (and 2 more): container app: ImagePullBackOff: …`
 pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
-    // A crash of a Job's pod is counted by the Job itself, against its back-off limit.
+    // A Job itself counts the crashes of its pods, against its back-off limit.
     let crashes_count = workload.text("/kind") == "Job";
     let mut stuck = stuck(&related.pods_of(workload), related);
     stuck.retain(|(_, obstacle)| !(crashes_count && obstacle.crashes));
@@ -32,7 +33,7 @@ pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<Heal
     Some(HealthVerdict::failed(words).weighing(obstacle.weight()))
 }
 
-/// The pods that do not start, those first that waiting does not help.
+/// The pods that do not start; those first that waiting does not fix.
 fn stuck<'a>(pods: &[ObjectView<'a>], related: &Related) -> Vec<(ObjectView<'a>, PodProblem)> {
     let obstacle = |pod: &ObjectView<'a>| Some((*pod, pods::obstacle(pod, related)?));
     let mut stuck: Vec<_> = pods.iter().filter_map(obstacle).collect();
@@ -47,8 +48,8 @@ fn and_more(pod: &ObjectView, more: usize) -> String {
     }
 }
 
-/// `pod web-1: container app: its readiness probe (GET :8080/healthz) has not succeeded`, of the first pod that runs and
-/// is not ready.
+/// `pod web-1: container app: its readiness probe (GET :8080/healthz) has not succeeded`, for the first
+/// running pod that is not ready.
 pub(super) fn unready(workload: &ObjectView, related: &Related) -> Option<String> {
     let mut pods = related.pods_of(workload);
     pods.sort_by_key(ObjectView::name);
@@ -59,15 +60,15 @@ pub(super) fn unready(workload: &ObjectView, related: &Related) -> Option<String
     Some(format!("{}: {}", and_more(pod, unready.count()), container.words))
 }
 
-/// `pod once-x (and 2 more): container app ended with exit code 3: …`: how the pods of a failed Job ended, the last one
-/// first.
+/// `pod once-x (and 2 more): container app ended with exit code 3: …`: how the pods of a failed Job ended,
+/// the last one first.
 pub(super) fn ends(job: &ObjectView, related: &Related) -> Option<String> {
     let ended = failed_pods(&related.pods_of(job));
     let (pod, end) = ended.first()?;
     Some(format!("{}: {}", and_more(pod, ended.len() - 1), end.words))
 }
 
-/// The pods that ended badly, the newest first.
+/// The pods that failed, the newest first.
 fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
     let end = |pod: &ObjectView<'a>| Some((*pod, pods::bad_end(pod)?));
     let mut ended: Vec<_> = pods.iter().filter_map(end).collect();
@@ -75,32 +76,30 @@ fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
     ended
 }
 
-/// The pod that keeps an object from getting on.
+/// The pod that keeps an object from becoming ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingPod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub pod: String,
-    /// The container at fault; empty if it is about the whole pod.
+    /// The failing container; empty if the whole pod fails.
     pub container: String,
-    /// Which log tells more.
+    /// The relevant log.
     pub log: Log,
 }
 
-/// The log of a container that is worth reading.
+/// The relevant log of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {
     /// None: it never ran.
     None,
-    /// Of the run before the current one, which crashed.
+    /// That of the previous run, which crashed.
     Previous,
-    /// Of the current run, or of the last one of a pod that ended.
+    /// That of the current run, or of the last one of a pod that ended.
     Current,
 }
 
-/// The pod to look at when an object, or the pod itself, is not ready: one that does not start, else one that ended
-/// badly, else one that is not ready.
+/// The failing pod of an object, or the pod itself: one that does not start, or else one that failed, or else
+/// one that is not ready.
 pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     let view = ObjectView(object);
     let is_job = view.text("/kind") == "Job";
@@ -136,15 +135,15 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     Some(of(pod, unready.as_deref().unwrap_or_default(), Log::Current))
 }
 
-/// Why no pod may be created: the newest `FailedCreate` of the workload or of one of its replica sets, if the server
-/// refused it.
+/// Why no pod may be created: the newest `FailedCreate` event of the workload or of its replica sets, if the
+/// server refused it.
 fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);
     Some(HealthVerdict::failed(words).weighing(weight))
 }
 
-/// How seriously to take a refusal to create pods. A service account may still be created, and a quota has room again
+/// The weight of a refusal to create pods. A service account may still be created, and a quota has room again
 /// when other pods end, unless nothing of it is used.
 pub(super) fn refusal_weight(message: &str) -> Weight {
     let used = message
@@ -187,7 +186,7 @@ fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {
     is_refusal(message).then(|| format!("FailedCreate: {message}"))
 }
 
-/// Whether the API server refused for a reason that somebody has to change.
+/// Returns true if the API server refused for a reason that somebody must change.
 pub(super) fn is_refusal(message: &str) -> bool {
     [
         "exceeded quota",

@@ -1,6 +1,7 @@
-//! Rules in KCL: assertions that an object has to pass, or a `status` and a `message` as Argo CD's scripts give them.
+//! Readiness rules in KCL: assertions that an object must pass, or a `status` and a `message` as in Argo CD's
+//! scripts.
 //!
-//! The core runs elsewhere, in a process behind walls; [`Evaluate`] is who reaches it. Here stands what its answer means.
+//! The core runs in a sandboxed process, which [`Evaluate`] reaches. This module interprets its result.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -9,23 +10,24 @@ use serde_json::Value;
 
 use super::{Health, HealthVerdict, Weight};
 
-/// What the core made of a rule.
+/// The result of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssertionResult {
-    /// Everything holds: the values of the program.
+    /// Everything passed: the values of the program.
     Values(Value),
-    /// An assertion or a check does not hold, in its words.
+    /// An assertion or a check failed, with its message.
     Failed(String),
 }
 
 /// Runs a rule on an object, which the program has as `option("object")` and as `res`.
 #[async_trait]
 pub trait Evaluate: Send + Sync + Debug {
-    /// An error, in a sentence, is the rule's fault or the core's, never the object's.
+    /// Evaluates a rule. An error, in one sentence, is the fault of the rule or of the core, never of the
+    /// object.
     async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
 }
 
-/// A rule, and who runs it.
+/// A rule, and its evaluator.
 pub(super) struct Assertions<'a> {
     pub path: &'a str,
     pub code: &'a str,
@@ -46,7 +48,8 @@ impl Assertions<'_> {
     }
 }
 
-/// What an answer means. What does not hold yet may hold later; who knows that it never will says `Degraded`.
+/// Interprets a result. A failed assertion may pass later; only a rule that returns `Degraded` says that it
+/// will not.
 fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
     let values = match answer {
         AssertionResult::Failed(message) => return Ok(HealthVerdict::progressing(message.as_str())),
@@ -59,7 +62,7 @@ fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
             .ok_or_else(|| format!("`status` is `{}`, which is no health", word.escape_debug()))?,
         _ => return Err("`status` should be a text".to_owned()),
     };
-    // As of a script: Degraded counts once it has lasted.
+    // As for a script: Degraded counts once it has lasted.
     Ok(HealthVerdict::new(health, message).weighing(Weight::Blocked))
 }
 

@@ -1,11 +1,11 @@
-//! The conventions that controllers keep, as kstatus reads them: generation, `Reconciling`, `Stalled`, `Ready`.
+//! The conventions of controllers, as kstatus defines them: generation, `Reconciling`, `Stalled`, `Ready`.
 
 use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
 
-/// How long a new object of a kind that has a status may be without one before that is taken as normal, seconds.
+/// How long a new object of a kind with a status may have none before that counts as normal, in seconds.
 const STATUS_WINDOW: i64 = 15;
 
-/// An object under deletion, with what holds it up.
+/// An object that is being deleted, with what blocks the deletion.
 pub(super) fn terminating(view: &ObjectView) -> HealthVerdict {
     let finalizers: Vec<_> = view
         .list("/metadata/finalizers")
@@ -18,8 +18,8 @@ pub(super) fn terminating(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Whether the controller must still look at the newest generation. `strict`: a controller that never said which
-/// generation it saw has not looked at all.
+/// Returns a verdict if the controller has not seen the newest generation yet. With `strict`, a controller
+/// that reports no generation has seen none.
 pub(super) fn unobserved(view: &ObjectView, strict: bool) -> Option<HealthVerdict> {
     let generation = view.number("/metadata/generation");
     match (generation, view.number("/status/observedGeneration")) {
@@ -40,7 +40,7 @@ pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
     Some(HealthVerdict::failed(stalled.lowercase_words()).weighing(Weight::Blocked))
 }
 
-/// Any object for which there is no other rule.
+/// Any object without another rule.
 pub(super) fn judge(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
@@ -62,7 +62,8 @@ pub(super) fn judge(view: &ObjectView, related: &Related) -> HealthVerdict {
     }
 }
 
-/// Most kinds without a status never get one; but right after creation a controller may just not have come round.
+/// Most kinds without a status never get one; but directly after the creation the controller may not have
+/// written it yet.
 fn without_status(view: &ObjectView, related: &Related) -> HealthVerdict {
     let age = view
         .time("/metadata/creationTimestamp")

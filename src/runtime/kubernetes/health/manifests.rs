@@ -1,4 +1,4 @@
-//! Reading manifests: YAML or JSON, many documents, lists of objects.
+//! Parses manifests: YAML or JSON, several documents, lists of objects.
 
 use serde_json::Value;
 
@@ -8,29 +8,27 @@ use crate::{
     yaml,
 };
 
-/// How deep lists of lists are unfolded.
+/// The maximum nesting of lists.
 const DEEPEST: usize = 8;
 
 /// An object of a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// `apiVersion:Kind[:namespace]:name`, as a Spec would have it.
+    /// `apiVersion:Kind[:namespace]:name`, as in a Spec.
     pub id: String,
-    /// The object.
     pub object: Value,
 }
 
-/// A manifest that cannot be read.
+/// An invalid manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ManifestError {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub file: String,
-    /// Line from 1, if known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// Column from 1, if known.
+    /// The column, from 1, if known.
     pub column: Option<u32>,
-    /// What is wrong.
     pub message: String,
 }
 
@@ -46,10 +44,10 @@ impl From<ManifestError> for UserError {
     }
 }
 
-/// Reads every object of a manifest in order; objects of a `List` stand where the list stood.
+/// Parses every object of a manifest in order; objects of a `List` take the place of the list.
 ///
 /// # Errors
-/// Neither YAML nor JSON, or a document that is no Kubernetes object.
+/// Neither YAML nor JSON, or a document that is not a Kubernetes object.
 pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     let mut found = Vec::new();
     for (line, value) in values(file, text)? {
@@ -64,7 +62,7 @@ pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError>
     Ok(found)
 }
 
-/// The documents of a text with the line each starts on.
+/// The documents of a text with their first lines.
 fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with(['{', '['])
@@ -81,7 +79,7 @@ fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
             message: error.message,
         })?;
         if !value.is_null() {
-            // Comments and blank lines before an object are not where it starts.
+            // Comments and blank lines before an object are not part of it.
             let blank =
                 |line: &&str| line.trim().is_empty() || line.starts_with('#') || line.starts_with("---");
             let skipped = part.lines().take_while(blank).count();
@@ -91,7 +89,7 @@ fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
     Ok(values)
 }
 
-/// JSON documents one after the other; `None` if the text is not that.
+/// Consecutive JSON documents; `None` for any other text.
 fn json_values(text: &str) -> Option<Vec<(u32, Value)>> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let mut values = Vec::new();
@@ -110,7 +108,7 @@ fn json_values(text: &str) -> Option<Vec<(u32, Value)>> {
     }
 }
 
-/// Cuts at lines that start with `---`, which can stand nowhere else in YAML.
+/// Splits at lines that start with `---`, which have no other meaning in YAML.
 fn parts(text: &str) -> Vec<(u32, &str)> {
     let mut parts = Vec::new();
     let (mut start, mut start_line, mut at) = (0, 1, 0);
@@ -126,7 +124,7 @@ fn parts(text: &str) -> Vec<(u32, &str)> {
     parts
 }
 
-/// Adds an object, or what a list holds. Items of a typed list may lack what the list says of all of them.
+/// Adds an object, or the items of a list. Items of a typed list may lack what the list says for all of them.
 fn unfold(
     mut value: Value,
     of_list: (&str, &str),

@@ -1,9 +1,9 @@
-//! Whether an object has become what its manifest asks for: [`judge`].
+//! Evaluates whether an object has become what its manifest asks for: [`judge`].
 //!
-//! Rules in force, first match: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then one per built-in kind
-//! ([`builtin`]), then the conventions that custom resources keep ([`generic`], those of kstatus). Everything here is
-//! pure: what else must be known (pods, replica sets, events) is handed in as [`Related`], and rules in KCL are run by
-//! whoever has the core ([`Evaluate`]).
+//! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
+//! one per built-in kind ([`builtin`]), then the conventions of custom resources ([`kstatus`]). Everything
+//! here is pure: other objects (pods, replica sets, events) are passed as [`Related`], and the caller runs
+//! rules in KCL ([`Evaluate`]).
 
 mod builtin;
 mod cel;
@@ -30,27 +30,27 @@ use object_view::ObjectView;
 
 pub use crate::model::health::Health;
 
-/// What somebody who waits should make of a verdict.
+/// How a wait should treat a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// As it says: a failure is the controller's last word.
+    /// As it says: a failure is the controller's final result.
     Final,
-    /// A failure that waiting does not remove (an image that does not exist): it counts once it has lasted.
+    /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
     Blocked,
-    /// A failure that may heal by itself (a crash loop, a node that is still to come): it is shown, and waited for.
+    /// A failure that may resolve itself (a crash loop, a node that is still to come): it is shown, and the
+    /// wait continues.
     Transient,
-    /// Worth a remark, never worth waiting for.
+    /// Worth a note, never worth waiting for.
     Advisory,
 }
 
-/// The answer of [`judge`].
+/// The result of [`judge`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
-    /// In a word.
     pub health: Health,
-    /// Why, for people; may be empty. Holds text from the cluster: escape before printing.
+    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
     pub message: String,
-    /// How seriously to take it.
+    /// How a wait should treat it.
     pub weight: Weight,
 }
 
@@ -89,9 +89,9 @@ impl HealthVerdict {
     }
 }
 
-/// Judges an object as the API server gives it. Never panics, whatever the object holds.
+/// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
 ///
-/// A user's rule that has no opinion (a script that returns nothing) leaves the object to the rules that come after it.
+/// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
 pub fn judge(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
@@ -104,7 +104,7 @@ pub fn judge(object: &Value, related: &Related, rules: &HealthRules) -> HealthVe
     builtin::judge(group, kind, &view, related).unwrap_or_else(|| kstatus::judge(&view, related))
 }
 
-/// As [`judge`], with rules in KCL asked too.
+/// As [`judge`], including rules in KCL.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     match rules.assertions(view.group(), view.text("/kind")) {

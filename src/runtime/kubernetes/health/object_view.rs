@@ -1,4 +1,4 @@
-//! Reading an object whose fields may be absent, null or of the wrong type: those all count as absent.
+//! Reads an object whose fields may be absent, null or of the wrong type, which all count as absent.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,13 +12,12 @@ pub(super) struct ObjectView<'a>(pub &'a Value);
 pub(super) struct Condition<'a> {
     /// `True`, `False`, `Unknown`.
     pub status: &'a str,
-    /// A word.
+    /// One word.
     pub reason: &'a str,
-    /// A sentence.
+    /// One sentence.
     pub message: &'a str,
-    /// Which `metadata.generation` it is about, where the controller says so.
+    /// The `metadata.generation` that it describes, if the controller says so.
     pub observed_generation: Option<i64>,
-    /// Since when.
     pub since: Option<Timestamp>,
 }
 
@@ -31,7 +30,7 @@ impl Condition<'_> {
         self.status == "False"
     }
 
-    /// `Reason: message`, or what there is of it.
+    /// `Reason: message`, or the part that exists.
     pub(super) fn lowercase_words(&self) -> String {
         match (self.reason, self.message) {
             ("", message) => message.to_owned(),
@@ -42,7 +41,7 @@ impl Condition<'_> {
 }
 
 impl<'a> ObjectView<'a> {
-    /// What stands at an RFC 6901 pointer; null counts as absent.
+    /// The value at an RFC 6901 pointer; null counts as absent.
     pub(super) fn at(&self, pointer: &str) -> Option<&'a Value> {
         self.0.pointer(pointer).filter(|value| !value.is_null())
     }
@@ -52,7 +51,6 @@ impl<'a> ObjectView<'a> {
         self.at(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A whole number.
     pub(super) fn number(&self, pointer: &str) -> Option<i64> {
         self.at(pointer).and_then(whole_number)
     }
@@ -73,7 +71,6 @@ impl<'a> ObjectView<'a> {
         items.into_iter().flatten().map(ObjectView)
     }
 
-    /// A point in time.
     pub(super) fn time(&self, pointer: &str) -> Option<Timestamp> {
         self.text(pointer).parse().ok()
     }

@@ -1,26 +1,28 @@
-//! Pods: how far one is, and what keeps it from starting.
+//! Pods: their progress, and what keeps them from starting.
 
 use serde_json::Value;
 
 use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
 
-/// How long a pod may be unschedulable before that counts as a failure, seconds (kstatus: `ScheduleWindow`).
+/// How long a pod may be unschedulable before that counts as a failure, in seconds (kstatus:
+/// `ScheduleWindow`).
 const SCHEDULE_WINDOW: i64 = 15;
 
 /// Why a pod does not start.
 pub(super) struct PodProblem {
-    /// The container, empty if it is about the whole pod.
+    /// The container, empty if the whole pod is concerned.
     pub container: String,
-    /// For people, without the pod's name.
+    /// The text for people, without the pod's name.
     pub words: String,
-    /// Whether it is the program that ends, rather than the pod that cannot be started.
+    /// True if the program exits, false if the container cannot be started.
     pub crashes: bool,
-    /// Whether it may go away without a change to the pod: a crash loop, a node or a Secret that is still to come.
+    /// True if it may resolve without a change to the pod: a crash loop, a node or a Secret that is still to
+    /// come.
     pub heals: bool,
 }
 
 impl PodProblem {
-    /// How seriously to take the failure that it is.
+    /// How a wait should treat the failure.
     pub(super) fn weight(&self) -> Weight {
         match self.heals {
             true => Weight::Transient,
@@ -29,7 +31,7 @@ impl PodProblem {
     }
 }
 
-/// A Pod by itself.
+/// The health of a Pod.
 pub(super) fn judge(pod: &ObjectView, related: &Related) -> HealthVerdict {
     match pod.text("/status/phase") {
         "Succeeded" => return HealthVerdict::ready("completed"),
@@ -50,14 +52,14 @@ pub(super) fn judge(pod: &ObjectView, related: &Related) -> HealthVerdict {
 
 fn running(pod: &ObjectView) -> HealthVerdict {
     match pod.text("/spec/restartPolicy") {
-        // Such a pod is a task: it is done when it has ended.
+        // Such a pod is a task: it is finished when it has ended.
         "Never" | "OnFailure" => HealthVerdict::progressing("running"),
         _ if pod.condition_is_true("Ready") => HealthVerdict::ready(""),
         _ => HealthVerdict::progressing(waiting_for(pod)),
     }
 }
 
-/// What a pod that is neither ready nor in trouble waits for.
+/// What a pod that is neither ready nor failing waits for.
 fn waiting_for(pod: &ObjectView) -> String {
     if let Some(unready) = unready_container(pod) {
         return unready.words;
@@ -93,7 +95,7 @@ fn containers<'a>(pod: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> 
     init.chain(pod.list("/status/containerStatuses"))
 }
 
-/// `container app ended with exit code 1 (OOMKilled): message`, if it ended badly.
+/// `container app ended with exit code 1 (OOMKilled): message`, if it failed.
 fn termination(container: &ObjectView, at: &str) -> Option<String> {
     let ended = ObjectView(container.at(at)?);
     let (code, reason) = (ended.count("/exitCode"), ended.text("/reason"));
@@ -114,7 +116,7 @@ fn termination(container: &ObjectView, at: &str) -> Option<String> {
     Some(words)
 }
 
-/// What keeps a pod from starting, unless it is just slow. Pods under deletion have none.
+/// What keeps a pod from starting, unless it is only slow. `None` for pods that are being deleted.
 pub(super) fn obstacle(pod: &ObjectView, related: &Related) -> Option<PodProblem> {
     if pod.at("/metadata/deletionTimestamp").is_some() {
         return None;
@@ -152,7 +154,7 @@ pub(super) fn obstacle(pod: &ObjectView, related: &Related) -> Option<PodProblem
             heals,
         })
     });
-    // Of several containers the one that waiting does not help is the one to know of.
+    // Of several containers, the one that waiting does not fix is reported.
     let first = found.next()?;
     match first.heals {
         true => found.find(|other| !other.heals).or(Some(first)),
@@ -160,15 +162,14 @@ pub(super) fn obstacle(pod: &ObjectView, related: &Related) -> Option<PodProblem
     }
 }
 
-/// A container that runs and is not ready, and the probe that says so.
+/// A running container that is not ready, and its probe.
 pub(super) struct Unready {
-    /// Its name.
     pub container: String,
-    /// For people, without the pod's name.
+    /// The text for people, without the pod's name.
     pub words: String,
 }
 
-/// The first container that runs and is not ready. Pods under deletion have none.
+/// The first running container that is not ready. `None` for pods that are being deleted.
 pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
     if pod.at("/metadata/deletionTimestamp").is_some() || pod.text("/status/phase") != "Running" {
         return None;
@@ -196,7 +197,7 @@ pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
     })
 }
 
-/// What a probe asks: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
+/// What a probe checks: `GET :8080/healthz`, `TCP :5432`, `gRPC :9090`, `exec pg_isready`.
 fn probe_words(probe: &ObjectView) -> String {
     let port = |at: &str| match probe.at(at) {
         Some(Value::String(name)) => name.clone(),
@@ -221,11 +222,11 @@ fn probe_words(probe: &ObjectView) -> String {
     format!("exec {command}")
 }
 
-/// A container that ended badly, as a failed pod or a Job's pod shows it.
+/// A failed container, as a failed pod or a Job's pod shows it.
 pub(super) struct Ended {
     /// Its name, empty if the pod failed as a whole.
     pub container: String,
-    /// For people, without the pod's name.
+    /// The text for people, without the pod's name.
     pub words: String,
 }
 
@@ -247,8 +248,8 @@ pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     })
 }
 
-/// The kubelet's reasons for not starting a container that are more than slowness: `ErrImagePull`, `ImagePullBackOff`, `CrashLoopBackOff`,
-/// `CreateContainerConfigError`, `RunContainerError`, `InvalidImageName`…
+/// Returns true for the kubelet's reasons that mean more than slowness: `ErrImagePull`, `ImagePullBackOff`,
+/// `CrashLoopBackOff`, `CreateContainerConfigError`, `RunContainerError`, `InvalidImageName`…
 fn is_obstacle(reason: &str) -> bool {
     reason.starts_with("Err")
         || reason.ends_with("Error")
@@ -256,16 +257,16 @@ fn is_obstacle(reason: &str) -> bool {
         || matches!(reason, "InvalidImageName" | "RegistryUnavailable")
 }
 
-/// Whether only a change to the pod, or to a registry, removes an obstacle. A registry that is down or refuses, a Secret
-/// that a controller is still to make and a program that crashes until its database is there all get better by
-/// themselves.
+/// Returns true if only a change to the pod, or to a registry, fixes the problem. A registry that is down or
+/// refuses, a Secret that a controller has yet to create and a program that crashes until its database exists
+/// can resolve by themselves.
 fn is_lasting(reason: &str, message: &str) -> bool {
     let image_is_missing = || {
         let message = message.to_lowercase();
         ["not found", "notfound", "manifest unknown", "no such tag", "invalid reference"]
             .iter()
             .any(|words| message.contains(words))
-            // A name that does not resolve is the network's trouble.
+            // A name that does not resolve is a network problem.
             && !message.contains("lookup")
     };
     match reason {

@@ -1,4 +1,4 @@
-//! What else is known when an object is judged.
+//! The related objects of a health evaluation.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,19 @@ use serde_json::Value;
 
 use super::object_view::ObjectView;
 
-/// The surroundings of an object. All of it may be empty, and may hold objects that belong to others.
+/// The related objects. All lists may be empty, and may contain objects that belong to others.
 #[derive(Debug, Clone, Default)]
 pub struct Related {
-    /// Pods of its namespace.
+    /// The pods of its namespace.
     pub pods: Vec<Value>,
-    /// Replica sets of its namespace.
+    /// The replica sets of its namespace.
     pub replica_sets: Vec<Value>,
-    /// Events (`v1` or `events.k8s.io/v1`) of its namespace.
+    /// The events (`v1` or `events.k8s.io/v1`) of its namespace.
     pub events: Vec<Value>,
-    /// Storage classes.
     pub storage_classes: Vec<Value>,
-    /// Kinds (group, kind) that are known to have a `status` that a controller fills in.
+    /// The kinds (group, kind) with a `status` that a controller writes.
     pub reporting: BTreeSet<(String, String)>,
-    /// What counts as now; the clock if absent.
+    /// The current time; the clock if absent.
     pub now: Option<Timestamp>,
 }
 
@@ -29,8 +28,7 @@ impl Related {
         self.now.unwrap_or_else(Timestamp::now)
     }
 
-    /// Adds the pods that were there earlier: a Job that fails deletes those of its pods that still run, and with them how
-    /// they ended.
+    /// Adds pods from earlier: a failing Job deletes its running pods, and with them how they ended.
     pub fn remember(&mut self, earlier: &Self) {
         let key = |pod: &Value| {
             (
@@ -54,7 +52,7 @@ impl Related {
         owned.filter(|set| controls(deployment, set)).collect()
     }
 
-    /// The pods that an object controls, of a Deployment those of its newest revision, where that is known.
+    /// The pods that an object controls; for a Deployment those of its newest revision, if it is known.
     pub(super) fn pods_of<'a>(&'a self, owner: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
         let pods = self.pods.iter().map(ObjectView);
         if owner.text("/kind") != "Deployment" {
@@ -70,7 +68,7 @@ impl Related {
         pods.filter(is_ours).collect()
     }
 
-    /// The events about an object, in the order given.
+    /// The events about an object, in the given order.
     pub(super) fn events_of<'a>(&'a self, object: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> {
         let object = *object;
         self.events.iter().map(ObjectView).filter(move |event| {
@@ -88,7 +86,7 @@ impl Related {
     }
 }
 
-/// Whether `owner` is the controller of `object`: by uid where both are known, else by kind and name.
+/// Returns true if `owner` is the controller of `object`: by uid if both are known, or else by kind and name.
 pub(super) fn controls(owner: &ObjectView, object: &ObjectView) -> bool {
     let uid = owner.text("/metadata/uid");
     owner.text("/metadata/namespace") == object.text("/metadata/namespace")

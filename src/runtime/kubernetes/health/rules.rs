@@ -1,9 +1,9 @@
-//! The user's own rules: a folder of scripts laid out as Argo CD's `resource_customizations`.
+//! User-defined readiness rules: a folder of scripts with the layout of Argo CD's `resource_customizations`.
 //!
-//! `<group>/<Kind>/health.lua` (the core group has no folder: `Pod/health.lua`) holds an Argo CD script,
-//! `<group>/<Kind>/health.cel.yaml` holds CEL expressions (`inProgress`, `failed`, `current`), `<group>/<Kind>/health.k`
-//! assertions in KCL. In both folder names `_`
-//! stands for any text. The most exact folder wins: the fewest `_`, then the first by name.
+//! `<group>/<Kind>/health.lua` (the core group has no folder: `Pod/health.lua`) is an Argo CD script,
+//! `<group>/<Kind>/health.cel.yaml` contains CEL expressions (`inProgress`, `failed`, `current`), and
+//! `<group>/<Kind>/health.k` assertions in KCL. In both folder names `_` matches any text. The most specific
+//! folder wins: the fewest `_`, then the first by name.
 
 use std::{
     collections::BTreeMap,
@@ -25,36 +25,30 @@ use crate::error::{ErrorKind, UserError};
 const LUA_FILE: &str = "health.lua";
 const CEL_FILE: &str = "health.cel.yaml";
 const KCL_FILE: &str = "health.k";
-/// A script longer than this is refused, bytes.
+/// The maximum size of a script in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// A folder of rules that cannot be used.
+/// A folder of rules that is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
     /// The folder or a file in it cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
-        /// Which.
         path: String,
-        /// The system's words.
+        /// The message of the system.
         why: String,
     },
-    /// A rule that is not what it should be.
+    /// An invalid rule.
     #[error("{message}")]
     Invalid {
-        /// Which file.
         path: String,
-        /// Line from 1, if known.
+        /// The line, from 1, if known.
         line: Option<u32>,
-        /// What is wrong.
         message: String,
     },
     /// Two rules for the same folder.
     #[error("{folder} holds more than one rule: which of them is meant is not clear")]
-    Ambiguous {
-        /// The folder.
-        folder: String,
-    },
+    Ambiguous { folder: String },
 }
 
 impl From<RulesError> for UserError {
@@ -83,7 +77,7 @@ enum Code {
 struct HealthRule {
     /// The folder, with `_` in it.
     pattern: String,
-    /// The file, as it is named to people.
+    /// The file name for people.
     path: String,
     code: Code,
 }
@@ -91,17 +85,17 @@ struct HealthRule {
 /// The rules of one folder; empty by default. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct HealthRules {
-    /// The most exact first.
+    /// The most specific first.
     rules: Arc<[HealthRule]>,
-    /// Who runs those in KCL.
+    /// Runs the rules in KCL.
     core: Option<Arc<dyn Evaluate>>,
 }
 
 impl HealthRules {
-    /// Reads a folder. Other files in it (tests, actions) are left alone.
+    /// Reads a folder. Other files in it (tests, actions) are ignored.
     ///
     /// # Errors
-    /// It cannot be read, or holds a rule that is malformed.
+    /// It cannot be read, or has an invalid rule.
     pub fn load(folder: &Path) -> Result<Self, RulesError> {
         let unreadable = |path: &Path, error: std::io::Error| RulesError::Unreadable {
             path: path.display().to_string(),
@@ -129,11 +123,11 @@ impl HealthRules {
         Self::from_files(files)
     }
 
-    /// Takes rules that were read elsewhere, such as from a protected branch: for each its path inside the folder, its
-    /// name for people, its text.
+    /// Builds the rules from files that were read elsewhere, such as from the default branch: for each its
+    /// path in the folder, its name for people, its text.
     ///
     /// # Errors
-    /// A rule is malformed.
+    /// A rule is invalid.
     pub fn from_files(
         files: impl IntoIterator<Item = (PathBuf, String, String)>,
     ) -> Result<Self, RulesError> {
@@ -179,7 +173,7 @@ impl HealthRules {
         })
     }
 
-    /// The same with who runs rules in KCL.
+    /// Sets the evaluator of rules in KCL.
     #[must_use]
     pub fn with_core(self, core: Arc<dyn Evaluate>) -> Self {
         Self {
@@ -188,12 +182,10 @@ impl HealthRules {
         }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -207,7 +199,7 @@ impl HealthRules {
         self.rules.iter().find(|rule| matches(&rule.pattern, &key))
     }
 
-    /// The rule for that kind, if it is one in KCL.
+    /// The rule for that kind, if it is in KCL.
     pub(super) fn assertions(&self, group: &str, kind: &str) -> Option<Assertions<'_>> {
         let rule = self.find(group, kind)?;
         match &rule.code {
@@ -220,8 +212,8 @@ impl HealthRules {
         }
     }
 
-    /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that fails is
-    /// `unknown`, with where and why.
+    /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that
+    /// fails gives `unknown`, with the place and the reason.
     pub(super) fn judge(
         &self,
         group: &str,
@@ -245,7 +237,7 @@ fn is_rule(path: &Path) -> bool {
         .any(|name| path.ends_with(name))
 }
 
-/// Whether a folder with `_` for any text within one name is meant for `group/Kind`.
+/// Returns true if a folder name, with `_` for any text within one component, matches `group/Kind`.
 fn matches(pattern: &str, key: &str) -> bool {
     let (patterns, keys) = (pattern.split('/'), key.split('/'));
     patterns.clone().count() == keys.clone().count()

@@ -4,7 +4,7 @@ use crate::yaml;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Each row of the table of kinds, good and bad.
+/// Each row of the table of kinds, ready and not ready.
 #[test]
 fn built_in_rules_say_what_the_table_says() {
     let cases = yaml::documents(include_str!("../../../../tests/fixtures/health/builtin.yaml")).unwrap();
@@ -109,7 +109,7 @@ fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
     );
 }
 
-/// Any JSON, with the words that rules look at strewn in.
+/// Any JSON, with the words that rules look for inserted.
 fn any_value() -> impl Strategy<Value = Value> {
     let words = prop::sample::select(vec![
         "True",
@@ -182,7 +182,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever an object holds: an answer, the same one each time.
+    /// Whatever an object contains, there is an answer, and always the same one.
     #[test]
     fn judging_never_panics(
         kind in prop::sample::select(vec![

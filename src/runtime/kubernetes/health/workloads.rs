@@ -1,4 +1,4 @@
-//! Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob.
+//! The health of Deployment, StatefulSet, DaemonSet, ReplicaSet, Job and CronJob.
 
 use super::{
     HealthVerdict, Related, Weight, diagnosis,
@@ -6,7 +6,7 @@ use super::{
     object_view::ObjectView,
 };
 
-/// Reasons for which the Deployment controller says that it does not get on.
+/// The reasons with which the Deployment controller reports a failure.
 const DEPLOYMENT_FAILURES: [&str; 3] = [
     "ProgressDeadlineExceeded",
     "ReplicaSetCreateError",
@@ -29,7 +29,8 @@ pub(super) fn deployment(view: &ObjectView, related: &Related) -> HealthVerdict 
         }
         let weight = match condition.reason {
             "ProgressDeadlineExceeded" if sets_deadline(view) => Weight::Final,
-            // The server's own deadline: it says that the rollout is slow, and the controller goes on.
+            // The server's own deadline: it only means that the rollout is slow, and the controller
+            // continues.
             "ProgressDeadlineExceeded" => Weight::Transient,
             _ if diagnosis::is_refusal(condition.message) => diagnosis::refusal_weight(condition.message),
             _ => Weight::Transient,
@@ -86,7 +87,7 @@ pub(super) fn stateful_set(view: &ObjectView, related: &Related) -> HealthVerdic
         view.text("/status/currentRevision"),
         view.text("/status/updateRevision"),
     );
-    // Once a rollout ends, some servers count all replicas as current and none as updated.
+    // At the end of a rollout, some servers count all replicas as current and none as updated.
     let at_newest = if current == update {
         updated.max(view.count("/status/currentReplicas"))
     } else {
@@ -225,7 +226,7 @@ pub(super) fn cron_job(view: &ObjectView) -> HealthVerdict {
     HealthVerdict::ready("")
 }
 
-/// On its way, unless its pods show that it will not arrive.
+/// Progressing, unless its pods show that it will not succeed.
 fn unfinished(view: &ObjectView, related: &Related, waiting: String) -> HealthVerdict {
     match diagnosis::early_failure(view, related) {
         Some(mut failure) => {
@@ -239,7 +240,7 @@ fn unfinished(view: &ObjectView, related: &Related, waiting: String) -> HealthVe
     }
 }
 
-/// Whether somebody chose the rollout's deadline: the server's default (600 s) has no owner.
+/// Returns true if the user set the deadline of the rollout: the server's default (600 s) has no owner.
 fn sets_deadline(view: &ObjectView) -> bool {
     const SERVER_DEFAULT: i64 = 600;
     const FIELD: &str = "/fieldsV1/f:spec/f:progressDeadlineSeconds";

@@ -1,4 +1,4 @@
-//! Decides one item by the three-way table of contracts.
+//! Decides the action of one item from the recorded, the desired and the live object.
 
 mod create;
 mod planned_kinds;
@@ -41,28 +41,30 @@ pub(super) struct ObjectPlanner<'a> {
     pub scope: &'a StackScope,
     /// The CustomResourceDefinitions of the plan.
     pub definitions: Vec<Definition>,
-    /// The names of the Namespaces among the wanted.
+    /// The names of the desired Namespaces.
     pub namespaces: Vec<String>,
-    /// Namespaces that are not there yet, by cluster: those of this plan, and what the server said on the way.
+    /// Namespaces that do not exist yet, by cluster: those of this plan, and those that the server reported
+    /// as missing.
     pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
-    /// What the wanted objects are called, those of earlier segments included.
+    /// The names of the desired objects, including earlier batches.
     pub names: HashMap<ResourceId, Named>,
 }
 
-/// An object that others may need.
+/// An object that others may depend on.
 pub(super) struct Named {
     pub kind: String,
     pub name: String,
 }
 
-/// What the server refuses, unless something before it in the plan changes that.
+/// A refusal of the server that earlier resources of the plan may resolve.
 pub(super) struct ServerRefusal {
     pub failure: UserError,
-    /// What the refusal is about: if the plan creates or changes one of these, the refusal is not final.
+    /// The resources that the refusal concerns: if the plan creates or changes one of them, the refusal is
+    /// not final.
     pub lifted_by: Vec<ResourceId>,
 }
 
-/// A plan on its way.
+/// An unfinished plan.
 pub(super) struct DraftPlan {
     action: Action,
     changes: Vec<FieldChange>,
@@ -74,7 +76,7 @@ pub(super) struct DraftPlan {
     recorded: Option<Recorded>,
     foreign: Option<Foreign>,
     protected: Option<UserError>,
-    /// Planned again when what comes before it is done.
+    /// True if it is planned again when the earlier resources are applied.
     provisional: bool,
     refusal: Option<ServerRefusal>,
     pub(super) expected: Option<Value>,
@@ -103,7 +105,8 @@ impl DraftPlan {
 }
 
 impl ObjectPlanner<'_> {
-    /// One item, given what is there; with why the server refuses it for now, if what comes before may lift that.
+    /// Plans one item with its live object. Also returns the server's refusal, if earlier resources may
+    /// resolve it.
     pub(super) async fn decide(
         &self,
         task: Task,
@@ -170,7 +173,7 @@ impl ObjectPlanner<'_> {
         Ok((self.finish(item, &subject, draft), refusal))
     }
 
-    /// Takes what a plan holds that the server refuses until something before it is done.
+    /// Accepts a plan that the server refuses until an earlier resource is applied.
     fn not_validated_yet(
         &self,
         subject: &PlanItem,
@@ -189,7 +192,7 @@ impl ObjectPlanner<'_> {
         });
     }
 
-    /// What of all that comes before an item a refusal is about.
+    /// The earlier resources that a refusal may be about.
     fn lifted_by(&self, item: &Item, error: &ApiError) -> Vec<ResourceId> {
         let Needs::Planned(needs) = &item.needs else {
             return Vec::new();
@@ -246,7 +249,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// Whether it is known that the subject's namespace is still to be made.
+    /// Returns true if the namespace is known to be missing.
     fn lacks_namespace(&self, subject: &PlanItem) -> bool {
         let absent = self.absent.lock().expect("no panic while the lock is held");
         absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
@@ -257,14 +260,14 @@ impl ObjectPlanner<'_> {
         absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
     }
 
-    /// Whether a definition is of a stack of the same project: it is of each of them.
+    /// Returns true if a CRD belongs to a stack of the same project: then it belongs to all of them.
     fn is_shared(&self, live: &Value) -> bool {
         let is_beside = |owner| self.scope.stack.is_beside(owner);
         live["kind"] == "CustomResourceDefinition"
             && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
-    /// An object of another stack stops the plan, unless that stack has let go of it.
+    /// An object of another stack stops the plan, unless that stack has released it.
     fn foreign(&self, subject: &PlanItem, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
         let owner = object_ref::annotation(live, OWNER)
@@ -336,18 +339,18 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// What is sent: as wanted, with its owner, without what only the server writes.
+    /// What is sent: as desired, with its owner, without what only the server writes.
     fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
         let desired = item.desired.as_ref().map(|d| d.attributes.clone());
         sent(desired.unwrap_or_default(), owner)
     }
 
-    /// What is sent of an object that is wanted and is this stack's alone.
+    /// What is sent for an object that belongs to this stack only.
     pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
         sent(body, self.scope.stack.as_str())
     }
 
-    /// Whose the object is to be: of the stack that made it, if that is of the same project and may share it.
+    /// The owner of the object: the stack that created it, if that is of the same project and may share it.
     fn owner<'v>(&'v self, live: &'v Value) -> &'v str {
         let stack = self.scope.stack.as_str();
         match self.is_shared(live) {
@@ -356,8 +359,8 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// A Job that completed and went by itself is wanted as it was: nothing is left to do. Where references read it, it
-    /// must be there.
+    /// Returns true if the item is a Job that completed, was deleted by its time to live, and is still
+    /// desired unchanged: nothing is left to do. If references read it, it must exist.
     fn is_over(&self, item: &Item, subject: &PlanItem) -> bool {
         let Some(prior) = item
             .prior
@@ -371,7 +374,7 @@ impl ObjectPlanner<'_> {
         now.is_some_and(|now| now.attributes == prior.attributes) && !self.scope.read.contains(&item.id)
     }
 
-    /// As it is recorded, given the object as the server has it, if it is there.
+    /// The record of an object, from the live object if it exists.
     pub(super) fn record(
         &self,
         item: &Item,
@@ -406,7 +409,7 @@ fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value>
     object
 }
 
-/// The record of an object: what was wanted, masked, and what proves later that it is still so.
+/// The record of an object: the desired object, masked, and what later proves that it is unchanged.
 pub(in crate::runtime::kubernetes) fn record(
     runtime: &Kubernetes,
     item: &Item,
@@ -420,7 +423,7 @@ pub(in crate::runtime::kubernetes) fn record(
     let mut private = Map::new();
     if let Some(live) = live {
         private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
-        // What nothing can be proven by is not kept: it would be another one in each run.
+        // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
         let echo =
             guard.and_then(|guard| AppliedEcho::from_masked_apply(secrets, body, live, &guard.of(live)));
@@ -445,7 +448,7 @@ pub(in crate::runtime::kubernetes) fn record(
     recorded
 }
 
-/// What was made once is neither gone nor there for all that can be seen.
+/// An object that was created may exist or not, as far as can be seen.
 fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
@@ -463,8 +466,8 @@ fn recorded_uid(prior: &Recorded) -> Option<&str> {
     prior.private.get("uid").and_then(Value::as_str)
 }
 
-/// Whether the record is one of an intent only, whose write may never have arrived, and the object that stands there
-/// names no owner: then another one made it. A record that was taken over from Kusion holds nothing private at all; its
+/// Returns true if the record is only an intent, whose write may never have arrived, and the live object has
+/// no owner: then somebody else created it. A record imported from Kusion has no private data at all; its
 /// object is ours.
 fn was_never_ours(item: &Item, live: &Value) -> bool {
     let only_meant = |prior: &Recorded| !prior.private.is_null() && recorded_uid(prior).is_none();

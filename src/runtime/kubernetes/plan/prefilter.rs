@@ -1,5 +1,5 @@
-//! What is unchanged is said without asking: the proofs of [`proof`] held against what is there, on all cores, since in
-//! a large stack that is most of the work.
+//! Finds unchanged objects without requests: evaluates the proofs of [`noop_detection`] on all cores, because
+//! in a large stack that is most of the work.
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
@@ -25,23 +25,23 @@ use crate::{
     secrets::mask_object,
 };
 
-/// Fewer tasks than this a thread are not worth it.
+/// The minimum number of tasks per thread.
 const WORTH_A_THREAD: usize = 100;
 
-/// What the proofs of each type hold under. There are few types, and each is shared by its objects.
+/// The guards of each type. There are few types, and all objects of a type share its guards.
 #[derive(Default)]
 struct Guards(Vec<OfType>);
 
 struct OfType {
     cluster: Arc<Cluster>,
     of: Arc<ResourceType>,
-    /// By namespace where that matters, else under the empty name.
+    /// By namespace if that matters, otherwise under the empty name.
     guards: HashMap<String, Guard>,
     by_namespace: bool,
 }
 
 impl Guards {
-    /// Asks for what is missing for a subject.
+    /// Queries the missing guards of an item.
     async fn prepare(&mut self, subject: &PlanItem) -> Result<(), UserError> {
         let Some(of) = &subject.of else { return Ok(()) };
         let place = match self.place(subject, of) {
@@ -86,7 +86,7 @@ impl OfType {
 }
 
 impl ObjectPlanner<'_> {
-    /// Settles what can be settled; the others stay open. In the order of the tasks.
+    /// Proves what can be proven; the others stay open. In the order of the tasks.
     pub(super) async fn prove_all(&self, tasks: Vec<Task>) -> Result<Vec<Proof>, UserError> {
         let mut guards = Guards::default();
         for Task {
@@ -141,7 +141,7 @@ impl ObjectPlanner<'_> {
         Ok(Proof::Unchanged(task.place, Box::new(planned)))
     }
 
-    /// Whether the plan changes the definition of an object's kind, and the new one does not let the object in.
+    /// Returns true if the plan changes the CRD of an object's kind, and the new schema rejects the object.
     fn may_be_refused(&self, task: &Task) -> Result<bool, UserError> {
         let (Some(definition), Some(raw), Some(desired)) =
             (self.definition(&task.subject), &task.raw, &task.item.desired)
@@ -153,8 +153,8 @@ impl ObjectPlanner<'_> {
         Ok(!matches!(check, Check::Fits | Check::NoSchema))
     }
 
-    /// The record of an object of which it can be proven that applying it would change nothing. What was wanted is
-    /// dropped then: it is not sent.
+    /// The record of an object if applying it provably changes nothing. The desired object is then dropped,
+    /// because it is not sent.
     fn prove_noop(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, UserError> {
         let Task {
             item, subject, raw, ..
@@ -193,7 +193,7 @@ impl ObjectPlanner<'_> {
         };
         let recorded_uid = prior.private.get("uid").and_then(Value::as_str);
         let is_same_object = recorded_uid == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
-        // What would be sent is what was sent: the record stands.
+        // What would be sent equals what was sent: the record is valid.
         let stands = holds
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object(secrets, &sent)) == echo.desired);
@@ -216,7 +216,7 @@ impl ObjectPlanner<'_> {
         Ok(self.record(item, subject, &sent, Some(&live), Some(guard)))
     }
 
-    /// Whether the object is there to stay, and no other stack's.
+    /// Returns true if the object is not being deleted and belongs to no other stack.
     fn is_ours(&self, live: &JsonRef<'_>) -> bool {
         let metadata = |key: &str| live.get("metadata")?.get(key);
         let owner = metadata("annotations").and_then(|a| a.get(OWNER));

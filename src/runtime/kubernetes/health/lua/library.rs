@@ -1,4 +1,4 @@
-//! What a script can call beyond Lua's own harmless functions, and what is taken away from it.
+//! The functions that a script can call besides Lua's own harmless ones, and those that are removed.
 
 use jiff::{Timestamp, tz::TimeZone};
 use mlua::{Function, Lua, MultiValue, Table, Value as LuaValue, Variadic};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::pattern::{Capture, Pattern};
 
-/// Gone: they load code, reach around the sandbox or its bounds, or keep other threads.
+/// Removed: they load code, escape the sandbox or its limits, or keep other threads.
 const REMOVED: [&str; 13] = [
     "collectgarbage",
     "coroutine",
@@ -22,15 +22,16 @@ const REMOVED: [&str; 13] = [
     "require",
     "setfenv",
 ];
-/// Lua runs a handler where the error was raised, where no bound holds: this one runs it afterwards.
+/// Lua runs an error handler where the error was raised, where no limit applies: this version runs it
+/// afterwards.
 const XPCALL: &str = "local pcall, unpack = pcall, table.unpack
 return function(f, handler)
     local results = {pcall(f)}
     if results[1] then return unpack(results) end
     return false, handler(results[2])
 end";
-/// What Lua 5.2 took away from 5.1, and what it added that no bound holds: a finalizer (`__gc`) of a table runs without
-/// hooks, also when the machine ends.
+/// Restores what Lua 5.2 removed from 5.1, and removes what it added without a limit: a finalizer (`__gc`) of
+/// a table runs without hooks, even when the machine ends.
 const AS_IN_5_1: &str = "
 unpack = table.unpack
 table.getn = function(list) return #list end
@@ -47,12 +48,12 @@ setmetatable = function(value, meta)
     if kind(meta) == 'table' and get(meta, '__gc') ~= nil then fail('a finalizer (__gc) is not allowed', 2) end
     return set(value, meta)
 end";
-/// The longest string that a function of ours makes, bytes.
+/// The maximum length of a string that our functions create, in bytes.
 const LONGEST: usize = 8 * 1024 * 1024;
-/// How deep a value may be nested when it is handed over.
+/// The maximum nesting of a value that is passed.
 const DEEPEST: usize = 200;
 
-/// Fits a new machine with what scripts may use.
+/// Installs the functions for scripts in a new machine.
 pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
     let globals = lua.globals();
     lua.load(AS_IN_5_1).exec()?;
@@ -60,7 +61,7 @@ pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
         globals.raw_remove(name)?;
     }
     globals.set("xpcall", lua.load(XPCALL).eval::<Function>()?)?;
-    // Output belongs to the command, not to a rule.
+    // The output belongs to the command, not to a rule.
     globals.set("print", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     let (os, json) = (os(lua, now)?, json(lua)?);
     let modules = lua.create_table()?;
@@ -82,7 +83,7 @@ pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
     strings(lua, &globals.get("string")?)
 }
 
-/// The functions of `string` whose time or memory Lua itself does not bound.
+/// The functions of `string` whose time or memory Lua itself does not limit.
 fn strings(lua: &Lua, string: &Table) -> mlua::Result<()> {
     for name in ["dump", "gfind"] {
         string.raw_remove(name)?;
@@ -158,7 +159,7 @@ fn find(
     Ok(MultiValue::from_vec(answer))
 }
 
-/// The captures of a match, the whole match if there are none.
+/// The captures of a match; the whole match if there are none.
 fn captures(
     lua: &Lua,
     text: &[u8],
@@ -187,7 +188,7 @@ fn each_match(lua: &Lua, (text, pattern): (mlua::LuaString, mlua::LuaString)) ->
         if next > text.len() {
             return Ok(Variadic::from(vec![LuaValue::Nil]));
         }
-        // Here `^` is no anchor: it would stop the iteration.
+        // Here `^` is not an anchor, because it would stop the iteration.
         let found = Pattern::unanchored(&pattern)
             .find(&text, next)
             .map_err(mlua::Error::runtime)?;
@@ -250,7 +251,7 @@ fn substitute(
     Ok((lua.create_string(made)?, count as f64))
 }
 
-/// What a match is replaced by; `None` leaves it.
+/// The replacement of a match; `None` keeps it.
 fn replacement(with: &LuaValue, whole: &[u8], values: Vec<LuaValue>) -> mlua::Result<Option<Vec<u8>>> {
     let answer = match with {
         LuaValue::String(template) => return expand(&template.as_bytes(), whole, &values).map(Some),
@@ -299,7 +300,7 @@ fn expand(template: &[u8], whole: &[u8], values: &[LuaValue]) -> mlua::Result<Ve
     Ok(made)
 }
 
-/// `os.time` and `os.date`, the functions of `os` that Argo CD leaves in. Local time is UTC.
+/// `os.time` and `os.date`, the functions of `os` that Argo CD allows. Local time is UTC.
 fn os(lua: &Lua, now: Timestamp) -> mlua::Result<Table> {
     let os = lua.create_table()?;
     let time = move |_: &Lua, parts: Option<Table>| {
@@ -360,7 +361,7 @@ fn os(lua: &Lua, now: Timestamp) -> mlua::Result<Table> {
     Ok(os)
 }
 
-/// A date in the flags that Argo CD knows; others are copied unchanged.
+/// Formats a date with the flags that Argo CD supports; others stay unchanged.
 fn formatted(at: &jiff::Zoned, format: &str) -> String {
     let mut text = String::new();
     let mut characters = format.chars();
@@ -400,7 +401,8 @@ fn json(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// A JSON value in Lua: numbers are doubles, null is absent (also in lists, which close up), as in Argo CD.
+/// A JSON value in Lua: numbers are doubles, null is absent (also in lists, which become shorter), as in Argo
+/// CD.
 pub(super) fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     nested(lua, value, 0)
 }

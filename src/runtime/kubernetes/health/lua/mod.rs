@@ -1,10 +1,11 @@
-//! Argo CD's health scripts, run unchanged: the object as `obj`, a table with `status` and `message` back. Argo CD's
-//! interpreter speaks Lua 5.1 with `goto`; 5.2 is the version that has it and whose numbers are still all doubles. What
-//! 5.2 took out of 5.1 is put back. `docs/design/001-lua.md` says why.
+//! Runs Argo CD's health scripts unchanged: the object is `obj`; the result is a table with `status` and
+//! `message`. Argo CD's interpreter implements Lua 5.1 with `goto`. Lua 5.2 has `goto` and still uses doubles
+//! for all numbers; what it removed from 5.1 is restored. `docs/design/001-lua.md` gives the reasons.
 //!
-//! A script sees the base, `string`, `table` and `math` libraries and what Argo CD adds (`os.time`, `os.date`, `json`);
-//! no files, no processes, no code loading, no clock but the one it is given. Memory, steps and time are bounded, and a
-//! script that catches the error of a bound is stopped all the same.
+//! A script has the base, `string`, `table` and `math` libraries and Argo CD's additions (`os.time`,
+//! `os.date`, `json`). It has no files, no processes, no code loading, and only the clock it is given.
+//! Memory, steps and time are limited, and a script that catches the error of a limit is stopped
+//! nevertheless.
 
 mod library;
 mod pattern;
@@ -23,20 +24,21 @@ use serde_json::Value;
 
 use super::{Health, HealthVerdict, Weight};
 
-/// Memory of a script with its object, bytes.
+/// The memory limit of a script with its object, in bytes.
 const MEMORY: usize = 48 * 1024 * 1024;
-/// Instructions of Lua's virtual machine.
+/// The limit of instructions of Lua's virtual machine.
 const STEPS: u64 = 5_000_000;
-/// Instructions between two looks at the bounds: few, since one of them may be slow (a long string).
+/// The instructions between two checks of the limits: few, because one instruction may be slow (a long
+/// string).
 const STRIDE: u32 = 200;
-/// Argo CD gives a script one second; a busy machine needs more.
+/// The time limit. Argo CD gives a script one second; a busy machine needs more.
 const TIME: Duration = Duration::from_secs(3);
 
-/// Runs a script on an object; `None` if it has no opinion. The error is in a sentence.
+/// Runs a script on an object; `None` if it has no opinion. The error is one sentence.
 pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Option<HealthVerdict>, String> {
     let bounds = Arc::new(Bounds::default());
     let answer = evaluate(script, object, now, &bounds);
-    // A bound that was reached counts even if the script caught the error.
+    // An exceeded limit counts even if the script caught the error.
     if bounds.reached() {
         return Err(format!(
             "stopped: more than {STEPS} steps or {} seconds",
@@ -58,13 +60,13 @@ fn evaluate(
     library::install(&lua, now)?;
     lua.globals().set("obj", health_object(&lua, object)?)?;
     watch(&lua, bounds)?;
-    // Text only: byte code can break the machine it runs on.
+    // Text only: byte code can break the machine.
     let chunk = lua.load(script).set_name("=health.lua").set_mode(ChunkMode::Text);
     let answer: LuaValue = chunk.eval()?;
     verdict(&answer)
 }
 
-/// How far a script has come.
+/// The used part of the limits.
 #[derive(Default)]
 struct Bounds {
     steps: AtomicU64,
@@ -88,7 +90,7 @@ fn watch(lua: &Lua, bounds: &Arc<Bounds>) -> mlua::Result<()> {
                 return Ok(VmState::Continue);
             }
             bounds.over.store(1, Ordering::Relaxed);
-            // From here on every single instruction fails: no `pcall` can go on.
+            // From here on every single instruction fails: no `pcall` can continue.
             lua.set_hook(HookTriggers::new().every_nth_instruction(1), move |_, _| {
                 Err(stop())
             })?;
@@ -97,7 +99,7 @@ fn watch(lua: &Lua, bounds: &Arc<Bounds>) -> mlua::Result<()> {
     )
 }
 
-/// The object without what no rule reads and what only makes it long, as Argo CD hands it over.
+/// The object without the long parts that no rule reads, as Argo CD passes it.
 fn health_object(lua: &Lua, object: &Value) -> mlua::Result<LuaValue> {
     const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
     let has_bulk = object.pointer("/metadata/managedFields").is_some()
@@ -117,7 +119,7 @@ fn health_object(lua: &Lua, object: &Value) -> mlua::Result<LuaValue> {
     library::to_lua(lua, &object)
 }
 
-/// Reads `{status = …, message = …}`; keys count whatever their case, as in Argo CD.
+/// Parses `{status = …, message = …}`; keys are case-insensitive, as in Argo CD.
 fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
     let table = match answer {
         LuaValue::Nil => return Ok(None),
@@ -164,13 +166,13 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
         );
         return Ok(Some(HealthVerdict::unknown(text)));
     };
-    // A resource is called Degraded also while it heals: the word counts once it has lasted.
+    // A resource is called Degraded even while it recovers: the status counts once it has lasted.
     Ok(Some(
         HealthVerdict::new(health, message).weighing(Weight::Blocked),
     ))
 }
 
-/// An error of Lua in one line, without the stack.
+/// A Lua error in one line, without the stack.
 fn error_line(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, .. } => error_line(cause),

@@ -1,22 +1,22 @@
-//! Lua's patterns (reference manual 6.4.1) with a bound on their work: Lua's own matcher can be made to run for ever, or
-//! to use up the stack, in one call that no hook interrupts.
+//! Lua's patterns (reference manual 6.4.1) with a limit of their work: Lua's own matcher can run for ever, or
+//! exhaust the stack, in one call that no hook interrupts.
 
-/// The work that one search may do: characters compared.
+/// The work limit of one search: compared characters.
 const WORK: u64 = 2_000_000;
-/// Recursion of one match.
+/// The recursion limit of one match.
 const DEPTH: usize = 200;
-/// Captures of a pattern.
+/// The maximum number of captures in a pattern.
 const CAPTURES: usize = 32;
 const ESCAPE: u8 = b'%';
 
-/// What a capture holds: bytes from, to; or, of `()`, where it stands.
+/// A capture: its start and end in bytes; for `()` its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Capture {
     Text(usize, usize),
     Position(usize),
 }
 
-/// A match: bytes from, to.
+/// A match: its start and end in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub start: usize,
@@ -24,7 +24,6 @@ pub(super) struct Found {
     pub captures: Vec<Capture>,
 }
 
-/// A pattern.
 pub(super) struct Pattern<'p> {
     pattern: &'p [u8],
     anchored: bool,
@@ -39,7 +38,7 @@ impl<'p> Pattern<'p> {
         }
     }
 
-    /// One in which `^` stands for itself.
+    /// A pattern in which `^` is an ordinary character.
     pub(super) fn unanchored(pattern: &'p [u8]) -> Self {
         Self {
             pattern,
@@ -51,7 +50,7 @@ impl<'p> Pattern<'p> {
         self.anchored
     }
 
-    /// The first match at or after a place.
+    /// The first match at or after a position.
     pub(super) fn find(&self, text: &[u8], from: usize) -> Result<Option<Found>, String> {
         let mut work = WORK;
         for start in from..=text.len() {
@@ -65,7 +64,7 @@ impl<'p> Pattern<'p> {
         Ok(None)
     }
 
-    /// The match at exactly that place.
+    /// The match at exactly that position.
     pub(super) fn find_at(&self, text: &[u8], start: usize) -> Result<Option<Found>, String> {
         self.attempt(text, start, &mut WORK.clone())
     }
@@ -107,7 +106,7 @@ struct Matcher<'a> {
 }
 
 impl Matcher<'_> {
-    /// Matches the pattern from `p` on against the text from `s` on; where the match ends.
+    /// Matches the pattern from `p` on against the text from `s` on; returns the end of the match.
     fn run(&mut self, s: usize, p: usize) -> Result<Option<usize>, String> {
         if self.depth >= DEPTH {
             return Err("pattern too complex".to_owned());
@@ -211,7 +210,7 @@ impl Matcher<'_> {
         Ok(end)
     }
 
-    /// `%1`: the same text once more.
+    /// `%1`: the same text again.
     fn again(&mut self, s: usize, digit: u8) -> Result<Option<usize>, String> {
         let capture = digit
             .checked_sub(b'1')
@@ -278,7 +277,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Where the item that starts at `p` ends: one character, an escape, or a set.
+    /// The end of the item that starts at `p`: one character, an escape, or a set.
     fn item_end(&self, p: usize) -> Result<usize, String> {
         match self.pattern[p] {
             ESCAPE if p + 1 < self.pattern.len() => Ok(p + 2),
@@ -289,7 +288,7 @@ impl Matcher<'_> {
                     at += 1;
                 }
                 loop {
-                    // A `]` that comes first stands for itself.
+                    // A `]` at the start is an ordinary character.
                     let byte = self.pattern.get(at).ok_or("malformed pattern (missing ']')")?;
                     at += if *byte == ESCAPE { 2 } else { 1 };
                     if self.pattern.get(at) == Some(&b']') {
@@ -301,7 +300,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the character at `s` is one of the item `p..after`.
+    /// Returns true if the character at `s` matches the item `p..after`.
     fn fits(&self, s: usize, p: usize, after: usize) -> bool {
         let Some(&byte) = self.text.get(s) else {
             return false;
@@ -314,7 +313,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether a character is in the set `[…]` at `p..after`.
+    /// Returns true if a character is in the set `[…]` at `p..after`.
     fn in_set(&self, byte: u8, p: usize, after: usize) -> bool {
         let mut set = &self.pattern[p + 1..after - 1];
         let wanted = set.first() != Some(&b'^');

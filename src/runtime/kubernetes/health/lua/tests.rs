@@ -230,7 +230,7 @@ fn nothing_outside_can_be_reached() {
     let script = "os.execute('touch /tmp/konverge-was-here') return {status = 'Healthy'}";
     assert!(run(script, &json!({})).unwrap_err().contains("nil value"));
     assert!(run("\u{1b}LuaQ\0\0\0\0", &json!({})).is_err(), "byte code");
-    // Printing is allowed and goes nowhere.
+    // Printing is allowed and has no effect.
     assert!(run("print('to nowhere') return {status = 'Healthy'}", &json!({})).is_ok());
 }
 
@@ -282,7 +282,7 @@ fn finalizers_are_refused() {
     ] {
         assert!(run(script, &json!({})).unwrap_err().contains("__gc"), "{script}");
     }
-    // One that comes too late is none.
+    // One that is set too late has no effect.
     let late = "local m = {} local t = setmetatable({}, m) m.__gc = function() while true do end end t = nil return {status = 'Healthy'}";
     assert!(run(late, &json!({})).is_ok());
 }

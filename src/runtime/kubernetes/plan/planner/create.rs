@@ -1,4 +1,5 @@
-//! What is not there yet: the server checks it where it can, a schema we know where it cannot, and else nobody.
+//! Plans objects that do not exist: validated by the server if possible, otherwise by a known schema, or else
+//! not at all.
 
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ impl ObjectPlanner<'_> {
             return self.unknown_kind(subject, draft, &body);
         };
         let body = Value::Object(body);
-        // The server would only say that the namespace is missing.
+        // The server would only report that the namespace is missing.
         if self.lacks_namespace(subject) {
             self.elsewhere(subject, &mut draft, body, definition).await?;
             if let Some(definition) = definition {
@@ -72,7 +73,7 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// The plan of a creation that no server has validated.
+    /// The plan of a creation without validation.
     pub(super) fn create_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
         let body = self.body(item, self.scope.stack.as_str());
         let mut shown = body.clone();
@@ -94,7 +95,8 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// The namespace is only about to be made: the server checks the same object in `default`, by another name.
+    /// The namespace is about to be created: the server validates the same object in `default`, with another
+    /// name.
     async fn elsewhere(
         &self,
         subject: &PlanItem,
@@ -138,7 +140,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// A name that nothing else has, the same for the same object.
+/// A unique name, always the same for the same object.
 pub(super) fn scratch_name(body: &Value) -> String {
     format!("konverge-preview-{}", Digest::of_json(body).short())
 }

@@ -1,5 +1,5 @@
-//! Objects of kinds that the plan itself defines: the cluster does not know the kind yet, or judges it by a schema that
-//! the plan changes.
+//! Plans objects of kinds that the plan itself defines: the cluster does not know the kind yet, or has a
+//! schema that the plan changes.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl ObjectPlanner<'_> {
-    /// Adds a CustomResourceDefinition of the plan; other objects are passed over.
+    /// Adds a CustomResourceDefinition of the plan; other objects are skipped.
     pub(in crate::runtime::kubernetes::plan) fn define(
         &mut self,
         cluster: &ClusterName,
@@ -32,7 +32,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// The plan's definition of an object's kind, where the cluster does not serve the same.
+    /// The plan's CRD of an object's kind, if the cluster does not serve the same.
     pub(in crate::runtime::kubernetes::plan) fn definition(&self, subject: &PlanItem) -> Option<&Definition> {
         let name = &subject.name;
         let mut definitions = self.definitions.iter();
@@ -43,10 +43,11 @@ impl ObjectPlanner<'_> {
         })
     }
 
-    /// As [`ObjectPlanner::definition`], if it lets the object in.
+    /// As [`ObjectPlanner::definition`], if it accepts the object.
     ///
     /// # Errors
-    /// It does not; or the cluster serves the kind in other versions only, and the plan does not change that.
+    /// It rejects the object; or the cluster serves the kind in other versions only, and the plan does not
+    /// change that.
     pub(super) fn plan_planned_kind(
         &self,
         subject: &PlanItem,
@@ -80,7 +81,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// Says of a plan that only the plan's own definition has judged it.
+    /// Notes in a plan that only the plan's own CRD has validated it.
     pub(super) fn judged_by(&self, definition: &Definition, draft: &mut DraftPlan) {
         draft.validated = Validation::Schema;
         draft.notes.push(format!(
@@ -89,7 +90,7 @@ impl ObjectPlanner<'_> {
         ));
     }
 
-    /// A change of an object that the server can judge only when its definition is applied.
+    /// A change of an object that the server can validate only when its CRD is applied.
     pub(super) fn update_later(
         &self,
         item: &Item,
@@ -100,7 +101,7 @@ impl ObjectPlanner<'_> {
     ) -> DraftPlan {
         let mut live = live.clone();
         if subject.of.is_none() {
-            // It is there in another version of its kind.
+            // The live object has another version of its kind.
             live["apiVersion"] = Value::String(object_ref::text(body, "apiVersion").to_owned());
         }
         let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {
@@ -111,7 +112,8 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// The cluster does not know the kind: the plan's own CustomResourceDefinition may.
+    /// Plans an object whose kind the cluster does not know: the plan's own CustomResourceDefinition may
+    /// define it.
     pub(super) fn unknown_kind(
         &self,
         subject: &PlanItem,
@@ -145,7 +147,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// Whether a refusal may come of the schema that the cluster has now.
+/// Returns true if a refusal may be caused by the cluster's current schema.
 pub(super) fn is_of_schema(error: &ApiError) -> bool {
     matches!(
         error_classify::cause(error),

@@ -1,4 +1,4 @@
-//! A change of what cannot be changed in place: the object is deleted and recreated.
+//! Plans the change of an immutable field: the object is deleted and recreated.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What may change in a StatefulSet.
+/// The mutable fields of a StatefulSet.
 const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -36,7 +36,7 @@ const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
 ];
 
 impl ObjectPlanner<'_> {
-    /// The server tries the new object under a name of its own.
+    /// The server validates the new object under a temporary name.
     pub(super) async fn replace(
         &self,
         item: &Item,
@@ -75,7 +75,7 @@ impl ObjectPlanner<'_> {
                         becomes: &becomes,
                         admission: self.may_mutate(subject, of).await?,
                     });
-                    // What the server and others have added to the old object goes with it.
+                    // The additions of the server and of others disappear with the old object.
                     draft.changes.retain(|change| !is_left_behind(subject, change));
                     around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;
                 }
@@ -102,7 +102,8 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// Whether the set is only recreated around its pods, since nothing but its volumes grows and the server lets them.
+    /// Returns true if the set is only recreated around its pods, because only its volumes grow and the
+    /// server accepts that.
     async fn expand(
         &self,
         subject: &PlanItem,
@@ -141,12 +142,13 @@ impl ObjectPlanner<'_> {
 
 fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
     let is_ours = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
-    // Every Job has a UID of its own in its selector and in the labels of its pods.
+    // Every Job has its own UID in its selector and in the labels of its pods.
     let is_uid = subject.name.kind == "Job" && change.to.as_ref().is_some_and(masked_value::is_unknown);
     !is_ours && (change.to.is_none() || is_uid)
 }
 
-/// The server names all of a StatefulSet's `spec` if one field of it cannot be changed: which, the changes say.
+/// The server names the whole `spec` of a StatefulSet if one of its fields is immutable: the changes show
+/// which.
 fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
     if subject.name.kind != "StatefulSet" || paths != ["/spec"] {
         return paths;

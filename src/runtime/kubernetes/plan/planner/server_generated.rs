@@ -1,15 +1,15 @@
-//! Values that the server chooses anew at every write: cluster IPs, node ports, UIDs. A dry run answers with some value,
-//! and the write with another one, so such a value is *known after apply*.
+//! Values that the server generates at every write: cluster IPs, node ports, UIDs. A dry-run and the write
+//! return different values, so such a value is *known after apply*.
 
 use serde_json::{Map, Value, json};
 
 use crate::model::masked_value::{is_unknown, unknown};
 
-/// The name of the volume that the server adds to each Pod begins so, and ends in random letters.
+/// The prefix of the volume that the server adds to each Pod; the rest is random.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
-/// What references may read of an object after its creation, given the answer to a dry run, or what is sent where there
-/// is no answer.
+/// The values for references to an object after its creation, from the answer to a dry-run, or from what is
+/// sent if there is no answer.
 pub(super) fn after_create(mut dry: Value, asked: &Value) -> Value {
     if let Some(metadata) = dry["metadata"].as_object_mut() {
         for key in ["uid", "creationTimestamp"] {
@@ -20,12 +20,12 @@ pub(super) fn after_create(mut dry: Value, asked: &Value) -> Value {
     without_versions(dry)
 }
 
-/// What references may read of an object after its update.
+/// The values for references to an object after its update.
 pub(super) fn after_update(becomes: Value) -> Value {
     without_versions(becomes)
 }
 
-/// Neither versions nor status are known before.
+/// Neither versions nor the status are known before.
 fn without_versions(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.shift_remove("managedFields");
@@ -37,8 +37,8 @@ fn without_versions(mut object: Value) -> Value {
     object
 }
 
-/// Marks in the answer to a dry run what the server chose for that answer alone: what nobody asked for, and what the live
-/// object does not have.
+/// Marks what the server generated only for the answer to a dry-run: values that were not sent and that the
+/// live object does not have.
 pub(super) fn mark(dry: &mut Value, asked: &Value, live: Option<&Value>) {
     let live = live.unwrap_or(&Value::Null);
     match dry["kind"].as_str().unwrap_or_default() {
@@ -113,8 +113,8 @@ fn mark_pod(dry: &mut Value, live: &Value) {
     }
 }
 
-/// Takes out of what is sent for a trial under another name what the live object holds and no second one may hold at the
-/// same time.
+/// Removes from a trial under a temporary name what the live object holds and no second object may hold at
+/// the same time.
 pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
     if trial["kind"] != "Service" || trial["apiVersion"] != "v1" {
         return;
@@ -143,7 +143,7 @@ pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
     }
 }
 
-/// Puts what was given up for a trial back into its answer.
+/// Restores what was removed for a trial in its answer.
 pub(super) fn put_back_held(answer: &mut Value, asked: &Value) {
     if answer["kind"] != "Service" || answer["apiVersion"] != "v1" {
         return;

@@ -1,4 +1,4 @@
-//! What is there already: unchanged if that can be proven, else what the server says.
+//! Plans existing objects: unchanged if that can be proven, otherwise by the server's answer.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -59,7 +59,7 @@ impl ObjectPlanner<'_> {
         };
         let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
         let prior = self.prior(item, owner);
-        // What the project has made already is not taken over.
+        // An object that the project already has is not adopted.
         let adopting = item.prior.is_none() && !self.is_shared(live);
         let ownership = Ownership {
             prior: prior.as_ref(),
@@ -139,7 +139,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// What is sent, without the number of replicas where the autoscaler set it last: a Spec that happens to name the same
+    /// What is sent, without the number of replicas if the autoscaler set it last: a Spec with the same
     /// number does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
@@ -152,8 +152,8 @@ impl ObjectPlanner<'_> {
         sent
     }
 
-    /// Fields that the last apply wrote and the Spec no longer sets go, also those that only managers own which update:
-    /// an apply alone would leave them. The server says what becomes of the object without them.
+    /// Removes fields that the last apply wrote and the Spec no longer sets, including those that only
+    /// updating managers own, which an apply alone would keep. The server computes the object without them.
     async fn leave_nothing_over(
         &self,
         subject: &PlanItem,
@@ -198,7 +198,7 @@ impl ObjectPlanner<'_> {
                 }
                 Ok(left)
             }
-            // It cannot be without them: they stay.
+            // It is invalid without them: they stay.
             Err(error)
                 if matches!(
                     error_classify::cause(&error),
@@ -229,7 +229,7 @@ impl ObjectPlanner<'_> {
         changes
     }
 
-    /// At paths that are not compared what is sent is what is there, so that nothing comes of it, whoever owns it.
+    /// Sends the live values at paths that are not compared, so that they do not change, whoever owns them.
     pub(in crate::runtime::kubernetes::plan) fn left_alone(
         &self,
         body: Map<String, Value>,
@@ -303,7 +303,7 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// What can be said without the server: what is wanted takes the place of what is there.
+    /// The plan as far as it can be computed without the server: desired values replace live ones.
     pub(super) fn plan_without_server(
         &self,
         item: &Item,
@@ -314,7 +314,7 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// As [`ObjectPlanner::undecided`]; `fill_in` adds what the server will add.
+    /// As [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
@@ -354,14 +354,14 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// What came of a dry-run.
+/// The result of a dry-run.
 struct Found {
     changes: Vec<FieldChange>,
     adopting: bool,
     transfer: Transfer,
 }
 
-/// Nothing would come of it.
+/// The plan of an unchanged object.
 pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
