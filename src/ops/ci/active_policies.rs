@@ -1,5 +1,5 @@
-//! The policy that a commit of the default branch puts in force. A plan is judged by several: its own, which the default
-//! branch has now, and those under which its changes were reviewed. Each rule of each has to be satisfied.
+//! The policy of a commit of the default branch. Several policies apply to a plan: the current one of the
+//! default branch, and those under which its changes were reviewed. Every rule of each must be satisfied.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::{
     policy::{CodeOwners, EffectivePolicy},
 };
 
-/// A policy with the people that it names.
+/// A policy with its code owners.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct InForce {
-    /// The configuration that holds its rules.
+    /// The configuration with the rules.
     pub config: Config,
-    /// The text of CODEOWNERS beside it.
+    /// The text of its CODEOWNERS file.
     pub codeowners: Option<String>,
 }
 
 impl InForce {
-    /// A configuration with the CODEOWNERS of a revision.
+    /// A configuration with the CODEOWNERS file of a revision.
     pub fn of(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
@@ -30,17 +30,17 @@ impl InForce {
         }
     }
 
-    /// The rules for a stack, by identity and folder alone: one that was removed, of which only the state knows, keeps
+    /// The rules of a stack, by identity and folder only: a removed stack, which only the state knows, keeps
     /// its rules.
     ///
     /// # Errors
-    /// A moment in `policy.freeze` that is none.
+    /// An invalid time in `policy.freeze`.
     pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
         super::policy_config::effective_policy(&self.config, id, folder)
     }
 
-    /// Without the freezes that the proposal left in place: whoever ends one of those later decides for the branch.
-    /// What the proposal itself took out still holds for it.
+    /// Removes the freezes that the proposal kept: whoever ends one of those later decides for the branch. A
+    /// freeze that the proposal itself removed still applies to it.
     #[must_use]
     pub fn without_freezes_of(&self, proposal: &InForce) -> Self {
         let mut policy = self.clone();
@@ -62,19 +62,19 @@ impl InForce {
         policy
     }
 
-    /// Whether there is a time in which nothing is applied.
+    /// Returns true if there are freezes.
     pub fn has_freezes(&self) -> bool {
         let own = self.config.stacks.iter().filter_map(|rule| rule.policy.as_ref());
         !self.config.policy.freeze.is_empty() || own.into_iter().any(|policy| !policy.freeze.is_empty())
     }
 
-    /// Whether drift stops a stack.
+    /// Returns true if drift stops a stack.
     pub fn stops_at_drift(&self) -> bool {
         self.config.policy.drift == DriftPolicy::Stop
     }
 }
 
-/// Where earlier policies are read from.
+/// The source of earlier policies.
 #[derive(Clone)]
 pub(super) struct Archive {
     repository: Repository,
@@ -92,7 +92,7 @@ impl Archive {
     /// The policy of a commit.
     ///
     /// # Errors
-    /// The commit cannot be fetched, its configuration cannot be read: then nobody knows what was in force.
+    /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
     pub async fn at(&self, commit: &CommitId) -> Result<Arc<InForce>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
@@ -101,7 +101,7 @@ impl Archive {
     }
 }
 
-/// CODEOWNERS of a revision, where GitHub looks for it.
+/// The CODEOWNERS file of a revision, at the places where GitHub looks.
 fn codeowners(source: &dyn Source) -> Option<String> {
     let places = CodeOwners::PLACES
         .iter()

@@ -1,5 +1,5 @@
-//! The verdict on a preview that was dealt out: one status for all shares, the one to require. It is made of what the
-//! shares said of themselves in this run; a share that died said nothing, and that is no success.
+//! The status of a preview with shards: one status for all shards, which is the one to require. It combines
+//! the statuses of the shards in this run. A shard that died has no status, and that is not a success.
 
 use std::num::NonZeroU32;
 
@@ -16,14 +16,14 @@ use crate::{
     ops::RunContext,
 };
 
-/// Says that the verdict is open: what an earlier run has said of the same commit holds no longer, and no `success` may
-/// stand while a share is at work. Any share may be the first of its run, or be started again alone, so each has to
-/// see to it.
+/// Sets the combined status to pending. The status of an earlier run for the same commit is no longer valid,
+/// and no `success` may remain while a shard is running. Any shard may be the first of its run, or be re-run
+/// alone, so each one must do this.
 ///
-/// But GitHub takes 80 writes a minute, and a matrix has up to 256 jobs: where `pending` of this run stands already, it
-/// is not said again. In a run's first try only the job after all shares says anything else in its name, so an answer
-/// that is out of date does no harm. And then no share has spoken in this run's name yet, whose word the verdict could
-/// take for this try's: only one that is started again takes its own word back.
+/// GitHub allows 80 writes per minute, and a matrix has up to 256 jobs: if `pending` of this run is set
+/// already, it is not set again. In the first attempt of a run only the job after all shards sets another
+/// status for the run, so an outdated answer is harmless. And then no shard has reported in this run yet
+/// whose status could be taken for this attempt's. Only a re-run shard withdraws its own status.
 pub(super) async fn open_status(
     feedback: &Publisher<'_>,
     head: &CommitId,
@@ -53,8 +53,8 @@ pub(super) async fn open_status(
     }
 }
 
-/// Whether a later run has spoken of the same commit since this one began, as when the base of a pull request was
-/// changed: then this one must not have the last word.
+/// Returns true if a later run has reported on the same commit since this one started, as after a change of
+/// the base branch: then this run must not report last.
 pub(super) async fn is_overtaken(feedback: &Publisher<'_>, head: &CommitId, context: &str) -> bool {
     let word = newest_word(feedback, head, context).await;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
@@ -72,13 +72,13 @@ fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
     page.is_some_and(|page| runner.is_later_run(page))
 }
 
-/// The newest word on the whole, if it is among the newest on the commit and can be asked for.
+/// The newest combined status, if it is among the newest on the commit and can be read.
 async fn newest_word(feedback: &Publisher<'_>, head: &CommitId, whole: &str) -> Option<CommitStatus> {
     let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
     newest.into_iter().find(|status| status.context == whole)
 }
 
-/// Sets the status of the whole on the event's head. It needs no checkout, and fails where it cannot tell.
+/// Sets the combined status on the event's head. It needs no checkout, and fails if it cannot publish.
 pub(super) async fn run(
     run: &RunContext,
     runner: &Runner,
@@ -114,8 +114,8 @@ pub(super) async fn run(
     })
 }
 
-/// The head whose shards were previewed, if they were and may be told of, and the branch it goes to, if that is not the
-/// default one. Nothing is opened for it, so the default branch is not asked for.
+/// The head whose shards were previewed, if they may be reported, and the target branch if it is not the
+/// default branch. Nothing is opened for it, so GitHub is not asked for the default branch.
 fn judged_commit(
     run: &RunContext,
     event: &GithubEvent,
@@ -142,7 +142,7 @@ fn judged_commit(
     })
 }
 
-/// Success if every share had it in the run with this page, by its newest word.
+/// Success if the newest status of every shard in the run with this URL is a success.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
@@ -201,7 +201,7 @@ mod tests {
         let yes = status("2/2", Success, PAGE);
         let (state, said) = combine(&[status("1/2", Success, PAGE), yes.clone()]);
         assert_eq!((state, said.as_str()), (Success, "all 2 shards were previewed"));
-        // The newest word counts, and that is the first.
+        // The newest status counts, which is the first.
         let late = [
             status("1/2", Success, PAGE),
             status("1/2", Pending, PAGE),
@@ -214,7 +214,7 @@ mod tests {
             assert!(said.ends_with("shards 1/2"), "{said}");
         }
         assert_eq!(combine(std::slice::from_ref(&yes)).0, Error);
-        // What another run said is not of this one, and takes nothing away from it.
+        // The status of another run does not belong to this one and does not affect it.
         let other = |state| status("1/2", state, "https://github.com/acme/konfig/actions/runs/6");
         assert_eq!(combine(&[other(Success), yes.clone()]).0, Error);
         let own = status("1/2", Success, PAGE);

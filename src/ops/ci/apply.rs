@@ -1,7 +1,7 @@
-//! After a merge: applies what the head holds and the states do not have yet, if it was reviewed.
+//! After a merge: applies reviewed pending changes.
 //!
-//! What to apply comes from the input digests in the index, never from `before..after`: a run that was cancelled, failed
-//! or skipped is caught up by the next.
+//! What is pending follows from the input digests in the index, never from `before..after`: the next run
+//! completes what a cancelled, failed or skipped run did not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,10 +43,10 @@ use crate::{
     report::{self, RunInfo, SUMMARY_BUDGET},
 };
 
-/// The label of issues about merges that nobody reviewed.
+/// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Applies a commit of the default branch, with what somebody agreed to.
+/// Applies a commit of the default branch, with manual approvals.
 pub(super) async fn run(
     job: &Job,
     branch: &DefaultBranch,
@@ -69,7 +69,7 @@ pub(super) async fn run(
     apply_and_report(job, tip).await
 }
 
-/// Who agrees by letting a job go on has to be known.
+/// Returns an error unless the approvers of the job are known.
 async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserError> {
     let approvers = match &job.client {
         Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
@@ -89,13 +89,13 @@ async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserEr
     Ok(())
 }
 
-/// What is to be applied.
+/// The input of an apply.
 struct ApplyTarget<'a> {
     head: &'a CommitId,
     branch: &'a DefaultBranch,
-    /// What somebody agreed to.
+    /// The manual approvals.
     approved: Approved,
-    /// Who that is.
+    /// The approvers.
     agreeing: DispatchApprovers,
 }
 
@@ -129,7 +129,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         }
     };
     feedback.status(head, github::APPLY, state, &description).await;
-    // They come last: a receiver that does not answer keeps nothing else waiting.
+    // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
         (Some(notices), Ok((report, consent, _))) => {
             let stopped: Vec<_> = consent
@@ -149,7 +149,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     })
 }
 
-/// The configuration of the default branch's tip, which may be newer than what is applied.
+/// The configuration of the default branch's tip, which may be newer than the applied commit.
 async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     job.repository.ensure(tip, job.credentials.as_ref()).await?;
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
@@ -183,7 +183,7 @@ async fn apply_pending(
         &config,
     )?;
     side.layout.require_module()?;
-    // A schedule that does not run tells nobody so: whoever applies does.
+    // A schedule that does not run cannot report that: every apply does.
     if let Some(since) = DriftSchedule::load(job, &memory, &config).await.overdue() {
         job.run.notes.note(&format!(
             "warning: no successful drift check for {}; does the scheduled job still run?",
@@ -247,11 +247,11 @@ async fn apply_pending(
         report.stacks.extend(untold);
     }
     watch.ends("plan and apply");
-    // A stack that cannot be seen may be one that was removed, which takes its review.
+    // A missing stack may have been removed, which needs its review.
     if unseen.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;
     }
-    // The index only serves speed: what it is not told is looked up by the next run.
+    // The index only serves speed: the next run looks up what is missing.
     if let Err(error) = memory.states.settle().await {
         job.run
             .notes
@@ -284,16 +284,18 @@ async fn apply_pending(
     Ok((report, consent, newer))
 }
 
-/// What the states do not have yet.
+/// The stacks with pending changes.
 struct PendingStacks {
     targets: Vec<Target>,
-    /// Stacks that something is known of and that are not to be seen: whether they were removed cannot be told.
+    /// Recorded stacks that are missing: it is unknown whether they were removed.
     held: Vec<Target>,
 }
 
-/// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
+/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
+/// head.
 ///
-/// What is recorded of a folder that makes no stack any more stays: only what was taken out of the repository is removed.
+/// The record of a folder that no longer defines a stack stays: only what was removed from the repository is
+/// destroyed.
 fn find_pending(
     side: &OpenRevision,
     known: &crate::state::IndexedStates,
@@ -328,21 +330,21 @@ fn folder(entry: &crate::state::IndexEntry) -> RepoPath {
     entry.folder.clone()
 }
 
-/// What a run that applied has to tell.
+/// What to publish after an apply.
 struct Told<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
-    /// The plans that nobody reviewed, with the parts that nobody did.
+    /// The plans that were stopped as unreviewed, with their unreviewed parts.
     stopped: &'a [(StackPlan, Vec<ReviewUnit>)],
     info: &'a RunInfo,
-    /// The stacks that have a newer commit, and were left.
+    /// The stacks that were skipped because they have a newer commit.
     newer: &'a BTreeMap<StackId, CommitId>,
     /// The pull requests whose changes were applied, besides those of the head.
     pulls: BTreeSet<u64>,
 }
 
 impl Told<'_> {
-    /// Tells each pull request that was applied, and keeps an issue for each stack that nobody reviewed.
+    /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
     async fn publish_result(&self, job: &Job, feedback: &Publisher<'_>) {
         let Self {
             head,
@@ -366,7 +368,7 @@ impl Told<'_> {
             feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
             feedback.merged_outcome(head, &self.pulls, report, info).await;
         }
-        // Of the stacks that were not looked at nothing differs, unless a newer run knows better.
+        // Stacks that were not selected have no differences, unless a newer run knows better.
         let settled = |stack: &str| {
             let not_well =
                 |outcome: &StackOutcome| outcome.id.as_str() == stack && !apply::is_well(outcome.result);
@@ -386,7 +388,7 @@ impl Told<'_> {
     }
 }
 
-/// Marker, title and body of the issue about a stack that was stopped.
+/// The marker, title and body of the issue for a stopped stack.
 fn unreviewed_issue(
     job: &Job,
     info: &RunInfo,

@@ -1,4 +1,4 @@
-//! What somebody agreed to by hand: plans by their digests, and stacks that a deletion may go on without.
+//! Manual approvals: plans by their digests, and stacks without which a deletion may continue.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -7,17 +7,17 @@ use crate::{
     model::{Digest, StackId},
 };
 
-/// The input `approve`: digests, and `without=STACK`, apart by commas or white space.
+/// The input `approve`: digests, and `without=STACK`, separated by commas or white space.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Approved {
-    /// Plans, by their digests.
+    /// The approved plans, by their digests.
     pub digests: BTreeSet<Digest>,
-    /// Stacks that do not compile, and that claim nothing of what other stacks delete.
+    /// Stacks that do not compile, and that claim nothing that other stacks delete.
     pub without: BTreeSet<StackId>,
 }
 
 impl Approved {
-    /// Whether nobody agreed to anything.
+    /// Returns true if nothing is approved.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty() && self.without.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a run leaves for later steps: the result as JSON, the preview as a page.
+//! The files of a run for later steps: the result as JSON, the preview as a page.
 
 use std::{
     fs, io,
@@ -8,16 +8,16 @@ use std::{
 use super::publisher::Publisher;
 use crate::checkout::{Existing, WrittenFile, write};
 
-/// In the workspace, for what a docker action leaves.
+/// The folder in the workspace, for the output of a docker action.
 const FOLDER: &str = ".konverge";
 
 impl Publisher<'_> {
-    /// Keeps the whole result where later steps find it.
+    /// Writes the whole result where later steps find it.
     pub(super) fn result_file(&self, json: &str) {
         self.keep("result", "json", json, "result-path");
     }
 
-    /// Keeps the preview as an HTML page, and answers its path.
+    /// Writes the preview as an HTML page, and returns its path.
     pub fn page(&self, html: &str) -> Option<String> {
         self.keep("page", "html", html, "summary-path")
     }
@@ -25,8 +25,8 @@ impl Publisher<'_> {
     fn keep(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
         let run = &self.job.run;
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
-        // The docker action alone gets inputs as variables. Its folders have other names than those of the steps after
-        // it, and only the workspace is where both start.
+        // Only the docker action gets inputs as variables. Its folders have other paths in the following
+        // steps; only the workspace is common to both.
         let workspace = self.job.runner.workspace.as_ref();
         let workspace = workspace.filter(|_| run.var("INPUT_COMMAND").is_some());
         let written = match workspace {
@@ -54,7 +54,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Git ignores the folder. What lies in the workspace is a pull request's, so no link of it is followed.
+/// Git ignores the folder. The content of the workspace belongs to the pull request, so no link in it is
+/// followed.
 fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
     let folder = Path::new(FOLDER);
     write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;

@@ -1,8 +1,10 @@
-//! What a job may do: one value, computed here alone, from the event, from who started the run, and from GitHub's answer
-//! about the default branch. This file asks nobody; the tests below are its table.
+//! The authority of a job: what it may do. This one value is computed only here, from the event, from who
+//! started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests
+//! below are its table.
 //!
-//! No ref of an event grants anything. What grants power (store, clusters, sandbox, policy…) is read from the commit that
-//! GitHub names as the default branch's tip *now*, also in a run that is started again; a tag is not a branch.
+//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
+//! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
+//! is not a branch.
 
 use super::approve_input::Approved;
 use crate::{
@@ -14,41 +16,41 @@ use crate::{
     report::Merging,
 };
 
-/// How much a job trusts the code that it looks at.
+/// How much a job trusts the code that it processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// The default branch's own code: merged, or looked at for drift.
+    /// Code of the default branch: merged, or checked for drift.
     Merged,
-    /// A proposal of this repository's own people into the default branch.
+    /// A pull request from this repository into the default branch.
     Proposed,
-    /// This repository's own people, where merging applies nothing.
+    /// Code of this repository whose merge applies nothing.
     Own,
-    /// A stranger's code in a job of this repository that may write.
+    /// Code from outside in a job of this repository with write access.
     Recorded,
-    /// A stranger's code in its own job, which may write nothing.
+    /// Code from outside in its own job without write access.
     Stranger,
 }
 
-/// What a job may open, keep and write.
+/// What a job may open, store and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
 pub(super) struct Grants {
-    /// The real infrastructure is compared with; else Spec with Spec.
+    /// Compare with the live infrastructure; otherwise Specs are compared.
     pub clusters: bool,
-    /// The store of the default branch's configuration is opened; what is shown is recorded there.
+    /// Open the store of the default branch's configuration, and record what is shown.
     pub store: bool,
-    /// Packages are fetched with the job's credentials; else only those that the base has, as anybody could fetch them.
+    /// Fetch packages with the job's credentials; otherwise only those of the base, without credentials.
     pub packages: bool,
-    /// What was compiled is kept for later runs.
+    /// Store compiled values for later runs.
     pub caches: bool,
-    /// GitHub is told: comment, status, issues.
+    /// Publish on GitHub: comment, status, issues.
     pub tells: bool,
-    /// The policy's findings are shown: GitHub is asked about people.
+    /// Show the findings of the policies, which asks GitHub about people.
     pub people: bool,
 }
 
 impl Trust {
-    /// The table of what each level may.
+    /// The grants of each level.
     pub const fn grants(self) -> Grants {
         const NOTHING: Grants = Grants {
             clusters: false,
@@ -85,7 +87,7 @@ impl Trust {
         }
     }
 
-    /// What is left where the default branch's configuration cannot be used, or is not known.
+    /// The trust without the default branch's configuration, if that is unusable or unknown.
     #[must_use]
     pub const fn without_power(self) -> Self {
         match self {
@@ -98,17 +100,17 @@ impl Trust {
 /// Who started the run, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller<'a> {
-    /// The full ref that the run was started on.
+    /// The full ref of the run.
     pub ref_name: &'a str,
-    /// Who acts: who started the run, or started it again.
+    /// The actor: who started the run, or re-ran it.
     pub actor: &'a str,
     /// Who started its first attempt, and so gave its inputs.
     pub starter: &'a str,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The digests that the job was given beside the event.
+    /// The digests that the job got beside the event.
     pub approve: &'a str,
-    /// The environment that the job waited in, if it is named.
+    /// The environment of the job, if it is named.
     pub environment: Option<&'a str>,
 }
 
@@ -126,84 +128,80 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// What GitHub answers about the default branch.
+/// GitHub's answer about the default branch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DefaultBranchAnswer<'a> {
-    /// It was not asked yet.
+    /// Not asked yet.
     NotYet,
-    /// It cannot be asked: there is no token, or the job needs no power.
+    /// Cannot be asked: there is no token, or the job needs no permissions.
     Never,
-    /// This is the branch, and whether it holds the commit of the event.
+    /// The branch, and whether it contains the commit of the event.
     Is(&'a DefaultBranch, bool),
 }
 
-/// What the event comes to.
+/// The decision for an event.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Nothing is to be done, and why.
+    /// Nothing to do, and why.
     Nothing(String),
     /// It depends on the default branch: ask GitHub, then decide again.
     Ask,
-    /// The job may do this.
+    /// The job has this authority.
     Granted(Authority),
 }
 
 /// What a job may do.
 #[derive(Debug, Clone)]
 pub(super) struct Authority {
-    /// Its task.
     pub task: Task,
-    /// How much it trusts the code that it looks at; [`Trust::grants`] says what follows.
+    /// How much it trusts the code that it processes; [`Trust::grants`] gives the consequences.
     pub trust: Trust,
-    /// The default branch, whose tip grants power; `None` grants none.
+    /// The default branch, whose tip grants permissions; `None` grants none.
     pub branch: Option<DefaultBranch>,
-    /// Who acts, whom `policy.actors` is about.
+    /// The actor, for `policy.actors`.
     pub actor: String,
-    /// The actor pushed or merged what is applied, in this attempt: then GitHub let them write.
+    /// True if the actor pushed or merged what is applied, in this attempt: then GitHub allowed them to
+    /// write.
     pub pushed: bool,
 }
 
-/// What the job is to do.
+/// The task of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Preview a pull request.
     PullRequest(Box<PullRequestEvent>),
-    /// Preview a merge queue's group.
+    /// Preview the group of a merge queue.
     MergeGroup {
-        /// The group's parent.
+        /// The parent of the group.
         base: CommitId,
-        /// Its head.
         head: CommitId,
-        /// The branch that it goes to.
+        /// The target branch.
         base_branch: String,
         /// The default branch, as the event names it.
         default_branch: String,
     },
-    /// Preview a stranger's pull request in a job of this repository.
+    /// Preview a pull request from outside in a job of this repository.
     Outside(Box<WorkflowRunEvent>),
     /// Apply a commit of the default branch.
     Apply {
-        /// The commit.
         head: CommitId,
-        /// What somebody agreed to.
+        /// The manual approvals.
         approved: Approved,
-        /// Who that is.
+        /// The approvers.
         agreeing: DispatchApprovers,
     },
-    /// Look for drift, at the default branch's tip.
+    /// Check for drift at the tip of the default branch.
     Drift {
-        /// The tip.
         head: CommitId,
     },
 }
 
-/// Who agrees to the digests that a run was told.
+/// Who approves the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DispatchApprovers {
-    /// Whoever started its first attempt with them, and where rules ask for more, those who let it go on in its job's
-    /// environment.
+    /// The user who started its first attempt with them, and if rules require more, the users who approved
+    /// the job in its environment.
     Starter(String),
-    /// Those alone who let it go on: the run itself found the digests, after it was started.
+    /// Only the users who approved the job: the digests were found by the run itself, after its start.
     Environment,
 }
 
@@ -211,7 +209,8 @@ impl Authority {
     /// Decides what a job may do.
     ///
     /// # Errors
-    /// An event that is refused: on another branch, without a token, with digests that nobody can have agreed to.
+    /// An event that is refused: on another branch, without a token, with digests that nobody can have
+    /// approved.
     pub fn of(
         event: &GithubEvent,
         caller: Caller<'_>,
@@ -287,7 +286,7 @@ impl Authority {
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
-        // A stranger's own job needs no power, so it asks for none.
+        // A job of code from outside needs no permissions, so it asks for none.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Stranger,
             (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
@@ -389,7 +388,7 @@ impl Authority {
         }))
     }
 
-    /// Somebody, or another system, asks for an apply of what the default branch holds.
+    /// A person or another system requests an apply of the default branch.
     fn decide_dispatch(
         text: &str,
         caller: Caller<'_>,
@@ -405,7 +404,7 @@ impl Authority {
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // Whoever only starts the run again did not type the digests.
+            // A user who only re-runs the run did not enter the digests.
             agreeing: DispatchApprovers::Starter(caller.starter.to_owned()),
         };
         Ok(Decision::Granted(Self::grant(
@@ -434,7 +433,7 @@ impl Authority {
         )))
     }
 
-    /// The branch that a preview's pull request or group goes to, where that is not the default one.
+    /// The target branch of a previewed pull request or group, if it is not the default branch.
     pub fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
@@ -449,7 +448,7 @@ impl Authority {
         other_branch(base, default)
     }
 
-    /// What merging a pull request does, as its preview says.
+    /// What merging a pull request does, for its preview.
     pub fn merging(&self) -> Merging {
         match (self.trust, self.elsewhere()) {
             (Trust::Recorded | Trust::Stranger, _) => Merging::Outside,
@@ -459,7 +458,7 @@ impl Authority {
         }
     }
 
-    /// The commit of an event that the default branch has to hold, if it is not to be its tip.
+    /// The commit of an event that the default branch must contain, if it is not to be its tip.
     pub fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
         match event {
             GithubEvent::Push(event) => event.after.as_ref(),
@@ -468,7 +467,7 @@ impl Authority {
     }
 }
 
-/// A person may start a workflow on any branch or tag. State is changed from the default branch only.
+/// A person may start a workflow on any branch or tag. State is changed only from the default branch.
 fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
@@ -483,8 +482,8 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     )))
 }
 
-/// Who agrees by letting a job go on has to be known. GitHub does not say when they did: after the run was started
-/// again, what they saw may have been other digests.
+/// Requires an environment, so that the approvers of the job are known. GitHub does not say when they
+/// approved: after a re-run, they may have seen other digests.
 fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     if caller.attempt > 1 {
         return Err(UserError::new(
@@ -507,7 +506,7 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     Ok(())
 }
 
-/// What to do where nobody is known to have agreed to digests.
+/// The hint if nobody is known to have approved the digests.
 pub(super) const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
 
 fn no_token(what: &str) -> UserError {

@@ -1,4 +1,4 @@
-//! Check runs beside the pull request's head, one per changed stack, and whether that head still is the newest.
+//! Check runs at the pull request's head, one per changed stack, and whether that head is still the newest.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,10 @@ use crate::{
 };
 
 impl Publisher<'_> {
-    /// Makes the check runs of a plan and answers the pages of those that are about one stack.
+    /// Creates the check runs of a plan and returns the URLs of those for one stack.
     ///
-    /// A refusal of one check leaves the others be; what would befall all of them ends it. Either is told once.
+    /// A refusal of one check run does not affect the others; an error that concerns all of them ends the
+    /// loop. Either is reported once.
     pub async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
         let mut links = BTreeMap::new();
         let Some(client) = self.client else { return links };
@@ -53,7 +54,7 @@ impl Publisher<'_> {
         links
     }
 
-    /// What became of the pull request while its preview was made.
+    /// The current state of the pull request, after its preview was made.
     pub async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
         let Some(client) = self.client else {
             return PullRequestNow::default();
@@ -88,13 +89,13 @@ impl Publisher<'_> {
     }
 }
 
-/// What became of a pull request while its preview was made.
+/// The current state of a previewed pull request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PullRequestNow {
-    /// It has another head: the preview says so, and the newer run's stays.
+    /// True if it has another head: the preview says so, and the newer run's preview stays.
     pub superseded: bool,
-    /// GitHub says that it is not merged. Else the preview may be one that is run again, and what it shows was before
-    /// nobody's eyes when it was merged.
+    /// True if GitHub says that it is not merged. Otherwise the preview may be a re-run, and what it shows
+    /// was not visible at the merge.
     pub unmerged: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who stands behind the commits that a plan is made of: their approval of it does not count.
+//! The contributors of a plan's commits: their own approval does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use crate::{
     model::CommitId,
 };
 
-/// Who stands behind some commits.
+/// The contributors of some commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Contributors {
-    /// The logins of those who wrote, committed or pushed one of them, or are named as its co-author.
+    /// The logins of everyone who wrote, committed or pushed one of them, or is named as a co-author.
     pub people: BTreeSet<String>,
-    /// A commit of which GitHub does not say who pushed it, if there is one.
+    /// A commit of which GitHub does not know who pushed it, if there is one.
     pub unknown: Option<CommitId>,
 }
 
 impl Contributors {
-    /// Whether somebody is one of them.
+    /// Returns true if a user is one of them.
     pub fn hold(&self, login: &str) -> bool {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// Those behind commits that end in `head`, by the movements of the branch that holds them.
+    /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
     pub fn of(head: &CommitId, commits: &[Contribution], movements: &[Movement]) -> Self {
         let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
         let mut to: BTreeMap<&CommitId, Vec<&Movement>> = BTreeMap::new();
@@ -35,7 +35,7 @@ impl Contributors {
         };
         let mut people = BTreeSet::new();
         for commit in commits {
-            // GitHub made it when somebody pressed the button, who brought no code.
+            // GitHub created it when somebody pressed the merge button, who contributed no code.
             if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
                 people.extend(commit.people.iter().cloned());
             }
@@ -50,7 +50,7 @@ impl Contributors {
     }
 }
 
-/// From the head back: each tip that the commits hold has come by a movement that is known.
+/// Walks back from the head: each tip among the commits must come from a known update.
 fn first_unknown(
     head: &CommitId,
     range: &BTreeSet<&CommitId>,
@@ -70,8 +70,8 @@ fn first_unknown(
     None
 }
 
-/// Who stands behind a pull request: who opened it, and those behind its commits. Who pushed to the branch of a fork is
-/// not asked, nor is it an error where GitHub no longer knows the movements of a deleted branch.
+/// The contributors of a pull request: its author, and those of its commits. Who pushed to the branch of a
+/// fork is not determined. It is not an error if GitHub no longer knows the updates of a deleted branch.
 pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
@@ -92,16 +92,16 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
     Ok(contributors)
 }
 
-/// What was there before the commits that a digest stands for.
+/// The start of the commits that a digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Before {
-    /// The commit before them; `None` if they begin with the first one of all.
+    /// The commit before them; `None` if they start with the first commit of all.
     pub commit: Option<CommitId>,
-    /// That first one.
+    /// That first commit.
     pub root: Option<Contribution>,
 }
 
-/// The commit that was applied last; where none is on record, the one before the first that touched the stack's folder.
+/// The last applied commit; if none is recorded, the one before the first that changed the stack's folder.
 pub(super) async fn before(
     client: &Client,
     since: Option<&CommitId>,
@@ -124,7 +124,7 @@ pub(super) async fn before(
     })
 }
 
-/// Who stands behind what `head` brings to what was there before.
+/// The contributors of the commits up to `head`.
 pub(super) async fn of_commits(
     client: &Client,
     branch: &str,
@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn whoever_wrote_or_pushed_stands_behind_and_whoever_pressed_the_button_does_not() {
-        // a was applied; b came by a pull request that bob merged as c; mallory pushed d with ada's name on it.
+        // a was applied; b came with a pull request that bob merged as c; mallory pushed d with ada's name in
+        // it.
         let commits = [
             commit('b', false, &["ada"]),
             commit('c', true, &["bob"]),
@@ -189,7 +190,7 @@ mod tests {
         let found = Contributors::of(&id('d'), &commits, &movements);
         assert_eq!((people(&found), &found.unknown), (vec!["ada", "mallory"], &None));
         assert!(found.hold("Mallory") && !found.hold("bob"));
-        // A merge commit that somebody made and pushed may hold anything.
+        // A merge commit that somebody created and pushed may contain anything.
         let movements = [moved('a', 'd', "mallory", false)];
         let found = Contributors::of(&id('d'), &commits, &movements);
         assert_eq!(people(&found), ["ada", "bob", "mallory"]);
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(Contributors::of(&id('c'), &commits, &[]).unknown, Some(id('c')));
         let all = [moved('b', 'c', "ada", false), moved('a', 'b', "bob", false)];
         assert_eq!(Contributors::of(&id('c'), &commits, &all).unknown, None);
-        // Nothing came since: the plan is of drift alone.
+        // Nothing came since: the plan contains only drift.
         assert_eq!(Contributors::of(&id('a'), &[], &[]), Contributors::default());
     }
 }

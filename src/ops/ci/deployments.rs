@@ -1,5 +1,5 @@
-//! An apply in GitHub's own history of environments: one deployment an environment, from before its first stack is
-//! touched until the run ends. What GitHub refuses is told once, and nothing waits for it again.
+//! GitHub deployments of an apply: one per environment, from before its first stack is changed until the run
+//! ends. A refusal by GitHub is reported once, and no further request is sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,8 @@ use crate::{
     },
 };
 
-/// Environments that get a deployment in one run: each costs three writes, and GitHub takes 80 a minute.
+/// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
+/// 80 per minute.
 const MOST: usize = 20;
 
 /// The deployments of one run.
@@ -48,7 +49,7 @@ struct DeploymentIds {
 }
 
 impl Deployments {
-    /// `None` where nobody asked for them, or nobody could be told.
+    /// `None` if they are not configured, or the job may not publish.
     pub fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
         let named = targets.iter().filter_map(|target| {
@@ -65,10 +66,10 @@ impl Deployments {
         }))
     }
 
-    /// A stack is about to be touched.
+    /// Called before a stack is changed.
     async fn begin(&self, plan: &StackPlan) {
         let environment = self.environment(&plan.id);
-        // The lock is held while GitHub is asked: two stacks of an environment share its deployment.
+        // The lock is held during the request: two stacks of an environment share its deployment.
         let mut made = self.made.lock().await;
         if made.refused || made.ids.contains_key(environment) {
             return;
@@ -102,7 +103,7 @@ impl Deployments {
         Ok(id)
     }
 
-    /// The run has ended.
+    /// Called at the end of the run.
     pub async fn end(&self, report: &ApplyReport) {
         let made = self.made.lock().await;
         if !made.left_out.is_empty() {
@@ -132,7 +133,7 @@ impl Deployments {
             .await
     }
 
-    /// What a rule names, else the stack itself.
+    /// The environment in a rule, or else the stack itself.
     fn environment<'a>(&'a self, stack: &'a StackId) -> &'a str {
         self.environments
             .get(stack)
@@ -140,7 +141,7 @@ impl Deployments {
     }
 }
 
-/// How an environment's stacks ended, and in words.
+/// The final state of an environment's stacks, with a description.
 fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
@@ -152,7 +153,7 @@ fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState,
     }
 }
 
-/// Tells GitHub of each stack that is agreed to, before anything of it is touched.
+/// Updates GitHub for each approved stack before anything is changed.
 pub(super) struct DeploymentApprover {
     pub consent: Arc<ReviewGate>,
     pub deployments: Arc<Deployments>,

@@ -1,4 +1,5 @@
-//! The scheduled look: what differs from what was applied, one issue a stack, closed when it is gone.
+//! The scheduled drift check: what differs from what was applied. One issue per stack, closed when the drift
+//! is gone.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ use crate::{
     state::IndexedStates,
 };
 
-/// Looks at the stacks that were applied, the default branch's code at hand.
+/// Checks the applied stacks, with the code of the default branch.
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
     let feedback = Publisher::new(job);
     let result = check_and_publish(job, head, &feedback).await;
@@ -124,7 +125,7 @@ async fn check_and_publish(
     })
 }
 
-/// The stacks that were applied: there is something to compare them with.
+/// The applied stacks, which can be compared.
 fn applied(known: &IndexedStates, side: &OpenRevision, renamed: &BTreeMap<StackId, StackId>) -> Vec<Target> {
     let now = |id: &StackId| {
         renamed
@@ -141,7 +142,7 @@ fn applied(known: &IndexedStates, side: &OpenRevision, renamed: &BTreeMap<StackI
         .collect()
 }
 
-/// The stacks whose code is not applied yet.
+/// The stacks with pending changes.
 fn pending_stacks(known: &IndexedStates, side: &OpenRevision) -> Vec<StackId> {
     side.pending_stacks(known).map(|stack| stack.id.clone()).collect()
 }
@@ -179,7 +180,7 @@ fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
     feedback.annotate(plan);
 }
 
-/// What a look came to.
+/// The results of a drift check.
 struct DriftResult<'a> {
     plan: &'a Plan,
     report: &'a ApplyReport,
@@ -187,7 +188,7 @@ struct DriftResult<'a> {
     known: &'a IndexedStates,
 }
 
-/// One issue for each stack that still differs; those of stacks that do not, or are no more, are closed.
+/// Maintains one issue for each stack with drift; those of other stacks are closed.
 async fn issues(feedback: &Publisher<'_>, looked: &DriftResult<'_>, info: &RunInfo, label: &str) {
     let DriftResult {
         plan,

@@ -1,4 +1,4 @@
-//! Whose turn it is in the look for drift, and what is remembered of it.
+//! Schedules drift checks: which stacks are due, and the history of their checks.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     state::{DriftCheck, DriftHistory, KnownDrift},
 };
 
-/// How long ago the last good run may be where nothing is configured.
+/// The default maximum age of the last successful run.
 const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
 
-/// The looks so far, seen from now.
+/// The drift history, with the current time.
 pub(super) struct DriftSchedule {
     looks: DriftHistory,
     now: Timestamp,
@@ -23,7 +23,7 @@ pub(super) struct DriftSchedule {
 }
 
 impl DriftSchedule {
-    /// What is remembered. What cannot be read is no reason not to look: it begins anew.
+    /// Loads the history. An unreadable history is no reason not to check: a new one is started.
     pub async fn load(job: &Job, memory: &StateBackend, config: &Config) -> Self {
         let looks = memory.states.looks().await.unwrap_or_else(|error| {
             job.run
@@ -37,20 +37,20 @@ impl DriftSchedule {
         }
     }
 
-    /// The targets whose turn it is: those that were not looked at for the longest time first, `most` at most.
+    /// The targets that are due: the least recently checked first, at most `most`.
     pub fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
         targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
         targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
         targets
     }
 
-    /// How long ago the last good run was, if that is too long.
+    /// The age of the last successful run, if it is too old.
     pub fn overdue(&self) -> Option<Duration> {
         let since = self.time_since(self.looks.good?);
         (since > self.stale_after).then_some(since)
     }
 
-    /// Takes in what was found, and what of it was put back.
+    /// Records the results, and what was restored.
     pub fn record_results(&mut self, plan: &Plan, restored: &[StackId]) {
         self.now = Timestamp::now();
         for stack in &plan.stacks {
@@ -64,7 +64,7 @@ impl DriftSchedule {
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
             };
             let drift = match (&stack.error, stack.summary.changed()) {
-                // Nobody knows whether it still differs.
+                // It is unknown whether it still differs.
                 (Some(_), _) => before,
                 (None, 0) => None,
                 (None, _) if restored.contains(&stack.id) => None,
@@ -93,7 +93,7 @@ impl DriftSchedule {
             .collect()
     }
 
-    /// The one of these whose last look is the longest ago, and how long; `None` if it was never looked at.
+    /// The least recently checked of these stacks, and how long ago; `None` if it was never checked.
     pub fn longest_ago<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
@@ -102,7 +102,7 @@ impl DriftSchedule {
         Some((stack, self.last_checked(stack).map(|at| self.time_since(at))))
     }
 
-    /// Writes it down, for the stacks that are still known.
+    /// Saves the history of the stacks that are still known.
     pub async fn remember(self, job: &Job, memory: &StateBackend, keep: impl Fn(&StackId) -> bool) {
         if let Err(error) = memory.states.remember_looks(self.looks, keep).await {
             job.run
@@ -114,7 +114,7 @@ impl DriftSchedule {
         self.looks.stacks.get(stack).map(|look| look.at)
     }
 
-    /// Clocks of different machines may disagree: what lies ahead is now.
+    /// Clocks of different machines may differ: a future time counts as now.
     fn time_since(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
     }

@@ -1,11 +1,12 @@
-//! `ci`: what the event of a GitHub Actions run asks for. What the job may do is decided in [`authority`] alone.
+//! The `ci` use case: handles the event of a GitHub Actions run. [`authority`] alone decides what the job may
+//! do.
 //!
 //! | event | what happens |
 //! |---|---|
-//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; a [`ShardMode`] of it, or the [`verdict`] on the parts |
+//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards ([`aggregate_status`]) |
 //! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
-//! | `push` to the default branch | [`merge`]: apply what was reviewed, or what an environment's reviewers let through |
-//! | `workflow_dispatch` with `approve` | [`merge`], with those digests approved |
+//! | `push` to the default branch | [`apply`]: apply what was reviewed, or what an environment's reviewers approved |
+//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved |
 //! | `schedule`, other `workflow_dispatch` | [`drift`] |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
@@ -50,25 +51,25 @@ use crate::{
     report::RunInfo,
 };
 
-/// What may be said besides the environment.
+/// The options besides the environment.
 #[derive(Debug, Clone, Default)]
 pub struct CiOptions {
-    /// Compare with live infrastructure; `None` is `required`, and `never` for forks.
+    /// Whether the live infrastructure is queried; `None` means `required`, and `never` for forks.
     pub live: Option<Live>,
-    /// Which part of the preview this job is.
+    /// The part of the preview that this job handles.
     pub part: ShardMode,
-    /// Digests that whoever let this job go on in its environment agrees to; empty if there are none.
+    /// Plan digests: whoever approves the job's environment approves these plans. Empty if there are none.
     pub approve: String,
-    /// The job's environment, which GitHub does not expose to jobs: only whoever let the run go on in it agrees to digests.
+    /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
+    /// approve the digests.
     pub environment: Option<String>,
 }
 
-/// How a run of `ci` ended.
+/// The result of a `ci` run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobResult {
-    /// The exit code.
     pub code: u8,
-    /// What the log shows, without colour.
+    /// The text for the log, without colour.
     pub text: String,
 }
 
@@ -90,10 +91,10 @@ pub(super) struct Job {
     authority: Authority,
 }
 
-/// Does what the event asks for.
+/// Handles the event.
 ///
 /// # Errors
-/// No GitHub Actions environment, an event that is refused, a repository or configuration that cannot be used.
+/// No GitHub Actions environment, an event that is refused, an unusable repository or configuration.
 pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
@@ -152,7 +153,7 @@ async fn begin(
     run_task(&job).await
 }
 
-/// What the job may do: GitHub is asked for the default branch where it depends on that. `None`: there is nothing to do.
+/// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.
 async fn authority(
     run: &RunContext,
     event: &GithubEvent,
@@ -209,7 +210,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
             _,
         ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
-        // Authority::of grants none of them without an answer of GitHub.
+        // `Authority::of` grants none of them without an answer from GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(UserError::new(
             ErrorKind::Github,
             "the default branch is not known, so nothing is applied or compared with what was",

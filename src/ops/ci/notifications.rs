@@ -1,4 +1,5 @@
-//! Who is told of an apply or of drift, by `notify` of the configuration in force. What is not delivered is a warning.
+//! Sends notifications of applies and drift, by `notify` of the effective configuration. A failed delivery is
+//! a warning.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use crate::{
 
 const UNDELIVERED: &str = "a notification was not delivered";
 
-/// Sends what happened to those who are to be told.
+/// Sends notifications to the configured receivers.
 pub(super) struct Notifications<'a> {
     job: &'a Job,
     told: Vec<Notify>,
 }
 
 impl<'a> Notifications<'a> {
-    /// Under the protected branch's configuration.
+    /// With the configuration of the default branch.
     pub fn new(job: &'a Job, config: &Config) -> Self {
         Self {
             job,
@@ -32,15 +33,16 @@ impl<'a> Notifications<'a> {
         }
     }
 
-    /// What an apply came to; `unreviewed` are the stacks that were stopped because nobody reviewed a part of them.
-    /// A run that had nothing to do is not worth a word.
+    /// Notifies about an apply; `unreviewed` are the stacks that were stopped as unreviewed. A run with
+    /// nothing to do is not reported.
     pub async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
         for (topic, title, stacks) in apply_events(report, unreviewed) {
             self.send(topic, title, stacks).await;
         }
     }
 
-    /// An apply that came to no report. The failure's own words may hold values, so its kind stands for it.
+    /// Notifies about an apply without a report. The message of the error may contain values, so only its
+    /// kind is sent.
     pub async fn not_applied(&self, failure: &UserError) {
         let kind = serde_json::to_value(failure.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -48,7 +50,7 @@ impl<'a> Notifications<'a> {
         self.send(NotifyEvent::ApplyFailed, title, Vec::new()).await;
     }
 
-    /// What a look for drift found, and what of it was put back.
+    /// Notifies about drift, and what was restored.
     pub async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
         let drifted: Vec<_> = plan
             .stacks
@@ -93,7 +95,7 @@ impl<'a> Notifications<'a> {
         }
     }
 
-    /// Returns when a run that was asked to stop can wait for a receiver no longer; never otherwise.
+    /// Returns when a run that was asked to stop has no time left for a receiver; never otherwise.
     async fn no_time_left(&self) {
         const LAST_WORDS: Duration = Duration::from_secs(1);
         self.job.run.cancel.cancelled().await;
@@ -123,7 +125,7 @@ impl<'a> Notifications<'a> {
     }
 }
 
-/// What is worth telling of an apply. Stacks that were held back follow from the others, and are not named.
+/// The events of an apply. Skipped stacks follow from the others and are not named.
 fn apply_events(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(NotifyEvent, String, Vec<StackId>)> {
     let of = |wanted: fn(StackResult) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack.result));
@@ -147,7 +149,7 @@ fn apply_events(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(NotifyEven
     news
 }
 
-/// Nothing named is everything.
+/// An empty list means all events.
 fn hears(notify: &Notify, topic: NotifyEvent) -> bool {
     notify.on.is_empty() || notify.on.contains(&topic)
 }

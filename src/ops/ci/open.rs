@@ -1,4 +1,4 @@
-//! Opens revisions in a job: commits only, with the power of the protected branch.
+//! Opens revisions in a job: commits only, with the permissions of the default branch.
 
 use std::collections::BTreeMap;
 
@@ -17,35 +17,36 @@ use crate::{
     policy::CodeOwners,
 };
 
-/// Two revisions and everything to plan their difference with.
+/// Two opened revisions, with the input for planning their difference.
 pub(super) struct OpenedChange {
     pub planning: Planner,
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
-    /// The configuration as it is proposed.
+    /// The proposed configuration.
     pub proposed: Config,
-    /// What the proposal changes of it that grants power.
+    /// How the proposal changes permissions.
     pub power: Vec<PowerChange>,
-    /// How much the job trusts it: less than it was granted if the default branch's configuration cannot be used.
+    /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
 }
 
-/// The commits that a preview is made of.
+/// The commits of a preview.
 pub(super) struct Sides {
-    /// Whose configuration holds: the default branch's tip; where the job was granted no power, the base.
+    /// The commit of the effective configuration: the tip of the default branch; if the job was granted no
+    /// permissions, the base.
     pub power: CommitId,
-    /// What is compared with.
+    /// The commit to compare with.
     pub base: CommitId,
-    /// What is compiled: the trial merge, or the head.
+    /// The commit to compile: the test merge, or the head.
     pub content: CommitId,
 }
 
 impl Job {
-    /// Opens base and head under the configuration that the commit `power` of the default branch has.
+    /// Opens base and head with the configuration of the default branch's commit `power`.
     ///
     /// # Errors
-    /// A commit cannot be fetched or read; configuration, core or store cannot be used.
+    /// A commit cannot be fetched or read; configuration, core or store are unusable.
     pub(super) async fn open(&self, sides: &Sides) -> Result<OpenedChange, UserError> {
         let Sides {
             power: at,
@@ -60,7 +61,7 @@ impl Job {
         let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
         let (protected, trust) = match Config::load(power.as_ref()) {
             Ok(config) => (config, trust),
-            // This may be its repair, and has to be shown to go in: it is, with no power at all.
+            // This change may fix it and must be previewable: it is, without any permissions.
             Err(error) => {
                 self.run.warn(
                     &format!(
@@ -78,7 +79,7 @@ impl Job {
             config = without_power(&config);
         }
         if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
-            // It is another branch's: who may write to that one takes no wall down.
+            // It belongs to another branch, whose writers must not weaken the sandbox.
             config.kcl.sandbox = None;
         }
         if config != proposed && grants.clusters {
@@ -86,7 +87,8 @@ impl Job {
                 "note: konverge.yaml differs from the protected branch's in keys that grant power; the protected branch's holds until this is merged",
             );
         }
-        // Nobody has reviewed this code yet: it is compiled behind every wall, unless the default branch says otherwise.
+        // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
+        // otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         let known = AnalysisCache::open(&self.run, &self.repository);
         let at_head = RevisionSpec::Commit(head.clone());
@@ -138,8 +140,8 @@ impl Job {
         })
     }
 
-    /// What plans are made of where a commit of the default branch is looked at by itself, under the configuration and
-    /// the files of the branch's tip, `power`.
+    /// The input of plans for a commit of the default branch, with the configuration and the files of the
+    /// branch's tip, `power`.
     ///
     /// # Errors
     /// As [`Job::planning`].
@@ -163,12 +165,12 @@ impl Job {
         .await
     }
 
-    /// What plans are made of in this job: head and base, under a configuration and the files that it names as `power`,
-    /// a revision of the protected branch, has them. What is compiled of others' code is kept nowhere: a later run with
-    /// more trust would read it.
+    /// The input of plans in this job: head and base, with a configuration and the files that it names from
+    /// `power`, a revision of the default branch. What is compiled from code of others is not cached, because
+    /// a later run with more trust would read it.
     ///
     /// # Errors
-    /// A setting of the infrastructure cannot be used.
+    /// An invalid setting of the infrastructure.
     pub(super) async fn open_planner(
         &self,
         config: Config,
@@ -215,10 +217,10 @@ impl Job {
         })
     }
 
-    /// The states, if a store is configured: a folder of the runner would be gone with it.
+    /// The states, if a store is configured: a folder of the runner would be lost with it.
     ///
     /// # Errors
-    /// The store cannot be used.
+    /// The store is unusable.
     pub(super) async fn memory(
         &self,
         config: &Config,
@@ -233,9 +235,9 @@ impl Job {
     }
 }
 
-/// What a proposal changes of what grants power: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+/// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
 fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -> Vec<PowerChange> {
-    // A base that cannot be read grants nothing, so everything is new.
+    // An unreadable base grants nothing, so everything is new.
     let before = Config::load(base.source.as_ref()).unwrap_or_default();
     let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
     for stack in &base.layout.stacks {
@@ -271,7 +273,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
     changes
 }
 
-/// The configuration with all power taken out: only how the repository is to be read and compiled remains.
+/// The configuration without all permissions: only how the repository is read and compiled remains.
 fn without_power(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,

@@ -1,5 +1,5 @@
-//! The guardrails of `konverge.yaml` (the protected branch's), asked: what they need to know is looked up, and nothing
-//! that no rule needs.
+//! Evaluates the policies of `konverge.yaml` (the default branch's), and looks up exactly the facts that the
+//! rules need.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,31 +29,31 @@ use crate::{
     policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
-/// A run was told exactly a plan's digest.
+/// A plan whose digest was given to the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Agreed<'a> {
-    /// The commit that was applied to the stack last, if it is on record: the digest stands for what came since.
+    /// The last commit applied to the stack, if it is recorded: the digest covers everything since.
     pub since: Option<&'a CommitId>,
 }
 
-/// The rules of a run, and whom to ask.
+/// The rules of a run, and the source of facts.
 pub(super) struct PolicyCheck {
     stage: Stage,
     actor: String,
-    /// Whether the actor pushed what is applied, in this attempt: then GitHub let them.
+    /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
     pushed: bool,
     run: RunContext,
     run_id: u64,
     environment: Option<String>,
-    /// Whether GitHub protects the default branch.
+    /// True if GitHub protects the default branch.
     protected: bool,
-    /// The default branch and the commit of it that is applied, if one is.
+    /// The default branch and the applied commit, if there is one.
     applied: Option<(String, CommitId)>,
     people: Reviewers,
     authors: BTreeMap<u64, String>,
-    /// The default branch's policy.
+    /// The policy of the default branch.
     own: Arc<InForce>,
-    /// The policies under which pull requests were reviewed, where they are others.
+    /// The policies under which pull requests were reviewed, if they differ.
     reviewed: BTreeMap<u64, Arc<InForce>>,
     archive: Archive,
     restoring: bool,
@@ -61,7 +61,7 @@ pub(super) struct PolicyCheck {
 }
 
 impl PolicyCheck {
-    /// The rules that the default branch puts in force.
+    /// The rules of the default branch.
     pub fn new(job: &Job, own: InForce, stage: Stage) -> Self {
         let authority = &job.authority;
         Self {
@@ -86,26 +86,26 @@ impl PolicyCheck {
         }
     }
 
-    /// Who opened which pull request: what they say of their own does not count.
+    /// Sets the authors of pull requests: their approval of their own does not count.
     #[must_use]
     pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
     }
 
-    /// Under which policy pull requests were reviewed: it has to be satisfied, too.
+    /// Sets the policies under which pull requests were reviewed: they must be satisfied too.
     #[must_use]
     pub fn with_reviewed(self, reviewed: BTreeMap<u64, Arc<InForce>>) -> Self {
         Self { reviewed, ..self }
     }
 
-    /// Who agrees to the digests.
+    /// Sets who approves the digests.
     #[must_use]
     pub fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
         Self { agreeing, ..self }
     }
 
-    /// For putting back what was applied before: its pull request was approved then, so that only the moment and the
-    /// size are asked about.
+    /// For restoring what was applied before: its pull request was approved then, so only freezes and the
+    /// size are checked.
     #[must_use]
     pub fn for_restoring(self) -> Self {
         Self {
@@ -114,8 +114,8 @@ impl PolicyCheck {
         }
     }
 
-    /// The policies that a plan has to satisfy: the default branch's, those under which its pull requests were reviewed,
-    /// and for a digest the one in force before the commits that it stands for.
+    /// The policies for a plan: the default branch's, those under which its pull requests were reviewed, and
+    /// for a digest the one before the commits that it covers.
     async fn policies(
         &self,
         plan: &StackPlan,
@@ -175,11 +175,11 @@ impl PolicyCheck {
         })
     }
 
-    /// What the rules say of a stack's plan. `pulls` are the pull requests with their last heads whose changes it holds;
-    /// each must satisfy the rules.
+    /// The findings of the rules for a stack's plan. `pulls` are the pull requests with their last heads
+    /// whose changes it contains; each must satisfy the rules.
     ///
     /// # Errors
-    /// A moment in `policy.freeze` that is none; GitHub cannot be asked what a rule needs to know.
+    /// An invalid time in `policy.freeze`; GitHub cannot be asked for a needed fact.
     pub async fn findings(
         &self,
         plan: &StackPlan,
@@ -196,7 +196,7 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// What one policy says.
+    /// The findings of one policy.
     async fn judge(
         &self,
         policy: &InForce,
@@ -225,7 +225,7 @@ impl PolicyCheck {
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
-            // An App is no user, of whom GitHub says nothing: what it merges is applied all the same.
+            // GitHub has no permission for an App: what it merges is applied nevertheless.
             if !self.pushed {
                 facts.role = self.role(self.actor.as_str()).await?;
             }
@@ -256,7 +256,8 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// Who stands behind a plan that may be applied. Who cannot be asked for is left out and told: the apply goes on.
+    /// Who authorized a plan that may be applied. What cannot be looked up is left out with a warning: the
+    /// apply continues.
     pub async fn grounds(
         &self,
         plan: &StackPlan,
@@ -266,7 +267,7 @@ impl PolicyCheck {
         if plan.summary.changed() == 0 {
             return Authorization::default();
         }
-        // The findings were made of them before.
+        // The findings used them before.
         let rules = &self.rules(&self.own, plan).unwrap_or_default();
         let mut reviewed = Vec::new();
         for (number, head) in pulls {
@@ -287,7 +288,7 @@ impl PolicyCheck {
                 reviewers,
             });
         }
-        // It was asked before, so it is known.
+        // It was looked up before, so it is cached.
         let agreed_by = match agreed {
             Some(agreed) => self
                 .digest_approvals(rules, plan, &[], agreed)
@@ -303,11 +304,11 @@ impl PolicyCheck {
         }
     }
 
-    /// Those who agree to a plan by its digest. Nobody agrees to their own pull request, and where approvals are asked
-    /// for, whoever wrote or pushed a commit that the digest stands for is none.
+    /// The users who approve a plan by its digest. Nobody approves their own pull request. If approvals are
+    /// required, contributors of the covered commits do not count.
     ///
     /// # Errors
-    /// GitHub does not say who that is.
+    /// GitHub does not know who they are.
     async fn digest_approvals(
         &self,
         rules: &EffectivePolicy,
@@ -319,7 +320,7 @@ impl PolicyCheck {
             DispatchApprovers::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
             DispatchApprovers::Environment => (Vec::new(), true),
         };
-        // Without its name they cannot be told from those who let another job of the run go on.
+        // Without its name they cannot be distinguished from users who approved another job of the run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
             match self.people.let_run_go_on(self.run_id, environment).await {
                 Ok(approvers) => logins.extend(approvers),
@@ -341,7 +342,7 @@ impl PolicyCheck {
         };
         let approvals = logins.into_iter().map(|reviewer| Approval {
             on_last_head: true,
-            // GitHub lets only such start a run, or go on with one.
+            // GitHub lets only users with write access start a run or approve it.
             role: Role::Write,
             own: behind.hold(&reviewer),
             reviewer,
@@ -349,7 +350,7 @@ impl PolicyCheck {
         Ok(approvals.collect())
     }
 
-    /// Who stands behind the commits that a plan's digest stands for.
+    /// The contributors of the commits that a plan's digest covers.
     async fn contributors(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, UserError> {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
@@ -371,7 +372,7 @@ impl PolicyCheck {
         }
     }
 
-    /// The findings as the refusal that they are, if they are one.
+    /// The error of the findings, if they deny the plan.
     pub fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<UserError> {
         if policy::may_apply(findings, &plan.id) {
             return None;
@@ -406,7 +407,7 @@ impl PolicyCheck {
         let mut approvals = Vec::new();
         for given in self.people.approvals(pull).await? {
             let on_last_head = given.commit == *head;
-            // An older one does not count, whoever gave it.
+            // An approval of an older head never counts.
             let (role, own) = match on_last_head {
                 true => (
                     self.role(&given.reviewer).await?,
@@ -424,8 +425,8 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// Which of the people concerned are in the teams that the rules name. A team that may not be looked up is left
-    /// out, and the rule says so.
+    /// The members of the teams in the rules, among the people concerned. A team that may not be read is left
+    /// out, and the rule reports it.
     async fn teams(
         &self,
         (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
@@ -456,7 +457,7 @@ impl PolicyCheck {
     }
 }
 
-/// Whether anybody has to approve.
+/// Returns true if an approval is required.
 fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
 }

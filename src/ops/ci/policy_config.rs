@@ -1,4 +1,4 @@
-//! The rules of `konverge.yaml` as the policies read them.
+//! Converts the rules of `konverge.yaml` for the policies.
 
 use jiff::Timestamp;
 
@@ -9,11 +9,11 @@ use crate::{
     policy::{EffectivePolicy, Freeze},
 };
 
-/// The repository's rules, narrowed by the stack's own: more approvals, its own people, further freezes. A stack that was
-/// removed keeps its rules: they are asked whether it may be deleted.
+/// The rules of the repository, narrowed by those of the stack: more approvals, its own people, additional
+/// freezes. A removed stack keeps its rules: they decide whether it may be deleted.
 ///
 /// # Errors
-/// A moment in `policy.freeze` that is none.
+/// An invalid time in `policy.freeze`.
 pub(in crate::ops) fn effective_policy(
     config: &Config,
     id: &StackId,

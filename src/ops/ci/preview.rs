@@ -1,4 +1,4 @@
-//! A preview told: the check runs, the comment, the status, the summary, the outputs, and the record of what was shown.
+//! Publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
 };
 
-/// Previews a subject and tells of it.
+/// Previews a target and publishes the result.
 pub(super) async fn show(
     job: &Job,
     subject: &PreviewTarget,
@@ -46,7 +46,7 @@ pub(super) async fn show(
             (StatusState::Error, &failure.message)
         }
     };
-    // What a share says is of its run alone: the verdict reads it so.
+    // The status of a shard belongs to its run only: the combined status reads it so.
     match job.options.part.share() {
         Some(_) => {
             feedback
@@ -155,7 +155,7 @@ async fn plan_and_publish(
         },
         budget,
     };
-    // Of the jobs that were dealt nothing, one speaks.
+    // Of the jobs without stacks only one reports.
     let mute = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
     if let Some(number) = subject.number.filter(|_| mute) {
         feedback.no_comment(number, &marker).await;
@@ -183,7 +183,8 @@ async fn plan_and_publish(
     ))
 }
 
-/// What the guardrails would say of a merge now. A job for what comes from outside cannot ask, and says nothing.
+/// The findings of the policies if it were merged now. A job for code from outside cannot look up facts, and
+/// shows none.
 async fn findings(
     job: &Job,
     subject: &PreviewTarget,
@@ -202,7 +203,7 @@ async fn findings(
         .map(|number| (number, subject.head.clone()))
         .into_iter()
         .collect();
-    // The merge is judged by the policy that it makes, too.
+    // The policy that the merge creates applies too.
     if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
         let then = InForce::of(&opened.proposed, Some(content.as_ref()));
         guardrails = guardrails.with_reviewed([(number, Arc::new(then))].into());
@@ -214,7 +215,7 @@ async fn findings(
     Ok(findings)
 }
 
-/// A removed stack that an apply would leave alone.
+/// A removed stack that an apply would skip.
 fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Warn,
@@ -225,7 +226,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     }
 }
 
-/// A wanted value that the comment does not show is not in the record either.
+/// A desired value that the comment does not show is not in the review record either.
 fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Deny,
@@ -239,7 +240,8 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     }
 }
 
-/// Writes down what was shown, so that apply can hold the merge against it. A fork's record holds Specs only.
+/// Records what was shown, so that an apply can compare the merge with it. The record of a fork contains only
+/// Specs.
 async fn record(
     job: &Job,
     subject: &PreviewTarget,

@@ -1,4 +1,5 @@
-//! What a preview is about: a pull request, a merge group, a fork's pull request seen from a job that may write.
+//! The target of a preview: a pull request, a merge group, or a pull request from outside in a job with write
+//! access.
 
 use super::{
     Job, JobResult,
@@ -16,17 +17,17 @@ use crate::{
     report::Merging,
 };
 
-/// What a preview is about.
+/// The target of a preview.
 pub(super) struct PreviewTarget {
     /// The pull request; `None` in a merge queue.
     pub number: Option<u64>,
-    /// The head: its identity.
+    /// The head, which identifies the change.
     pub head: CommitId,
-    /// The commits that it is made of.
+    /// The compared commits.
     pub sides: Sides,
     /// What merging it does.
     pub merging: Merging,
-    /// The branch it goes to, where that is not the default one.
+    /// The target branch, if it is not the default branch.
     pub into: Option<String>,
 }
 
@@ -37,7 +38,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let stranger = authority.trust == Trust::Stranger;
     let power = match &authority.branch {
         Some(branch) => branch.tip.clone(),
-        // The tip of the base branch: the trial merge's first parent is newer than the event.
+        // The tip of the base branch: the first parent of the test merge is newer than the event.
         None if event.merge_commit.as_ref() == Some(&content) => base.clone(),
         None => event.base.clone(),
     };
@@ -60,14 +61,14 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     show(job, &subject, &Publisher::new(job)).await
 }
 
-/// The commits to compare: the trial merge with its first parent, if it is one of this head; else the head with the
-/// merge base.
+/// The commits to compare: the test merge with its first parent, if it belongs to this head; otherwise the
+/// head with the merge base.
 async fn sides(job: &Job, event: &PullRequestEvent) -> Result<(CommitId, CommitId), UserError> {
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;
-        // Where the base has just become another branch, the trial merge may still be one with the old: GitHub makes it
-        // anew in its own time, and what grants power must not come from there.
+        // After a change of the base branch the test merge may still belong to the old one, because GitHub
+        // updates it with a delay. Permissions must not come from the old branch.
         if let [first, second] = job.repository.parents(merge)?.as_slice()
             && *second == event.head
             && (!event.base_changed || *first == event.base)
@@ -87,7 +88,7 @@ fn shallow(error: GitError) -> UserError {
     UserError::from(error).hint("or add `fetch-depth: 0` under `with:` of actions/checkout")
 }
 
-/// Renders a merge group for real, Spec against Spec; nothing is commented or recorded.
+/// Previews a merge group by comparing Specs; nothing is commented or recorded.
 pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<JobResult, UserError> {
     let authority = &job.authority;
     let power = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
@@ -105,8 +106,8 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
     show(job, &subject, &Publisher::new(job)).await
 }
 
-/// A pull request of a fork or of Dependabot, from the job that may write: its commits are fetched as data and compiled
-/// in the sandbox. `branch` is the default branch: whatever is checked out grants nothing.
+/// Previews a pull request from a fork or from Dependabot in the job with write access: its commits are
+/// fetched as data and compiled in the sandbox. `branch` is the default branch: the checkout grants nothing.
 pub(super) async fn preview_outside(
     job: &Job,
     client: &Client,
@@ -146,8 +147,9 @@ pub(super) async fn preview_outside(
     result
 }
 
-/// The open pull request whose head a run was of. It is found by its branch: of a commit that only a fork holds GitHub
-/// knows no pull request. Of several the one into the default branch is meant, which is what is applied.
+/// The open pull request of a run's head. It is found by its branch, because GitHub knows no pull request for
+/// a commit that only a fork has. Of several the one into the default branch is taken, which is the applied
+/// one.
 async fn find_pull_request(
     client: &Client,
     event: &WorkflowRunEvent,
@@ -163,7 +165,8 @@ async fn find_pull_request(
     Ok(of_head.min_by_key(|pull| (pull.base_branch != default_branch, pull.number)))
 }
 
-/// Refuses a working tree with the stranger's commit in it: that commit, GitHub's trial merge of it, one on top of it.
+/// Returns an error if the working tree contains the commit from outside: that commit, GitHub's test merge of
+/// it, or a commit on top of it.
 async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
     if here == job.runner.sha {

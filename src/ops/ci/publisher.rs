@@ -1,4 +1,4 @@
-//! What GitHub is told. Feedback that fails is a warning and never fails the run: the plan and the apply are what counts.
+//! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
 
 use std::collections::BTreeSet;
 
@@ -18,20 +18,22 @@ use crate::{
     report::{self, RunInfo},
 };
 
-/// Issues opened or changed in one run: GitHub takes 80 new contents a minute, and a flood is read by nobody.
+/// The maximum number of issues opened or changed per run: GitHub allows 80 new contents per minute, and
+/// nobody reads more.
 const MOST_ISSUES: usize = 50;
 
-/// Pull requests that are told of one apply, for the same reason.
+/// The maximum number of pull requests that get the result of one apply, for the same reason.
 const MOST_TOLD: usize = 50;
 
-/// Tells GitHub about one job.
+/// Publishes the results of one job.
 pub(super) struct Publisher<'a> {
     pub(super) job: &'a Job,
     pub(super) client: Option<&'a Client>,
 }
 
 impl<'a> Publisher<'a> {
-    /// In a job that may not tell GitHub anything: summary, outputs and annotations, but neither comment nor status.
+    /// In a job that may not publish on GitHub: summary, outputs and annotations, but neither comment nor
+    /// status.
     pub fn new(job: &'a Job) -> Self {
         let tells = job.authority.trust.grants().tells;
         Self {
@@ -51,7 +53,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets a commit status that is read with the run that set it: that of a share.
+    /// Sets the commit status of a shard, which is read together with its run.
     pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
         let Some(client) = self.client else { return };
         let description = self.job.run.secrets.mask_finished(description);
@@ -64,7 +66,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Writes the sticky comment, packed to what GitHub takes.
+    /// Writes the sticky comment, fitted to GitHub's limit.
     pub async fn comment(&self, number: u64, marker: &CommentMarker, render: impl Fn(usize) -> String) {
         let Some(client) = self.client else { return };
         let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
@@ -80,7 +82,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Takes the sticky comment away, if there is one: there is nothing to say any more.
+    /// Deletes the sticky comment, if there is one: there is nothing to report any more.
     pub async fn no_comment(&self, number: u64, marker: &CommentMarker) {
         let Some(client) = self.client else { return };
         if let Err(error) = client.remove_comment(number, marker).await {
@@ -88,7 +90,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Tells the pull requests that brought a commit, and the others that a run applied, what became of them.
+    /// Comments the result on the pull requests of a commit, and on the others that a run applied.
     pub async fn merged_outcome(
         &self,
         head: &CommitId,
@@ -123,8 +125,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Keeps one issue for each of these (marker, title, body), and closes those of the stacks that are settled. What a
-    /// newer run wrote is left as it is.
+    /// Maintains one issue for each of these (marker, title, body), and closes those of settled stacks.
+    /// Issues written by a newer run stay unchanged.
     pub async fn issues(
         &self,
         label: &str,
@@ -175,7 +177,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Adds to the job summary.
+    /// Appends to the job summary.
     pub fn summary(&self, markdown: &str) {
         if let Err(error) = self
             .job
@@ -186,7 +188,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets the step's outputs of a preview or a look for drift.
+    /// Sets the step's outputs of a preview or a drift check.
     pub fn plan_outputs(&self, plan: &Plan, total: &Summary) {
         let changed: Vec<_> = plan
             .stacks

@@ -1,5 +1,5 @@
-//! Puts drift back where `drift.reconcile` says so: what was applied last is applied again, under the lease, and only
-//! where that takes nothing away.
+//! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
+//! only if that removes nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,7 +21,8 @@ use crate::{
     },
 };
 
-/// What was put back, and what was not and why. A stack that is `behind` is left to the apply of its new code.
+/// The report of what was restored, and what was not and why. A stack in `behind` is left to the apply of its
+/// new code.
 ///
 /// # Errors
 /// The order of the stacks has a cycle.
@@ -58,13 +59,13 @@ pub(super) async fn run(
     apply::run(planning, &targets, &options).await
 }
 
-/// The stacks that were put back.
+/// The restored stacks.
 pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     let stacks = report.stacks.iter().filter(|stack| apply::is_well(stack.result));
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
-/// Agrees to what creates and updates: the plan is of what was applied last, so nothing in it is new.
+/// Approves creations and updates: the plan is for what was applied last, so nothing in it is new.
 struct RestoreApprover {
     guardrails: PolicyCheck,
 }

@@ -1,4 +1,4 @@
-//! Whether a plan may be applied: what reviewers saw of it, what somebody agreed to by its digest, the guardrails.
+//! The review gate: whether a plan may be applied, by reviews, approvals by digest, and policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
     policy::{Objection, ReviewedUnits, Unreviewed},
 };
 
-/// Agrees to what reviewers saw.
+/// Approves what reviewers saw.
 pub(super) struct ReviewGate {
     guardrails: PolicyCheck,
     records: Vec<ReviewRecord>,
@@ -31,7 +31,7 @@ pub(super) struct ReviewGate {
 }
 
 impl ReviewGate {
-    /// Agreement by these records of merged pull requests, or by the digests that somebody named.
+    /// Approves by these review records of merged pull requests, or by the given digests.
     pub fn new(guardrails: PolicyCheck, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
         Self {
             guardrails,
@@ -47,7 +47,7 @@ impl ReviewGate {
         self.records.iter().map(|record| record.pull_request).collect()
     }
 
-    /// The plans that were stopped because nobody reviewed a part of them, with these parts.
+    /// The plans that were stopped as unreviewed, with their unreviewed parts.
     pub fn stopped_stacks(&self) -> Vec<(StackPlan, Vec<ReviewUnit>)> {
         self.stopped
             .lock()
@@ -71,7 +71,7 @@ fn refusal(what: &str, objections: &[Unreviewed]) -> UserError {
     )
 }
 
-/// The refusal of a rule, with the pull requests whose changes it stops.
+/// Adds the pull requests whose changes a rule stops to its error.
 fn naming(mut refusal: UserError, pulls: &[(u64, CommitId)]) -> UserError {
     let numbers: Vec<_> = pulls.iter().map(|(number, _)| format!("#{number}")).collect();
     if !numbers.is_empty() {

@@ -1,4 +1,4 @@
-//! What GitHub says of people, each thing asked once a run: who may do what, who approved what, who is in which team.
+//! Facts from GitHub about people, each queried once per run: permissions, approvals, team members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::{
     model::CommitId,
 };
 
-/// Answers by question. Questions of one kind wait for each other, as GitHub asks of its clients.
+/// Answers by question. Questions of one kind are sent one after another, as GitHub asks of its clients.
 struct AnswerCache<K, V>(Mutex<BTreeMap<K, V>>);
 
 impl<K: Ord, V: Clone> AnswerCache<K, V> {
@@ -62,7 +62,7 @@ impl Reviewers {
         }
     }
 
-    /// What somebody may do in the repository.
+    /// The permission of a user in the repository.
     pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Permission::None);
@@ -72,7 +72,7 @@ impl Reviewers {
             .await
     }
 
-    /// Who approves a pull request, and which head of it.
+    /// The approvals of a pull request, with the approved heads.
     pub async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
@@ -80,7 +80,7 @@ impl Reviewers {
         self.approvals.ask(pull, client.approvals(pull)).await
     }
 
-    /// Who let a run go on in an environment.
+    /// Who approved a run in an environment.
     pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
@@ -89,7 +89,7 @@ impl Reviewers {
         self.runs.ask((run, environment.to_owned()), answer).await
     }
 
-    /// Who stands behind a pull request.
+    /// The contributors of a pull request.
     pub async fn behind_pull(&self, pull: u64) -> Result<Contributors, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Contributors::default());
@@ -98,7 +98,7 @@ impl Reviewers {
         self.behind_pulls.ask(pull, answer).await
     }
 
-    /// What was there before the commits that a stack's digest stands for.
+    /// The start of the commits that a stack's digest covers.
     pub async fn before(
         &self,
         since: Option<&CommitId>,
@@ -113,7 +113,7 @@ impl Reviewers {
         self.before.ask(question, answer).await
     }
 
-    /// Who stands behind what `head` brings to a stack since the commit that was applied last.
+    /// The contributors of a stack's commits up to `head` since the last applied commit.
     pub async fn behind_commits(
         &self,
         branch: &str,
@@ -122,7 +122,7 @@ impl Reviewers {
         folder: &str,
     ) -> Result<Contributors, GithubError> {
         let Some(client) = &self.client else {
-            // Nobody is known, so nobody can be told from them.
+            // Nobody is known, so everybody may be a contributor.
             return Ok(Contributors {
                 unknown: Some(head.clone()),
                 ..Contributors::default()
@@ -134,7 +134,8 @@ impl Reviewers {
         self.behind_commits.ask(question, answer).await
     }
 
-    /// Which of these people are in these teams (`org/team`). A team that may not be looked into is left out.
+    /// Which of these people are members of these teams (`org/team`). A team that may not be read is left
+    /// out.
     pub async fn teams<'a>(
         &self,
         teams: impl IntoIterator<Item = &'a str>,

@@ -1,5 +1,5 @@
-//! Which reviews an apply may rest on: the last preview of each pull request that the applied head holds. When no stack
-//! needs them any more they are deleted; the receipts beside the states say who reviewed what.
+//! The reviews that authorize an apply: the last preview of each pull request in the applied head. They are
+//! deleted when no stack needs them any more; the apply records beside the states say who reviewed what.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,26 +17,26 @@ use crate::{
     state::ReviewKey,
 };
 
-/// How many hundreds of pull requests are looked through, the latest updated first.
+/// The number of pages of pull requests that are searched (100 each), the last updated first.
 const PAGES: usize = 10;
 
-/// What was reviewed, and who opened the pull requests.
+/// The reviews, and the authors of the pull requests.
 #[derive(Default)]
 pub(super) struct MergedReviews {
-    /// The last preview of each pull request that counts.
+    /// The last preview of each relevant pull request.
     pub records: Vec<ReviewRecord>,
-    /// Who opened which.
+    /// The author of each pull request.
     pub authors: BTreeMap<u64, String>,
     /// The policy under which each was reviewed.
     pub policies: BTreeMap<u64, Arc<InForce>>,
-    /// Pull requests whose records serve nothing once every stack of this head ended well.
+    /// Pull requests whose records are not needed after every stack of this head succeeded.
     done: BTreeSet<u64>,
-    /// Merged pull requests that the head holds and that no run has used up.
+    /// Merged pull requests in the head that no run has used.
     arrived: BTreeSet<u64>,
     places: Vec<ReviewKey>,
 }
 
-/// The policy that was in force when a head was reviewed.
+/// The policy at the time when a head was reviewed.
 async fn reviewed_under(
     archive: &Archive,
     power: &CommitId,
@@ -48,7 +48,7 @@ async fn reviewed_under(
     }
     Ok(match archive.at(head).await {
         Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
-        // What it proposed is not known: each freeze holds.
+        // Its proposal is unknown: every freeze applies.
         Err(_) => policy,
     })
 }
@@ -57,7 +57,7 @@ impl MergedReviews {
     /// The last preview of each pull request that was merged into the branch up to this head.
     ///
     /// # Errors
-    /// The store's or GitHub's.
+    /// Errors of the store or of GitHub.
     pub async fn load(
         job: &Job,
         memory: &StateBackend,
@@ -70,7 +70,7 @@ impl MergedReviews {
             return Ok(Self::default());
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
-        // Asked for after the pull requests: whatever was merged after this head is in it.
+        // Queried after the pull requests, so that it includes everything merged after this head.
         let later = match pulls.iter().any(|pull| pull.is_merged()) {
             true => {
                 let tip = client.branch(branch).await?.tip;
@@ -101,7 +101,7 @@ impl MergedReviews {
                 }
                 continue;
             }
-            // What came after this head is the next run's: it must not be used up by this one.
+            // What came after this head belongs to the next run and must not be used by this one.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }
@@ -143,8 +143,8 @@ impl MergedReviews {
         Ok(reviews)
     }
 
-    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
-    /// never previewed.
+    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last
+    /// head was never previewed.
     pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
         let mut pulls = self.arrived.clone();
@@ -156,10 +156,10 @@ impl MergedReviews {
         pulls
     }
 
-    /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of those with
-    /// no pending stack that failed.
+    /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of
+    /// those without a pending stack that did not succeed.
     ///
-    /// `places` are those of the beginning: what a preview saved meanwhile stays.
+    /// Only the records from the start of the run are deleted: what a preview saved in the meantime stays.
     pub async fn forget_used(
         &self,
         job: &Job,
@@ -184,7 +184,7 @@ impl MergedReviews {
             |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
         for place in self.places.iter().filter(used) {
             if let Err(error) = memory.states.reviews().forget(place).await {
-                // They cost a listing; the next run tries again.
+                // They only cost a listing; the next run retries.
                 job.run.notes.note(&format!(
                     "warning: a review that is used up could not be deleted: {error}"
                 ));

@@ -1,8 +1,9 @@
-//! Which part of a preview a job is, where a change of very many stacks is dealt out over the jobs of a matrix.
+//! Shards: the part of a preview that a job handles, if a change of very many stacks is split over the jobs
+//! of a matrix.
 //!
-//! Every job finds the affected stacks by itself from the same two commits and takes those that are its own, so that
-//! nothing has to be handed from job to job. Each has a comment, a status and a review record of its own. The status
-//! that is required is one, whatever the matrix: the verdict of a job after them.
+//! Every job determines the affected stacks itself from the same two commits and takes its own, so that jobs
+//! exchange no data. Each has its own comment, status and review record. The required status is always one:
+//! the combined status of a job after them.
 
 use std::{num::NonZeroU32, str::FromStr};
 
@@ -13,20 +14,20 @@ use crate::{
     model::{InvalidId, Shard},
 };
 
-/// What a job does of a preview.
+/// The part of a preview that a job handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShardMode {
-    /// All of it.
+    /// All stacks.
     #[default]
     Whole,
-    /// One share of the stacks.
+    /// One shard of the stacks.
     Share(Shard),
-    /// No stack, but the verdict on so many shares.
+    /// No stack, but the combined status of this many shards.
     Verdict(NonZeroU32),
 }
 
 impl ShardMode {
-    /// The share, if it is one.
+    /// The shard, if it is one.
     pub(super) fn share(self) -> Option<Shard> {
         match self {
             Self::Share(share) => Some(share),
@@ -34,7 +35,7 @@ impl ShardMode {
         }
     }
 
-    /// The status under which the job says how its part went; `into` as in [`preview_of`].
+    /// The name of the status of this part; `into` as in [`preview_of`].
     pub(super) fn context(self, into: Option<&str>) -> String {
         preview_of(self.share(), into)
     }
@@ -47,14 +48,14 @@ impl FromStr for ShardMode {
         let Some(of) = text.strip_prefix("all/") else {
             return text.parse().map(Self::Share);
         };
-        // The last share of so many is one of them: then there may be as many.
+        // Parsing the last shard validates the number.
         let last: Shard = format!("{of}/{of}").parse()?;
         Ok(Self::Verdict(last.count()))
     }
 }
 
 impl OpenedChange {
-    /// Leaves the stacks of a share, as they are listed.
+    /// Keeps the stacks of a shard, by their order in the list.
     pub(super) fn select_shard(&mut self, share: Shard) {
         share.keep(&mut self.affected.stacks);
         let own = &self.affected.stacks;
@@ -63,7 +64,7 @@ impl OpenedChange {
     }
 }
 
-/// Only what every job sees alike is dealt out.
+/// Returns an error for an event whose jobs do not all see the same input.
 ///
 /// # Errors
 /// Another event than a pull request's or a merge queue's.

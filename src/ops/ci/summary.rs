@@ -1,5 +1,5 @@
-//! The end of a run. Each leaves a summary; one that came to no result also takes the place of the comment that an earlier
-//! run left, which would be read as if it still held.
+//! The end of a run. Each run writes a summary. A run without a result also replaces the comment of an
+//! earlier run, which would otherwise look current.
 
 use std::fs;
 
@@ -18,17 +18,16 @@ use crate::{
     },
 };
 
-/// Tells how a run ended.
+/// Publishes the end of a run.
 pub(super) struct RunSummary<'a> {
     run: &'a RunContext,
     runner: &'a Runner,
-    /// The bytes of the summary when the run began.
+    /// The size of the summary at the start of the run, in bytes.
     summary: u64,
 }
 
-/// The comment that speaks for what failed.
+/// The comment that reports the failure.
 pub(super) struct Place {
-    /// The pull request.
     number: u64,
     head: CommitId,
     kind: MarkerKind,
@@ -36,7 +35,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The comment of a preview, or of one share of it.
+    /// The comment of a preview, or of one shard of it.
     pub fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
@@ -56,7 +55,7 @@ impl Place {
 }
 
 impl<'a> RunSummary<'a> {
-    /// To be called before anything is told.
+    /// Must be called before anything is published.
     pub fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
         Self {
             run,
@@ -65,7 +64,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Leaves a summary if there is none yet, and of a failure the comments.
+    /// Writes a summary if there is none yet, and after a failure the comments.
     pub async fn write(
         &self,
         client: Option<&Client>,
@@ -92,7 +91,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Writes the failure into the place of a comment, unless a newer run has written it.
+    /// Replaces a comment by the failure, unless a newer run has written it.
     pub async fn comment(&self, client: &Client, place: &Place, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
@@ -114,8 +113,8 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// The comments that an event's run keeps. What comes from outside has none here: its own job may not write, and the
-    /// job on `workflow_run` finds the pull request later.
+    /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
+    /// write, and the job on `workflow_run` finds the pull request later.
     async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<Place> {
         match self.runner.event() {
             Ok(GithubEvent::PullRequest(event))

@@ -1,5 +1,5 @@
-//! A run whose commit is not the newest any more: it was started again, or came late. A stack to which a newer commit was
-//! applied is left as it is; planned for the older commit it would only show the way back.
+//! Handles a run whose commit is no longer the newest: it was re-run, or is late. A stack with a newer
+//! applied commit is skipped; a plan for the older commit would only revert it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use crate::{
     ops::{StateBackend, Target, apply::Newer},
 };
 
-/// The commits of the branch that came after the one that a run applies, and the stacks that have them.
+/// The commits of the branch after the applied one, and the stacks that have them.
 pub(super) struct NewerCommits {
     client: Option<Client>,
     head: CommitId,
     branch: String,
-    /// The serials of the states that were looked at in the beginning.
+    /// The serials of the states at the start.
     looked_at: BTreeMap<StackId, u64>,
     after: Mutex<BTreeSet<CommitId>>,
     found: Mutex<BTreeMap<StackId, CommitId>>,
 }
 
 impl NewerCommits {
-    /// Asks GitHub what came after a commit.
+    /// Asks GitHub for the commits after a commit.
     ///
     /// # Errors
     /// GitHub cannot be asked.
@@ -53,7 +53,7 @@ impl NewerCommits {
         })
     }
 
-    /// The targets that no newer commit was applied to, or tried on.
+    /// The targets to which no newer commit was applied or attempted.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -82,12 +82,12 @@ impl NewerCommits {
         Ok(left)
     }
 
-    /// The stacks that were left, each with the newer commit that it has.
+    /// The skipped stacks, each with its newer commit.
     pub fn superseded_stacks(&self) -> BTreeMap<StackId, CommitId> {
         lock(&self.found).clone()
     }
 
-    /// The commits after the head by now.
+    /// Asks again for the commits after the head.
     async fn ask_again(&self) -> bool {
         let Some(client) = &self.client else { return false };
         let asked = async {
@@ -99,7 +99,7 @@ impl NewerCommits {
                 *lock(&self.after) = after;
                 true
             }
-            // The review of the plan decides then, as without this.
+            // The review of the plan decides then, as without this check.
             Err(error) => {
                 tracing::warn!(%error, "what came after this commit is not known");
                 false
@@ -113,7 +113,7 @@ impl Newer for NewerCommits {
     async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool {
         let known = |commit: &&CommitId| lock(&self.after).contains(*commit);
         let mut newer = commits.iter().find(known).cloned();
-        // Another run wrote the state since: of its commit this run may not have heard.
+        // Another run has written the state since: this run may not know its commit.
         if newer.is_none() && self.looked_at.get(stack) != Some(&serial) && self.ask_again().await {
             newer = commits.iter().find(known).cloned();
         }
@@ -127,7 +127,7 @@ impl Newer for NewerCommits {
     }
 }
 
-/// The commits that a branch's tip has and a commit has not.
+/// The commits in a branch's tip that are not in a commit.
 async fn after(
     client: &Client,
     commit: &CommitId,
@@ -136,7 +136,7 @@ async fn after(
     if commit == tip {
         return Ok(BTreeSet::new());
     }
-    // A commit that left the branch has no newer ones: a forced push may be the way back.
+    // A commit that left the branch has no newer ones: a forced push may be a rollback.
     Ok(client.commits_after(commit, tip).await?.unwrap_or_default())
 }
 

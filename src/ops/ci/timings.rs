@@ -1,15 +1,15 @@
-//! How long the stages of a run take.
+//! Measures how long the stages of a run take.
 
 use std::time::{Duration, Instant};
 
-/// Measures one stage after the other.
+/// Measures consecutive stages.
 pub(super) struct Timings {
     since: Instant,
     stages: Vec<(&'static str, Duration)>,
 }
 
 impl Timings {
-    /// The first stage begins.
+    /// Starts the first stage.
     pub fn start() -> Self {
         Self {
             since: Instant::now(),
@@ -17,14 +17,14 @@ impl Timings {
         }
     }
 
-    /// A stage ends, the next begins.
+    /// Ends a stage and starts the next.
     pub fn ends(&mut self, stage: &'static str) {
         let now = Instant::now();
         self.stages.push((stage, now - self.since));
         self.since = now;
     }
 
-    /// The stages that have ended.
+    /// The finished stages.
     pub fn stages(&self) -> Vec<(&'static str, Duration)> {
         self.stages.clone()
     }

@@ -89,7 +89,7 @@ fn queue(base_branch: &str) -> GithubEvent {
     }
 }
 
-/// A caller in a line: who acts, who started, which attempt, the job's digests, its environment, the run's ref.
+/// A caller in one line: actor, starter, attempt, the job's digests, its environment, the run's ref.
 fn caller(
     actor: &'static str,
     attempt: u32,
@@ -174,7 +174,8 @@ fn the_table() {
     let asked = "what may be applied is asked of GitHub";
     let late = "aaaaaaa is no longer on `main`: its history was rewritten since the push";
     let wrong = "refs/heads/refs/heads/main";
-    // event, caller, before GitHub is asked, its answer (whether it holds the event's commit), without a token
+    // event, caller, before GitHub is asked, its answer (whether it contains the event's commit), without a
+    // token
     #[rustfmt::skip]
     let rows: Vec<(GithubEvent, Caller<'_>, &str, bool, String, String)> = vec![
         (own("main"), on("refs/pull/7/merge"), "ask", true, "preview, Proposed, power of f".into(), "preview, Own, no power".into()),
@@ -236,7 +237,7 @@ fn the_table() {
     }
 }
 
-/// The default branch is what GitHub says now, whatever the event of a run that is started again says.
+/// The default branch is what GitHub says now, whatever the event of a re-run says.
 #[test]
 fn an_event_s_word_for_the_default_branch_grants_nothing() {
     let now = DefaultBranch {
