@@ -47,7 +47,8 @@ pub enum ApplyOutput {
 /// # Errors
 /// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let session = open(args, &context.run()).await?;
+    let mut session = open(args, &context.run()).await?;
+    let skipped = ops::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
     let what = Asked::Apply {
         deletes_all: args.allow_empty,
     };
@@ -65,7 +66,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         allow_empty: args.allow_empty,
         rolled_back_to: None,
     };
-    let report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    let mut report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    if let Some(skipped) = &skipped {
+        report.stacks.extend(skipped.outcomes());
+    }
     context.print(&match args.output {
         ApplyOutput::Text => report::terminal::outcome(
             &report,

@@ -53,12 +53,12 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
-    if let Some((stacks, reason)) = ops::skipped_removals::among(&session.planning, &session.targets) {
-        let names: Vec<_> = stacks.iter().map(StackId::as_str).collect();
+    if let Some(skipped) = ops::SkippedRemovals::among(&session.planning, &session.targets) {
+        let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(
             &format!("an apply will hold the removal of {} back", names.join(", ")),
-            reason,
+            skipped.reason,
         );
     }
     let merging = match session.planning.config.state.url {

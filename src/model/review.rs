@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     CommitId, Digest, ResourceId, StackId,
+    claim::Marks,
     digest::DigestBuilder,
     plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
 };
@@ -141,6 +142,9 @@ pub struct ReviewedStack {
     /// The Spec's digest at head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
+    /// What it would create or take over, by which the shares of a preview are compared with each other.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub claims: Marks,
     /// The units.
     pub units: Vec<ReviewUnit>,
 }

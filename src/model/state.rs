@@ -112,6 +112,26 @@ impl StackState {
         }
     }
 
+    /// As [`StackState::follow`], of many entries: in the order of their number, not of its square.
+    pub fn follow_all<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
+        let resources = std::mem::take(&mut self.resources);
+        let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
+        for entry in entries {
+            match entry {
+                JournalEntry::Done { recorded } => {
+                    self.begun.remove(&recorded.id);
+                    resources.insert(recorded.id.clone(), recorded.clone());
+                }
+                JournalEntry::Gone { id } => {
+                    self.begun.remove(id);
+                    resources.remove(id);
+                }
+                other => self.follow(other),
+            }
+        }
+        self.resources = resources.into_values().collect();
+    }
+
     /// Takes a resource out.
     pub fn remove(&mut self, id: &ResourceId) {
         self.begun.remove(id);

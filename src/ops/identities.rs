@@ -43,8 +43,7 @@ impl Planner {
             return Ok(None);
         };
         let renamed = self.renamed.0.get_or_try_init(|| async {
-            let known = memory.states.read_all().await?;
-            renamed_stacks(memory, &head.layout, &known).await
+            renamed_stacks(memory, &head.layout, memory.states.known().await?).await
         });
         Ok(renamed.await?.get(stack).cloned())
     }

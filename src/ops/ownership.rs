@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{OpenRevision, Planner, SpecSource, StateBackend, cluster_selection};
+use super::{OpenRevision, Planner, SpecSource, cluster_selection};
 use crate::{
     engine::{OtherStacks, OwnerClaim, ReleasedObjects},
     error::UserError,
@@ -22,7 +22,6 @@ use crate::{
         state::Recorded,
     },
     runtime::Item,
-    state::IndexedStates,
 };
 
 /// The claims and objects of the other stacks, each looked up once per run.
@@ -31,8 +30,7 @@ pub struct StackClaims {
     /// The claims of the stacks whose inputs differ from the recorded ones; `None` for a stack that does not
     /// compile.
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
-    known: OnceCell<IndexedStates>,
-    /// The owners of each claim's short hash, from the index.
+    /// By the mark of a claim who has it, by the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
     /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
     /// that.
@@ -206,7 +204,7 @@ impl Planner {
             return Ok(&[]);
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
-            let known = self.recorded_index(memory).await?;
+            let known = memory.states.known().await?;
             let stacks: Vec<_> = head.pending_stacks(known).cloned().collect();
             let specs = compiler.specs(head, &stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
@@ -220,22 +218,14 @@ impl Planner {
         Ok(claims.await?)
     }
 
-    async fn recorded_index(&self, memory: &StateBackend) -> Result<&IndexedStates, UserError> {
-        let known = self
-            .claims
-            .known
-            .get_or_try_init(|| async { memory.states.read_all().await });
-        Ok(known.await?)
-    }
-
-    /// The owners of each claim, from the short hashes in the index.
+    /// Who has what, by the marks in the index.
     async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
             let Some(memory) = &self.memory else {
                 return Ok(holders);
             };
-            let entries = self.recorded_index(memory).await?.entries.iter();
+            let entries = memory.states.known().await?.entries.iter();
             for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
                 for mark in entry.marks.iter() {
                     holders.entry(mark.to_owned()).or_default().push(stack.clone());

@@ -13,6 +13,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::file_source::Source,
     runtime::{
+        RunNotes,
         kubernetes::{
             ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options, health::HealthRules,
         },
@@ -125,6 +126,10 @@ pub(super) async fn parts(
             None => HealthRules::default(),
         },
         cancel: run.cancel.clone(),
+        notes: {
+            let notes = Arc::clone(&run.notes);
+            RunNotes::new(move |text| notes.note(text))
+        },
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());

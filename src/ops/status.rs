@@ -37,10 +37,10 @@ const WATCHED: Duration = Duration::from_secs(600);
 pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, UserError> {
     let mut targets = session.targets.clone();
     if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
-        let known = memory.states.read_all().await?;
-        let renamed = session.planning.renamed_stacks(&known).await?;
+        let known = memory.states.known().await?;
+        let renamed = session.planning.renamed_stacks(known).await?;
         let goes_on = |id: &StackId| renamed.values().any(|earlier| earlier == id);
-        let gone = known.entries.into_iter().filter(|(id, entry)| {
+        let gone = known.entries.clone().into_iter().filter(|(id, entry)| {
             entry.is_known() && !goes_on(id) && !targets.iter().any(|target| target.id == *id)
         });
         let gone: Vec<_> = gone

@@ -266,6 +266,7 @@ mod tests {
                 basis: plan.basis,
                 digest: plan.digest,
                 spec_digest: None,
+                claims: Default::default(),
                 units: crate::model::review::stack_units(plan),
             }],
         }

@@ -224,6 +224,30 @@ pub trait ApplySink: Send + Sync {
     async fn fence(&self) -> Result<(), UserError>;
 }
 
+/// Hears what a runtime has to say of a whole run, where no resource is meant. Drops it unless somebody listens.
+#[derive(Clone, Default)]
+pub struct RunNotes(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+
+impl RunNotes {
+    /// Given who listens.
+    pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    /// Says it.
+    pub fn note(&self, text: &str) {
+        if let Some(listener) = &self.0 {
+            listener(text);
+        }
+    }
+}
+
+impl std::fmt::Debug for RunNotes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RunNotes")
+    }
+}
+
 /// One kind of infrastructure.
 #[async_trait]
 pub trait Runtime: Send + Sync {

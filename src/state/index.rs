@@ -19,7 +19,7 @@ use super::{
     document_format::put,
     keys::{self, RowKeys},
     state_document::StateDocument,
-    state_store::IN_FLIGHT,
+    state_store::{Finished, IN_FLIGHT},
 };
 use crate::{
     model::{
@@ -31,7 +31,9 @@ use crate::{
 
 /// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
-/// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
+/// A run that has not read the index reads it at its end if more deltas than this are listed, merged ones included.
+const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
+/// Applies of fewer resources leave their entry open: looking it up is cheaper than another write.
 const WORTH_A_DELTA: usize = 20;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
@@ -125,6 +127,8 @@ pub struct IndexedStates {
     /// Entries that were found closed in their state, or rebuilt from states.
     found: BTreeMap<StackId, IndexEntry>,
     compaction: u64,
+    /// Every stack that has a state is in it: it rests on a compaction, or was made again from the states.
+    complete: bool,
     rebuilt: bool,
     unmerged: BTreeSet<String>,
     merged: BTreeSet<String>,
@@ -143,16 +147,16 @@ struct Compaction {
     merged: BTreeSet<String>,
 }
 
-fn index() -> Key {
+fn index_folder() -> Key {
     Key::from_components(&["index"])
 }
 
 fn compaction_key(number: u64) -> Key {
-    index().child("compaction").child(&keys::number(number))
+    index_folder().child("compaction").child(&keys::number(number))
 }
 
 fn delta_key(name: &str) -> Key {
-    index().child("delta").child(name)
+    index_folder().child("delta").child(name)
 }
 
 fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Item = (StackId, IndexEntry)>) {
@@ -178,27 +182,40 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
 }
 
 impl StateStore {
-    /// Reads the index: one LIST, one compaction and the deltas since; two more requests for each stack that
-    /// an apply left open. Writes nothing.
+    /// What is recorded of all stacks, read once a run and shared by all that ask. Entries only grow, so what an older
+    /// reading says of a stack was so; what must be so now is read from the stack itself, under its lease.
     ///
     /// # Errors
-    /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
+    /// As [`StateStore::read_all`].
+    pub async fn known(&self) -> Result<&IndexedStates, StateError> {
+        let known = self.known.get_or_try_init(|| async {
+            let index = self.index().await?.clone();
+            self.completed(index).await
+        });
+        known.await
+    }
+
+    /// What is recorded of all stacks now: one LIST, one compaction and the deltas since; two requests more for each
+    /// stack that an apply left open. Writes nothing.
+    ///
+    /// # Errors
+    /// The store's. A damaged index document is skipped and the index made again from the states.
     pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
-        for _ in 0..STALE_LISTINGS {
-            match self.read_index().await {
-                Ok(Some(mut known)) => {
-                    self.look_up_open(&mut known).await?;
-                    return Ok(known);
-                }
-                Ok(None) => {}
-                Err(StateError::Damaged { key, why }) => {
-                    tracing::warn!(key, why, "the index is made again from the states");
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
+        let index = self.read_index().await?;
+        self.completed(index).await
+    }
+
+    /// The index as its documents say, read once a run: open stacks are not looked up.
+    async fn index(&self) -> Result<&IndexedStates, StateError> {
+        self.index.get_or_try_init(|| self.read_index()).await
+    }
+
+    async fn completed(&self, mut index: IndexedStates) -> Result<IndexedStates, StateError> {
+        if !index.complete {
+            return self.rebuild_index().await;
         }
-        self.rebuild_index().await
+        self.look_up_open(&mut index).await?;
+        Ok(index)
     }
 
     /// Writes what [`StateStore::read_all`] found, if that saves requests later. For runs that may write,
@@ -208,7 +225,7 @@ impl StateStore {
     /// Errors of the store.
     pub async fn maintain_index(&self, known: &IndexedStates) -> Result<(), StateError> {
         if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
-            self.compact(known).await
+            self.compact(known).await.map(|_| ())
         } else if !known.found.is_empty() {
             self.write_delta(known.compaction, known.found.clone()).await
         } else {
@@ -232,7 +249,7 @@ impl StateStore {
             return Ok(());
         }
         self.write_delta(known.compaction, entries.clone()).await?;
-        let mut finished = self.finished.lock().expect("no panic while the lock is held");
+        let mut finished = self.finished();
         finished
             .announced
             .extend(entries.into_iter().map(|(stack, entry)| (stack, entry.epoch)));
@@ -246,7 +263,7 @@ impl StateStore {
     /// Errors of the store.
     pub async fn settle(&self) -> Result<(), StateError> {
         let (entries, resources, deltas) = {
-            let mut finished = self.finished.lock().expect("no panic while the lock is held");
+            let mut finished = self.finished();
             let entries = std::mem::take(&mut finished.entries);
             (
                 entries,
@@ -258,7 +275,7 @@ impl StateStore {
         // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
         let is_small = entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources);
-        if entries.is_empty() || (is_small && !has_first) {
+        if entries.is_empty() || self.settle_by_compaction(&entries).await? || (is_small && !has_first) {
             return Ok(());
         }
         self.write_delta(0, entries).await?;
@@ -269,7 +286,31 @@ impl StateStore {
         Ok(())
     }
 
-    /// Rebuilds the index from all states, whatever it says now.
+    /// Tells the index by a compaction instead of a delta, where one is due: so the index stays short although nobody
+    /// but such runs writes to it. Returns whether it did.
+    async fn settle_by_compaction(
+        &self,
+        entries: &BTreeMap<StackId, IndexEntry>,
+    ) -> Result<bool, StateError> {
+        if self.finished().compacted {
+            return Ok(false);
+        }
+        if !self.index.initialized() {
+            let (_, deltas) = names(&self.store.list(&index_folder()).await?);
+            if deltas.len() <= DELTAS_LISTED {
+                return Ok(false);
+            }
+        }
+        let index = self.index().await?;
+        if index.complete && index.unmerged.len() <= DELTAS_KEPT {
+            return Ok(false);
+        }
+        let mut known = self.completed(index.clone()).await?;
+        join(&mut known.entries, entries.clone());
+        self.compact(&known).await
+    }
+
+    /// Reads every state and makes the index again, whatever it says now.
     ///
     /// # Errors
     /// Errors of the store.
@@ -289,9 +330,10 @@ impl StateStore {
             .buffered(IN_FLIGHT)
             .try_collect::<Vec<_>>()
             .await?;
-        let (compactions, deltas) = names(&self.store.list(&index()).await?);
+        let (compactions, deltas) = names(&self.store.list(&index_folder()).await?);
         let mut known = IndexedStates {
             compaction: compactions.last().copied().unwrap_or(0),
+            complete: true,
             rebuilt: true,
             unmerged: deltas,
             ..IndexedStates::default()
@@ -313,34 +355,20 @@ impl StateStore {
         Ok(known)
     }
 
-    /// The index entry of a stack whose state was written and that is not retired. The index is read once per
-    /// run: the serials in it were written by then.
+    /// What the index says of a stack of which it says that a state was written, and not that it is retired.
     pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
-        let written = self.written.get_or_try_init(|| async {
-            let listed = self.store.list(&index()).await?;
-            let (compactions, deltas) = names(&listed);
-            let mut entries = BTreeMap::new();
-            if let Some(newest) = compactions.last() {
-                let key = compaction_key(*newest);
-                if let Some(bytes) = self.store.get(&key).await?
-                    && let Ok((_, compaction)) = self.envelopes.read::<Compaction>("index", &key, &bytes)
-                {
-                    entries = compaction.entries;
-                }
-            }
-            for delta in self.deltas(&deltas).await?.into_iter().flatten().flatten() {
-                join(&mut entries, delta.entries);
-            }
-            entries.retain(|_, entry| entry.serial > 0 && !entry.retired);
-            Ok::<_, StateError>(entries)
-        });
-        Ok(written.await?.get(stack))
+        let entry = self.index().await?.entries.get(stack);
+        Ok(entry.filter(|entry| entry.serial > 0 && !entry.retired))
+    }
+
+    fn finished(&self) -> std::sync::MutexGuard<'_, Finished> {
+        self.finished.lock().expect("no panic while the lock is held")
     }
 
     /// Records that a run works on a stack under a lease.
     pub(super) async fn announce(&self, stack: &StackId, epoch: u64, serial: u64) -> Result<(), StateError> {
         {
-            let mut finished = self.finished.lock().expect("no panic while the lock is held");
+            let mut finished = self.finished();
             if finished.announced.get(stack) == Some(&epoch) {
                 return Ok(());
             }
@@ -351,31 +379,44 @@ impl StateStore {
             .await
     }
 
-    async fn read_index(&self) -> Result<Option<IndexedStates>, StateError> {
-        let listed = self.store.list(&index()).await?;
-        let (compactions, deltas) = names(&listed);
-        let Some(newest) = compactions.last().copied() else {
-            return self.rebuild_index().await.map(Some);
-        };
-        let key = compaction_key(newest);
-        let Some(bytes) = self.store.get(&key).await? else {
-            return Ok(None);
-        };
-        let (_, compaction): (_, Compaction) = self.envelopes.read("index", &key, &bytes)?;
-        let mut known = IndexedStates {
-            entries: compaction.entries,
-            compaction: newest,
-            unmerged: deltas.difference(&compaction.merged).cloned().collect(),
-            merged: deltas.intersection(&compaction.merged).cloned().collect(),
-            ..IndexedStates::default()
-        };
-        for delta in self.deltas(&known.unmerged).await? {
-            match delta {
-                Some(delta) => join(&mut known.entries, delta?.entries),
-                None => return Ok(None),
+    /// The index's documents: one LIST, the newest compaction and the deltas that are not in it. A damaged one is
+    /// skipped; without a compaction, or with one that is damaged, the reading is not complete.
+    async fn read_index(&self) -> Result<IndexedStates, StateError> {
+        let mut index = IndexedStates::default();
+        for _ in 0..STALE_LISTINGS {
+            let (compactions, deltas) = names(&self.store.list(&index_folder()).await?);
+            index = IndexedStates {
+                compaction: compactions.last().copied().unwrap_or(0),
+                ..IndexedStates::default()
+            };
+            if let Some(newest) = compactions.last() {
+                let key = compaction_key(*newest);
+                let Some(bytes) = self.store.get(&key).await? else {
+                    continue;
+                };
+                if let Some((_, compaction)) =
+                    undamaged(self.envelopes.read::<Compaction>("index", &key, &bytes))?
+                {
+                    index.complete = true;
+                    index.entries = compaction.entries;
+                    index.merged = compaction.merged;
+                }
+            }
+            (index.merged, index.unmerged) = deltas.into_iter().partition(|name| index.merged.contains(name));
+            let mut is_outdated = false;
+            for delta in self.deltas(&index.unmerged).await? {
+                match delta.map(undamaged).transpose()? {
+                    Some(Some(delta)) => join(&mut index.entries, delta.entries),
+                    Some(None) => index.complete = false,
+                    None => is_outdated = true,
+                }
+            }
+            if !is_outdated {
+                return Ok(index);
             }
         }
-        Ok(Some(known))
+        index.complete = false;
+        Ok(index)
     }
 
     /// Reads deltas by name: `None` for one that is gone, an error for one that cannot be read.
@@ -463,9 +504,9 @@ impl StateStore {
         Ok(())
     }
 
-    /// Writes the next compaction, and deletes what the previous one had merged. Losing the race is harmless:
-    /// the deltas are still there.
-    async fn compact(&self, known: &IndexedStates) -> Result<(), StateError> {
+    /// Writes the next compaction, and deletes what the one before it had merged. Losing the race is no loss: the
+    /// deltas are still there. Returns whether it was written.
+    async fn compact(&self, known: &IndexedStates) -> Result<bool, StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
             merged: known.unmerged.union(&known.merged).cloned().collect(),
@@ -475,7 +516,7 @@ impl StateStore {
         if let super::document_format::CreateResult::Theirs(_) =
             put(&*self.store, &compaction_key(number), &letter).await?
         {
-            return Ok(());
+            return Ok(false);
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));
         let old = (number > 3).then(|| compaction_key(number - 3));
@@ -486,7 +527,20 @@ impl StateStore {
                 tracing::debug!(%error, "the index kept an old document");
             }
         }
-        Ok(())
+        self.finished().compacted = true;
+        Ok(true)
+    }
+}
+
+/// `None` of a document that is damaged: the index is made again from the states.
+fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
+    match read {
+        Ok(document) => Ok(Some(document)),
+        Err(StateError::Damaged { key, why }) => {
+            tracing::warn!(key, why, "a damaged document of the index is skipped");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

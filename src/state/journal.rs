@@ -78,10 +78,8 @@ impl OpenIntents {
 /// Any entry clears the input digest, so that the next run applies the stack again.
 pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
     let mut open = OpenIntents::default();
-    for entry in entries {
-        open.follow(entry);
-        state.follow(entry);
-    }
+    entries.iter().for_each(|entry| open.follow(entry));
+    state.follow_all(entries);
     open.keep_in(state);
     if !entries.is_empty() {
         state.input_digest = None;

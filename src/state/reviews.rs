@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
 use super::{
     StateError, StateStore, Versioned,
     document_format::{CreateResult, put},
+    state_store::IN_FLIGHT,
 };
 use crate::{
-    model::{CommitId, Shard, review::ReviewRecord},
+    model::{
+        CommitId, Shard,
+        review::{ReviewRecord, ReviewedStack},
+    },
     store::Key,
 };
 
@@ -142,7 +147,32 @@ impl ReviewStore<'_> {
         Ok(joined)
     }
 
-    /// The record at a place.
+    /// What the other shares of a run have recorded so far, each in its last attempt. Whoever saves its own record before
+    /// it asks is sure that of two shares at least one sees the other.
+    ///
+    /// # Errors
+    /// As [`ReviewStore::latest`].
+    pub async fn other_shares(
+        &self,
+        number: u64,
+        head: &CommitId,
+        run: u64,
+        share: Shard,
+    ) -> Result<Vec<ReviewedStack>, StateError> {
+        let keys = self.list_for_pull_request(number).await?.into_iter();
+        let others = keys.filter(|key| key.head == *head && key.run == run);
+        let others = others.filter(|key| key.share.is_some_and(|other| other != share));
+        // They are sorted by attempt, and a later one takes the place of an earlier one.
+        let others: BTreeMap<_, _> = others.map(|key| (key.share, key)).collect();
+        let records = stream::iter(others.into_values())
+            .map(|key| async move { self.load(&key).await })
+            .buffered(IN_FLIGHT)
+            .try_collect::<Vec<_>>();
+        let records = records.await?.into_iter().flatten();
+        Ok(records.flat_map(|record| record.stacks).collect())
+    }
+
+    /// A record by its place.
     ///
     /// # Errors
     /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.

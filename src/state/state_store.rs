@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, DocumentWriter, IndexEntry, RepositoryId, ReviewStore, Sealer, StateError, SystemClock, Versioned,
-    WriteReason,
+    Clock, DocumentWriter, IndexEntry, IndexedStates, RepositoryId, ReviewStore, Sealer, StateError,
+    SystemClock, Versioned, WriteReason,
     document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
@@ -38,8 +38,10 @@ pub struct StateStore {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
-    /// The first answer of the index in this run, for stacks whose state was written.
-    pub(super) written: Arc<tokio::sync::OnceCell<BTreeMap<StackId, IndexEntry>>>,
+    /// The index as it stood when this run first asked for it.
+    pub(super) index: Arc<tokio::sync::OnceCell<IndexedStates>>,
+    /// The same, with open stacks looked up.
+    pub(super) known: Arc<tokio::sync::OnceCell<IndexedStates>>,
 }
 
 /// What this run recorded and the index does not contain yet.
@@ -52,6 +54,8 @@ pub(super) struct Finished {
     pub announced: BTreeMap<StackId, u64>,
     /// The number of deltas written stack by stack.
     pub deltas: usize,
+    /// The index was compacted: it is short, and complete.
+    pub compacted: bool,
 }
 
 /// What was read of one stack: the newest document, its journal, and the listing of both.
@@ -123,7 +127,8 @@ impl StateStore {
             clock: Arc::new(SystemClock::default()),
             retention: DEFAULT_RETENTION,
             finished: Arc::default(),
-            written: Arc::default(),
+            index: Arc::default(),
+            known: Arc::default(),
         }
     }
 

@@ -37,7 +37,7 @@ use crate::{
     ops::{
         KeyUse, OpenRevision, RevisionSpec, StackClaims, Target,
         apply::{self, ApplyOptions},
-        redact, renamed_stacks, skipped_removals,
+        redact, renamed_stacks, SkippedRemovals,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
@@ -190,15 +190,16 @@ async fn apply_pending(
             report::age(since)
         ));
     }
-    let known = memory.states.read_all().await?;
-    memory.states.maintain_index(&known).await?;
+    let known = memory.states.known().await?;
+    memory.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
-    let PendingStacks { targets, held } = find_pending(&side, &known, &renamed)?;
-    let newer = Arc::new(NewerCommits::of(job, &known, head, branch).await?);
+    let renamed = renamed_stacks(&memory, &side.layout, known).await?;
+    let mut targets = find_pending(&side, known, &renamed)?;
+    let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+    let newer = Arc::new(NewerCommits::of(job, known, head, branch).await?);
     let targets = newer.without(&memory, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
-    memory.states.announce_run(&known, &ids).await?;
+    memory.states.announce_run(known, &ids).await?;
 
     let reviews = if targets.is_empty() {
         MergedReviews::default()
@@ -231,7 +232,6 @@ async fn apply_pending(
         allow_empty: true,
         rolled_back_to: None,
     };
-    let unseen = skipped_removals::reason(&side.layout);
     let mut planning = job
         .protected_planning(config, &branch.tip, side, memory.clone())
         .await?;
@@ -240,15 +240,12 @@ async fn apply_pending(
     let mut report = apply::run(&planning, &targets, &options).await?;
     let newer = newer.superseded_stacks();
     report.stacks.retain(|stack| !newer.contains_key(&stack.id));
-    if let Some(unseen) = &unseen {
-        let untold = held
-            .iter()
-            .map(|target| apply::stopped_outcome(target, StackResult::Failed, unseen));
-        report.stacks.extend(untold);
+    if let Some(skipped) = &skipped {
+        report.stacks.extend(skipped.outcomes());
     }
     watch.ends("plan and apply");
-    // A missing stack may have been removed, which needs its review.
-    if unseen.is_none() {
+    // A stack that cannot be seen may be one that was removed, which takes its review.
+    if skipped.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;
     }
     // The index only serves speed: the next run looks up what is missing.
@@ -284,15 +281,7 @@ async fn apply_pending(
     Ok((report, consent, newer))
 }
 
-/// The stacks with pending changes.
-struct PendingStacks {
-    targets: Vec<Target>,
-    /// Recorded stacks that are missing: it is unknown whether they were removed.
-    held: Vec<Target>,
-}
-
-/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
-/// head.
+/// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
 ///
 /// The record of a folder that no longer defines a stack stays: only what was removed from the repository is
 /// destroyed.
@@ -300,7 +289,7 @@ fn find_pending(
     side: &OpenRevision,
     known: &crate::state::IndexedStates,
     renamed: &BTreeMap<StackId, StackId>,
-) -> Result<PendingStacks, UserError> {
+) -> Result<Vec<Target>, UserError> {
     let goes_on: BTreeSet<&StackId> = renamed.values().collect();
     let mut targets = Vec::new();
     for stack in &side.layout.stacks {
@@ -318,12 +307,8 @@ fn find_pending(
         .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
         .filter(|(id, entry)| !goes_on.contains(id) && !side.layout.leaves_out(&entry.folder))
         .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
-    let mut held = Vec::new();
-    match side.layout.identities_certain() {
-        true => targets.extend(gone),
-        false => held.extend(gone),
-    }
-    Ok(PendingStacks { targets, held })
+    targets.extend(gone);
+    Ok(targets)
 }
 
 fn folder(entry: &crate::state::IndexEntry) -> RepoPath {

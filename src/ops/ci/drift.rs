@@ -67,13 +67,13 @@ async fn check_and_publish(
         &RevisionSpec::Commit(head.clone()),
         &config,
     )?;
-    let known = memory.states.read_all().await?;
+    let known = memory.states.known().await?;
     let mut rounds = DriftSchedule::load(job, &memory, &config).await;
-    let renamed = renamed_stacks(&memory, &side.layout, &known).await?;
-    let applied = applied(&known, &side, &renamed);
+    let renamed = renamed_stacks(&memory, &side.layout, known).await?;
+    let applied = applied(known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks);
-    let behind = pending_stacks(&known, &side);
+    let behind = pending_stacks(known, &side);
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     let guardrails = PolicyCheck::new(job, InForce::of(&config, None), Stage::Apply);
@@ -109,7 +109,7 @@ async fn check_and_publish(
         plan: &plan,
         report: &report,
         rounds: &rounds,
-        known: &known,
+        known,
     };
     issues(feedback, &looked, &info, label).await;
     notices.notify_drift(&plan, &restored_stacks(&report)).await;

@@ -20,7 +20,7 @@ use crate::{
     ops::{
         preview::{self, Preview},
         redact::{self, UnreviewableValue},
-        skipped_removals,
+        SkippedRemovals,
         stack_order::StackOrder,
     },
     policy::Stage,
@@ -126,8 +126,9 @@ async fn plan_and_publish(
     };
     let mut findings = findings(job, subject, &opened, &preview.plan).await?;
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
-    if let Some((stacks, reason)) = skipped_removals::among(&opened.planning, &opened.targets) {
-        findings.extend(stacks.into_iter().map(|stack| removal_held_back(stack, &reason)));
+    if let Some(skipped) = SkippedRemovals::among(&opened.planning, &opened.targets) {
+        let told = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
+        findings.extend(skipped.stacks().map(told));
     }
     findings.sort();
     let links = match subject.number {

@@ -76,8 +76,12 @@ const AT_ONCE: usize = 32;
 /// # Errors
 /// Errors of the store.
 pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
-    let known = memory.states.read_all().await?;
-    let known = known.entries.into_iter().filter(|(_, entry)| entry.is_known());
+    let known = memory.states.known().await?;
+    let known = known
+        .entries
+        .clone()
+        .into_iter()
+        .filter(|(_, entry)| entry.is_known());
     let listed = known.map(|(stack, entry)| async move {
         let damaged = match memory.states.load(&stack).await {
             Ok(_) => None,
@@ -110,7 +114,7 @@ pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId,
     {
         return Ok(id);
     }
-    let known = memory.states.read_all().await?;
+    let known = memory.states.known().await?;
     let folder = RepoPath::normalise(name);
     let by_folder = known.entries.iter().find(|(_, entry)| {
         entry.is_known() && Some(&entry.folder) == folder.as_ref() && !entry.folder.is_root()

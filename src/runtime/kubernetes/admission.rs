@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    admission_parameters::{self, ParameterVersions},
     client::{Api, ApiRequest},
     discovery::Discovery,
     error::ApiError,
@@ -25,10 +26,12 @@ pub(super) struct Admission {
 struct Rule {
     /// As the server has it: groups, resources, operations.
     matches: Value,
-    /// True if the result also depends on things that are not read here: objects of other kinds, or
-    /// permissions of a user.
-    has_parameters: bool,
-    /// True if it depends on the namespace of the object.
+    /// Whether what comes of it also depends on what nobody looks at: somebody's rights, or parameters that cannot be
+    /// read.
+    by_unseen: bool,
+    /// The versions of its parameters.
+    parameters: Value,
+    /// Whether it depends on the namespace that the object lies in.
     by_namespace: bool,
     /// True if it depends on the object's own labels.
     by_labels: bool,
@@ -55,14 +58,26 @@ impl Admission {
             ask("MutatingAdmissionPolicy"),
             ask("MutatingAdmissionPolicyBinding"),
         )?;
+        let parameters = match (&policies, &bindings) {
+            (Some(policies), Some(bindings)) => {
+                admission_parameters::read(api, discovery, policies, bindings).await?
+            }
+            _ => ParameterVersions::new(),
+        };
         Ok(Self::from_lists(
             webhooks.as_ref(),
             policies.as_ref(),
             bindings.as_ref(),
+            &parameters,
         ))
     }
 
-    fn from_lists(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Self {
+    fn from_lists(
+        webhooks: Option<&Value>,
+        policies: Option<&Value>,
+        bindings: Option<&Value>,
+        parameters: &ParameterVersions,
+    ) -> Self {
         let (webhook_rules, selecting): (Option<Vec<_>>, Vec<_>) = match webhooks {
             Some(webhooks) => {
                 let (rules, selecting) = webhook_rules(webhooks).into_iter().unzip();
@@ -70,8 +85,8 @@ impl Admission {
             }
             None => (None, Vec::new()),
         };
-        let policies = policies.map(|policies| policy_rules(policies, bindings));
-        // A server without such policies keeps the digest from before they were supported.
+        let policies = policies.map(|policies| policy_rules(policies, bindings, parameters));
+        // A server without such policies has the digest that it had before there were any.
         let digest = match &policies {
             Some(policies) if !policies.is_empty() => {
                 let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
@@ -82,7 +97,8 @@ impl Admission {
         let webhook_rules = webhook_rules.into_iter().flatten();
         let by_webhook = webhook_rules.zip(selecting).map(|(matches, selects)| Rule {
             matches,
-            has_parameters: selects.mentions(&["authorizer"]),
+            by_unseen: selects.mentions(&["authorizer"]),
+            parameters: Value::Null,
             by_namespace: selects.by_namespace,
             by_labels: selects.by_labels,
         });
@@ -102,7 +118,14 @@ impl Admission {
     pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
         self.rules
             .iter()
-            .any(|rule| rule.has_parameters && rule.fits(group, plural))
+            .any(|rule| rule.by_unseen && rule.fits(group, plural))
+    }
+
+    /// The versions of the parameters that decide what is made of objects of this kind.
+    pub fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
+        let rules = self.rules.iter().filter(|rule| rule.fits(group, plural));
+        let parameters = rules.map(|rule| &rule.parameters);
+        parameters.filter(|versions| !versions.is_null()).collect()
     }
 
     /// Returns true if the mutation of an object of this kind depends on its namespace.
@@ -202,9 +225,13 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     rules
 }
 
-/// The rules of each bound policy, with everything known about it. A policy without a binding has no effect;
-/// if the bindings cannot be read, each policy may have one.
-fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, Value)> {
+/// Per policy that is bound its rules, and all that is known of it. A policy without a binding does nothing; where the
+/// bindings cannot be read each may have one.
+fn policy_rules(
+    policies: &Value,
+    bindings: Option<&Value>,
+    parameters: &ParameterVersions,
+) -> Vec<(Vec<Rule>, Value)> {
     let policies = items(&policies["items"]).filter_map(|policy| {
         let (name, spec) = (&policy["metadata"]["name"], &policy["spec"]);
         let bound: Vec<_> = bindings
@@ -218,9 +245,11 @@ fn policy_rules(policies: &Value, bindings: Option<&Value>) -> Vec<(Vec<Rule>, V
         let selects = Selects::of(&selectors, spec);
         // An unreadable binding may select anything.
         let unread = bindings.is_none();
+        let versions = name.as_str().and_then(|name| parameters.get(name));
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
             matches: rule.clone(),
-            has_parameters: !spec["paramKind"].is_null() || selects.mentions(&["authorizer"]),
+            by_unseen: (!spec["paramKind"].is_null() && versions.is_none()) || selects.mentions(&["authorizer"]),
+            parameters: versions.cloned().unwrap_or_default(),
             by_namespace: selects.by_namespace || unread,
             by_labels: selects.by_labels || unread,
         });
@@ -250,27 +279,31 @@ mod tests {
         json!({"items": [{"metadata": {"name": "b"}, "spec": {"policyName": policy}}]})
     }
 
+    fn read(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Admission {
+        Admission::from_lists(webhooks, policies, bindings, &ParameterVersions::new())
+    }
+
     #[test]
     fn a_policy_that_is_bound_may_change_what_it_matches() {
         let one = policy(|_| {});
-        let bound = Admission::from_lists(None, Some(&one), Some(&bindings("p")));
+        let bound = read(None, Some(&one), Some(&bindings("p")));
         assert!(bound.may_mutate("apps", "deployments"));
         assert!(!bound.may_mutate("apps", "statefulsets") && !bound.may_mutate("", "deployments"));
         assert!(!bound.may_change_unseen("apps", "deployments"));
-        let unbound = Admission::from_lists(None, Some(&one), Some(&bindings("other")));
+        let unbound = read(None, Some(&one), Some(&bindings("other")));
         assert!(!unbound.may_mutate("apps", "deployments"));
         assert_ne!(bound.digest, unbound.digest);
-        assert_eq!(unbound.digest, Admission::from_lists(None, None, None).digest);
+        assert_eq!(unbound.digest, read(None, None, None).digest);
     }
 
     #[test]
     fn every_edit_of_a_policy_shows() {
-        let before = Admission::from_lists(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let before = read(None, Some(&policy(|_| {})), Some(&bindings("p")));
         let edited =
             policy(|spec| spec["mutations"][0]["applyConfiguration"]["expression"] = json!("Object{x: 1}"));
-        let after = Admission::from_lists(None, Some(&edited), Some(&bindings("p")));
+        let after = read(None, Some(&edited), Some(&bindings("p")));
         assert_ne!(before.digest, after.digest);
-        let again = Admission::from_lists(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let again = read(None, Some(&policy(|_| {})), Some(&bindings("p")));
         assert_eq!(before.digest, again.digest);
     }
 
@@ -282,7 +315,7 @@ mod tests {
                 .as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            Admission::from_lists(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
+            read(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
         };
         let seen = |more: Value| {
             let admission = webhook(more);
@@ -312,7 +345,7 @@ mod tests {
         assert!(webhook(asks).may_change_unseen("", "configmaps"));
         let by_policy =
             policy(|spec| spec["variables"] = json!([{"expression": "namespaceObject.metadata.labels"}]));
-        let admission = Admission::from_lists(None, Some(&by_policy), Some(&bindings("p")));
+        let admission = read(None, Some(&by_policy), Some(&bindings("p")));
         assert!(
             admission.is_by_namespace("apps", "deployments")
                 && !admission.is_by_labels("apps", "deployments")
@@ -320,10 +353,18 @@ mod tests {
     }
 
     #[test]
-    fn parameters_may_change_unseen() {
+    fn parameters_count_where_they_can_be_read() {
         let with = policy(|spec| spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"}));
-        let admission = Admission::from_lists(None, Some(&with), Some(&bindings("p")));
+        let admission = read(None, Some(&with), Some(&bindings("p")));
         assert!(admission.may_change_unseen("apps", "deployments"));
         assert!(!admission.may_change_unseen("", "services"));
+        let versions = ParameterVersions::from([("p".to_owned(), json!([["ns", "c", "uid", "7"]]))]);
+        let admission = Admission::from_lists(None, Some(&with), Some(&bindings("p")), &versions);
+        assert!(!admission.may_change_unseen("apps", "deployments"));
+        assert_eq!(
+            admission.parameters("apps", "deployments"),
+            [&json!([["ns", "c", "uid", "7"]])]
+        );
+        assert!(admission.parameters("", "services").is_empty());
     }
 }

@@ -15,8 +15,9 @@ use super::{
     error::ApiError,
     noop_guard::Guard,
     readiness::Watches,
+    runtime::Options,
 };
-use crate::{checkout::Checkout, error::UserError, interrupt::Interrupt, secrets::Secrets};
+use crate::{error::UserError, interrupt::Interrupt, runtime::RunNotes, secrets::Secrets};
 
 /// The default limit of concurrent requests: more only increase the server's latency.
 const IN_FLIGHT: usize = 16;
@@ -26,6 +27,8 @@ pub(super) struct Cluster {
     pub api: Api,
     /// The address of the server.
     server: String,
+    /// Hears what concerns the cluster as a whole.
+    pub notes: RunNotes,
     discovery: RwLock<Option<Arc<Discovery>>>,
     identity: OnceCell<Option<ClusterIdentity>>,
     environment: OnceCell<ClusterEnvironment>,
@@ -47,15 +50,16 @@ pub(super) struct ClusterEnvironment {
 impl Cluster {
     pub async fn connect(
         access: &ClusterAccess,
-        checkout: &Checkout,
+        options: &Options,
         secrets: &Secrets,
         interrupt: Interrupt,
     ) -> Result<Self, UserError> {
-        let (client, server) = connect::client(access, checkout, secrets).await?;
+        let (client, server) = connect::client(access, &options.checkout, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {
             server,
+            notes: options.notes.clone(),
             watches: Watches::new(api.clone()),
             api,
             discovery: RwLock::default(),
@@ -157,6 +161,10 @@ impl Cluster {
                 return Ok(Guard::void());
             };
             parts.push(labels);
+        }
+        let parameters = environment.admission.parameters(group, plural);
+        if !parameters.is_empty() {
+            parts.push(json!(parameters));
         }
         let by_labels = environment.admission.is_by_labels(group, plural);
         Ok(Guard::new(&Value::Array(parts), by_labels))

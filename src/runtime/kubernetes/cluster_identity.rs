@@ -1,18 +1,20 @@
-//! The identity of a cluster: the uid of its namespace `kube-system`, which is created once with the cluster.
-//! The name of a cluster only says where a kubeconfig leads today. The state of a stack records the identity.
-//! A stack that would be compared with another cluster is stopped, because there all of its objects would be
-//! created again.
+//! A cluster's name says where a kubeconfig leads today, not which cluster it is. The uid of its namespace `kube-system`
+//! does: it is made once with the cluster. A stack's state remembers it, and a stack that would be compared with another
+//! cluster is stopped: there, nothing of it exists, and all of it would be created again.
+//!
+//! An object that was applied and is still there proves the same without a request: the server gives each object a uid of
+//! its own. Only where none is left the cluster is asked, and without the right to ask the stack is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{client::ApiRequest, cluster::Cluster, runtime::Kubernetes};
+use super::{client::ApiRequest, cluster::Cluster, fetch::RawObject, runtime::Kubernetes};
 use crate::{
     error::{ErrorKind, UserError},
-    model::ClusterName,
-    runtime::{Item, StackScope},
+    model::{ClusterName, state::Recorded},
+    runtime::StackScope,
 };
 
 /// The key of the cluster identities in a stack's runtime data.
@@ -30,12 +32,18 @@ pub(super) struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Queries a cluster; `None` without permission.
+    /// Asks a cluster; `None` if it cannot be told, which is said.
     pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, UserError> {
         let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match cluster.api.call(&request).await {
             Ok(answer) => answer,
-            Err(error) if error.is_code(403) || error.is_code(404) => return Ok(None),
+            Err(error) if error.is_code(403) || error.is_code(404) => {
+                cluster.notes.note(&format!(
+                    "warning: which cluster `{}` is cannot be told, so it is not recognised later: {error}; {NEEDED_RIGHT}",
+                    cluster.api.name
+                ));
+                return Ok(None);
+            }
             Err(error) => return Err(cluster.failure(&error, "asking which cluster it is")),
         };
         let uid = answer.value["metadata"]["uid"].as_str();
@@ -47,26 +55,58 @@ impl ClusterIdentity {
     }
 }
 
-/// Checks that the cluster name of each item still means the cluster of its last apply.
+/// What lets a cluster be recognised.
+const NEEDED_RIGHT: &str = "it needs the right to `get` the namespace `kube-system`";
+
+/// Something that was applied, and what was found of it.
+pub(super) struct AppliedObject<'a> {
+    pub prior: &'a Recorded,
+    /// The cluster that its name leads to now.
+    pub cluster: &'a Cluster,
+    pub live: Option<&'a RawObject>,
+}
+
+impl AppliedObject<'_> {
+    /// Whether the object that was applied is still there.
+    fn is_found(&self) -> bool {
+        let recorded = self.prior.private.get("uid").and_then(Value::as_str);
+        let live = self.live.and_then(RawObject::parse);
+        let live = live.as_ref().and_then(|live| live.get("metadata"));
+        let uid = live.and_then(|metadata| Some(metadata.as_map()?.text("uid")));
+        recorded.is_some_and(|recorded| !recorded.is_empty() && uid == Some(recorded))
+    }
+}
+
+/// Refuses to compare what was applied with another cluster than the one it was applied to.
 ///
 /// # Errors
-/// It means another cluster; or the cluster cannot be queried.
-pub(super) async fn check(runtime: &Kubernetes, scope: &StackScope, items: &[Item]) -> Result<(), UserError> {
-    let applied = items.iter().filter(|item| item.prior.is_some());
-    let names: BTreeSet<Option<&ClusterName>> = applied.map(|item| item.cluster.as_ref()).collect();
-    for name in names {
-        // A name without a cluster is the failure of each item.
-        let Ok(cluster) = runtime.cluster(name) else {
+/// A cluster's name leads to another cluster now; or that cannot be told, or not be asked.
+pub(super) async fn check<'a>(
+    scope: &StackScope,
+    applied: impl Iterator<Item = AppliedObject<'a>>,
+) -> Result<(), UserError> {
+    let mut proven = BTreeSet::new();
+    let mut unproven = BTreeMap::new();
+    for object in applied {
+        let name = &object.cluster.api.name;
+        if proven.contains(name) {
+            continue;
+        }
+        if object.is_found() {
+            unproven.remove(name);
+            proven.insert(name);
+        } else {
+            unproven.insert(name, object.cluster);
+        }
+    }
+    for (name, cluster) in unproven {
+        let Some(before) = remembered(scope, name) else {
             continue;
         };
-        let Some(before) = remembered(scope, &cluster.api.name) else {
-            continue;
-        };
-        let Some(now) = cluster.identity().await? else {
-            continue;
-        };
-        if now.uid != before.uid {
-            return Err(another_cluster(scope, &cluster.api.name, &before, now));
+        match cluster.identity().await? {
+            Some(now) if now.uid == before.uid => {}
+            Some(now) => return Err(another_cluster(scope, name, &before, now)),
+            None => return Err(unknown_cluster(scope, name, &before)),
         }
     }
     Ok(())
@@ -117,7 +157,21 @@ fn another_cluster(
         ))
 }
 
-/// The new runtime data with the identities of these clusters; `None` if they are already recorded.
+fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdentity) -> UserError {
+    let stack = &scope.stack;
+    let what = format!(
+        "whether `{name}` is still the cluster that `{stack}` was applied to (at {}) cannot be told: nothing that was \
+         applied is there, and kube-system cannot be read",
+        before.server.escape_debug()
+    );
+    UserError::new(ErrorKind::Policy, what)
+        .hint(format!("{NEEDED_RIGHT}; then it is compared, and nothing was written"))
+        .hint(format!(
+            "if it is the right cluster, and everything was deleted there: `konverge state rebind {stack} --cluster {name}`"
+        ))
+}
+
+/// What a stack's runtime data is to say of these clusters; `None` if it says it already.
 pub(super) async fn to_remember(
     runtime: &Kubernetes,
     scope: &StackScope,

@@ -5,6 +5,7 @@
 //! Everything else is the server's own answer, compared with the live object ([`object_diff`]).
 
 mod admission;
+mod admission_parameters;
 mod apply;
 mod built_in_groups;
 mod client;

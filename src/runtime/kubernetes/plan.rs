@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use self::planner::ServerRefusal;
 use super::{
     cluster::Cluster,
+    cluster_identity::{self, AppliedObject},
     completed_jobs, crd_validation,
     discovery::ResourceType,
     error::ApiError,
@@ -176,13 +177,19 @@ fn group(object: &Map<String, Value>) -> &str {
         .map_or("", |(group, _)| group)
 }
 
-/// Reads the live objects, one result per item.
-pub(super) async fn observe(runtime: &Kubernetes, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
+/// What stands there, one answer per item.
+pub(super) async fn observe(
+    runtime: &Kubernetes,
+    scope: &StackScope,
+    items: &[Item],
+) -> Result<Vec<ObservedObject>, UserError> {
     let mut subjects = Vec::with_capacity(items.len());
     for item in items {
         subjects.push(PlanItem::resolve(runtime, item).await?);
     }
-    let found = fetch_live(&subjects.iter().map(Some).collect::<Vec<_>>()).await?;
+    let looked_up: Vec<_> = subjects.iter().map(Some).collect();
+    let found = fetch_live(&looked_up).await;
+    let found = of_the_same_cluster(scope, items, &looked_up, found).await?;
     let observed = items
         .iter()
         .zip(&subjects)
@@ -227,7 +234,29 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     (health, runtime.secrets.mask(&verdict.message))
 }
 
-/// The live object of each item, in order; `None` for an item that could not be resolved.
+/// What was found, if the clusters are those that the stack was applied to. What a wrong one refuses to show is its own
+/// business.
+async fn of_the_same_cluster(
+    scope: &StackScope,
+    items: &[Item],
+    subjects: &[Option<&PlanItem>],
+    found: Result<Vec<Option<RawObject>>, UserError>,
+) -> Result<Vec<Option<RawObject>>, UserError> {
+    let nothing = Vec::new();
+    let live = found.as_ref().unwrap_or(&nothing);
+    let applied = items.iter().zip(subjects).enumerate();
+    let applied = applied.filter_map(|(place, (item, subject))| {
+        Some(AppliedObject {
+            prior: item.prior.as_ref()?,
+            cluster: subject.as_ref()?.cluster.as_ref(),
+            live: live.get(place).and_then(Option::as_ref),
+        })
+    });
+    cluster_identity::check(scope, applied).await?;
+    found
+}
+
+/// What is there of each subject, in order; nothing for one that could not be made out.
 async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {
@@ -279,7 +308,7 @@ pub(super) async fn plan(
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
     // The guards are queried while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
-    let found = found?;
+    let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
     let absent = absent_namespaces(&looked_up, &found);
     let mut planner = planner::ObjectPlanner {
         runtime,

@@ -22,7 +22,7 @@ use crate::{
         ClusterName, ResourceId,
         spec::{Resource, RuntimeKind},
     },
-    runtime::{ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope},
+    runtime::{ApplySink, Granularity, Item, ObservedObject, PlannedResource, RunNotes, Runtime, StackScope},
     secrets::Secrets,
 };
 
@@ -59,6 +59,8 @@ pub struct Options {
     /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
     /// answer.
     pub cancel: CancellationToken,
+    /// Hears what concerns a cluster as a whole.
+    pub notes: RunNotes,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             rules: HealthRules::default(),
             checkout: Checkout::default(),
             cancel: CancellationToken::new(),
+            notes: RunNotes::default(),
         }
     }
 }
@@ -90,7 +93,7 @@ impl Kubernetes {
         let mut connected = BTreeMap::new();
         for access in clusters {
             let interrupt = Interrupt::new(options.cancel.clone());
-            let cluster = Cluster::connect(&access, &options.checkout, &secrets, interrupt).await;
+            let cluster = Cluster::connect(&access, &options, &secrets, interrupt).await;
             connected.insert(access.name.clone(), cluster.map(Arc::new));
         }
         Self {
@@ -175,8 +178,7 @@ impl Runtime for Kubernetes {
     }
 
     async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
-        cluster_identity::check(self, scope, items).await?;
-        plan::observe(self, items).await
+        plan::observe(self, scope, items).await
     }
 
     async fn to_remember(
@@ -192,7 +194,6 @@ impl Runtime for Kubernetes {
         scope: &StackScope,
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
-        cluster_identity::check(self, scope, &items).await?;
         plan::plan(self, scope, items).await
     }
 

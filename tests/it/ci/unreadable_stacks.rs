@@ -81,3 +81,40 @@ async fn a_removal_waits_until_every_stack_can_be_seen_and_says_for_what() {
         "now it is taken down"
     );
 }
+
+/// A person's apply holds the same removals back, and says for what; `destroy` by name takes the stack down.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_by_hand_holds_the_same_removals_back() {
+    let stage = Stage::with("unseen-by-hand", tiny::monorepo(), "").await;
+    let monorepo = &stage.monorepo;
+    let program = r#"resources = [{apiVersion = "v1", kind = "ConfigMap", metadata = {name = "unseen-by-hand", namespace = "default"}}]
+"#;
+    tiny::write_program(monorepo, "web/dev", program);
+    tiny::write_program(monorepo, "web/prod", "resources = []\n");
+    monorepo.commit("Two stacks");
+    let konverge = |arguments: &[&str]| stage.konverge(arguments.iter().copied()).dir(monorepo.path()).run();
+    konverge(&["apply", "web/dev", "--yes"]).check(0);
+    let objects: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
+    assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_some());
+
+    let commit = tiny::monorepo().commit("Another repository");
+    monorepo.remove("appops/web/dev");
+    std::fs::create_dir_all(monorepo.path().join("team")).unwrap();
+    let entry = format!("160000,{commit},team");
+    monorepo.git(["update-index", "--add", "--cacheinfo", entry.as_str()]);
+    monorepo.git(["commit", "--quiet", "--all", "--message", "One is gone, and a submodule is there"]);
+    for arguments in [
+        &["apply", "--rev", "HEAD", "--base", "HEAD~1", "--yes"][..],
+        &["apply", "web/dev", "--rev", "HEAD", "--yes"],
+    ] {
+        let held = konverge(arguments);
+        let said = format!("{}{}", held.stdout, held.stderr);
+        assert_eq!(held.code, Some(1), "{said}");
+        for words in ["web/dev", "team: ", "submodules: true"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_some(), "{said}");
+    }
+    konverge(&["destroy", "web/dev", "--yes"]).check(0);
+    assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_none());
+}

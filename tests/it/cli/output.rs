@@ -115,3 +115,20 @@ async fn an_apply_with_nothing_to_do_writes_no_serial() {
     }
     assert_eq!(serials(), 1);
 }
+
+/// Applied stacks of which no cluster is known any more: what keeps them from being looked at is said once.
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_without_a_cluster_says_once_why_no_stack_can_be_looked_at() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("drift-nowhere").await;
+    let shop = shop(cluster);
+    for stack in ["dev", "prod"] {
+        shop.wants(stack, &[resource(&config_map(&ns, stack))]);
+    }
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    shop.monorepo.write("konverge.yaml", "version: 1\n");
+    let outcome = shop.run(&["drift", "--all"]).expect(1);
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert_eq!(said.matches("no cluster is configured").count(), 1, "{said}");
+    assert!(said.contains("shop/dev, shop/prod"), "{said}");
+}

@@ -22,8 +22,9 @@ use crate::support::{
     spec_runs::SpecRuns,
 };
 
-/// A run that waits for the silent side would take minutes: 45 s a request, and it is repeated.
-const AT_ONCE: Duration = Duration::from_secs(20);
+/// An answer within about a second is promised. A run that waits for the silent side instead takes 45 s for a request,
+/// and for each try of it; the seconds between are for a machine that is busy.
+const AT_ONCE: Duration = Duration::from_secs(5);
 const STACK: &str = "shop/prod";
 
 /// A server that accepts and never answers.
@@ -81,7 +82,9 @@ fn interrupt(running: Running) -> Outcome {
     let asked = Instant::now();
     running.signal(SIGINT);
     let outcome = running.wait();
-    assert!(asked.elapsed() < AT_ONCE, "{}", outcome.stderr);
+    let took = asked.elapsed();
+    println!("ended after {} ms", took.as_millis());
+    assert!(took < AT_ONCE, "{took:?}: {}", outcome.stderr);
     outcome.expect(130)
 }
 

@@ -1,7 +1,10 @@
 //! Who owns what: an object has one stack, a field of ours is ours alone, and nothing is made twice where the state or
 //! the cluster is not the one that was.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use konverge::{
     model::{
@@ -12,11 +15,13 @@ use konverge::{
     },
     runtime::kubernetes::Conflicts,
 };
+use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Map, Value, json};
 
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
+    random::{self, Random},
     spec_runs::SpecRuns,
     stack::{CLUSTER, TestStack, action, id, planned},
     stage::Stage,
@@ -179,6 +184,62 @@ async fn of_two_processes_that_create_the_same_objects_one_owns_each() {
     // The loser is destroyed.
     runs.on_cluster(&["destroy", stacks[1], "--yes"]).run();
     assert_eq!(runs.made(stacks[0]).await, first);
+}
+
+/// The same, and each process may be killed at a random moment: what stands has one owner, whose state knows of it, and
+/// the next run of each brings all to an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_processes_that_may_be_killed_one_owns_each() {
+    let seed = random::setting("KONVERGE_OWNER_SEED", 20_261_122);
+    println!("KONVERGE_OWNER_SEED={seed}");
+    let mut random = Random::of(seed);
+    let runs = SpecRuns::on_minio("killed-owners", "  lease: {term: 3s}\n").await;
+    let stacks = ["first/prod", "second/prod"];
+    let mut killed_at_work = 0;
+    for round in 0..6 {
+        let names: Vec<String> = (0..25).map(|n| format!("r{round}-{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for file in ["first.json", "second.json"] {
+            runs.spec(file, &names);
+        }
+        let start = |at: usize| runs.apply(["first.json", "second.json"][at], stacks[at]).start();
+        let running = [start(0), start(1)];
+        // The moment counts from the first object that is made.
+        let began = Instant::now();
+        while runs.made_by_anybody().await.iter().all(|name| !name.starts_with(&format!("r{round}-"))) {
+            assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}: nothing is made");
+        }
+        let mut codes = Vec::new();
+        for one in running {
+            tokio::time::sleep(Duration::from_millis(random.below(60) as u64)).await;
+            if !random.once_in(4) {
+                one.signal(SIGKILL);
+            }
+            codes.push(one.wait().code);
+        }
+        killed_at_work += codes.iter().filter(|code| code.is_none()).count();
+        let mut owned = BTreeSet::new();
+        for stack in stacks {
+            let (made, recorded) = (runs.made(stack).await, runs.recorded(stack).await);
+            let forgotten: Vec<_> = made.difference(&recorded).collect();
+            assert!(forgotten.is_empty(), "seed {seed} round {round}: {stack} forgot {forgotten:?}");
+            assert!(owned.is_disjoint(&made), "seed {seed} round {round}: two own one");
+            owned.extend(made);
+        }
+        // One of them gives way, and the other has all of it.
+        runs.spec("nothing.json", &[]);
+        let gives_way = ["apply", "--yes", "--allow-empty", "--spec", "nothing.json", "--stack", stacks[1]];
+        let kept = runs.made(stacks[0]).await;
+        runs.on_cluster(&gives_way).run().expect(0);
+        assert_eq!(runs.made(stacks[0]).await, kept, "seed {seed} round {round}");
+        runs.apply("first.json", stacks[0]).run().expect(0);
+        let all: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(runs.made(stacks[0]).await, all, "seed {seed} round {round}");
+        assert_eq!(runs.recorded(stacks[0]).await, all, "seed {seed} round {round}");
+        let gives_way = ["apply", "--yes", "--allow-empty", "--spec", "nothing.json", "--stack", stacks[0]];
+        runs.on_cluster(&gives_way).run().expect(0);
+    }
+    assert!(killed_at_work > 2, "seed {seed}: {killed_at_work} were killed at work");
 }
 
 /// An object that nobody owns and that appeared since the plan (a namespace's own ServiceAccount) is written to.

@@ -1,8 +1,12 @@
 //! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of a
 //! cluster.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    sync::{Arc, Mutex},
+};
 
+use konverge::runtime::RunNotes;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -248,6 +252,48 @@ async fn what_may_not_be_read_is_neither_new_nor_gone() {
             assert!(!failure.hints.is_empty(), "{failure:?}");
         }
     }
+}
+
+/// Without the right to read `kube-system` an object that is still there proves which cluster it is. Where nothing is
+/// left to prove it, nothing is created a second time.
+#[tokio::test]
+async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_left_of_it() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("untold").await, Objects::of(cluster).await);
+    let all = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "maps", "namespace": ns}, "rules": all});
+    let nobody =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
+    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "maps", "namespace": ns},
+        "subjects": [nobody], "roleRef": to});
+    objects.create(&role).await;
+    objects.create(&binding).await;
+    let maps = [config_map(&ns, "a"), config_map(&ns, "b")];
+    let mut stack = TestStack::new("untold", cluster.kubeconfig());
+    stack.apply(&maps).await;
+    stack.act_as(cluster.kubeconfig_of(User::Nobody));
+    assert_eq!(stack.plan_well(&maps).await.public.summary.unchanged, 2);
+    objects.delete(&maps[0]).await;
+    assert_eq!(stack.plan_well(&maps).await.public.summary.create, 1);
+    objects.delete(&maps[1]).await;
+    let failure = stack.try_plan(&spec(&maps)).await.err().expect("it stops");
+    let hints = failure.hints.join("\n");
+    assert!(failure.message.contains("cannot be told"), "{failure:?}");
+    for word in ["`get` the namespace `kube-system`", "konverge state rebind test/untold"] {
+        assert!(hints.contains(word), "{hints}");
+    }
+
+    // What was never recorded cannot be compared: that is said once, with the right that is missing.
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let mut other = TestStack::new("untold-other", cluster.kubeconfig_of(User::Nobody));
+    other.options.notes = RunNotes::new(move |text| heard.lock().unwrap().push(text.to_owned()));
+    let plan = other.plan_well(&[config_map(&ns, "c"), config_map(&ns, "d")]).await;
+    other.carry_out(plan).await;
+    let said = said.lock().unwrap();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("right to `get` the namespace `kube-system`"), "{said:?}");
 }
 
 #[tokio::test]

@@ -142,8 +142,8 @@ async fn a_second_preview_is_the_same_and_a_second_apply_writes_nothing() {
         .unwrap();
     assert_eq!(again.public.summary.unchanged, wanted.len(), "{:?}", again.public);
     assert!(
-        kubernetes.requests() <= 2 + 2 + 1 + 5,
-        "discovery, environment, which cluster it is, one read per kind: {}",
+        kubernetes.requests() <= 2 + 2 + 5,
+        "discovery, environment, one read per kind; an object that is found proves which cluster it is: {}",
         kubernetes.requests()
     );
     let outcome = stack.carry_out(again).await;

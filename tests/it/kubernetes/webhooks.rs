@@ -260,3 +260,68 @@ async fn what_a_policy_makes_of_an_object_is_seen_as_a_webhook_s_doing_is() {
     let plan = stack.plan_well(std::slice::from_ref(&map)).await;
     assert_eq!(plan.public.summary.unchanged, 1, "{:?}", plan.public);
 }
+
+/// What a policy writes follows from its parameters: as long as these stay as they were, an object is proven unchanged,
+/// and an edit of one is seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parameters_of_a_policy_belong_to_the_proof() {
+    let (cluster, _turn) = cluster().await;
+    let ns = cluster.namespace("trap-parameters").await;
+    let objects = Objects::of(cluster).await;
+    let mut stack = TestStack::new("trap-parameters", cluster.kubeconfig());
+    let parameters = |stamp: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "parameters", "namespace": ns, "labels": {"parameters": ns}},
+            "data": {"stamp": stamp}})
+    };
+    const API: &str = "/apis/admissionregistration.k8s.io/v1beta1";
+    const VERSION: &str = "admissionregistration.k8s.io/v1beta1";
+    let policy = json!({"apiVersion": VERSION, "kind": "MutatingAdmissionPolicy", "metadata": {"name": ns},
+        "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never", "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["secrets"]}]},
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+                "[JSONPatch{op: 'add', path: '/metadata/annotations/stamp', value: params.data.stamp}]"}}]}});
+    let binding = json!({"apiVersion": VERSION, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": ns},
+        "spec": {"policyName": ns, "paramRef": {"name": "parameters", "namespace": ns, "parameterNotFoundAction": "Deny"},
+            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}}}}});
+    objects.create(&parameters("one")).await;
+    objects
+        .create_at(&format!("{API}/mutatingadmissionpolicies"), &policy)
+        .await;
+    objects
+        .create_at(&format!("{API}/mutatingadmissionpolicybindings"), &binding)
+        .await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": ns, "annotations": {"a": "b"}},
+        "data": {"k": "dg=="}});
+    let stamp = || async {
+        let live = objects.get(&secret).await?;
+        Some(live["metadata"]["annotations"]["stamp"].as_str()?.to_owned())
+    };
+    eventually("the policy is in force", Duration::from_secs(60), || async {
+        let mut stack = TestStack::new("trap-parameters-probe", cluster.kubeconfig());
+        stack.apply(std::slice::from_ref(&secret)).await;
+        let is_stamped = stamp().await.as_deref() == Some("one");
+        stack.apply(&[]).await;
+        is_stamped.then_some(())
+    })
+    .await;
+    stack.apply(std::slice::from_ref(&secret)).await;
+    let dry_runs = || {
+        let asked = cluster.audit().into_iter();
+        asked.filter(|event| event.is_in(&ns) && event.uri.contains("dryRun")).count()
+    };
+    let before = dry_runs();
+    let plan = stack.plan_well(std::slice::from_ref(&secret)).await;
+    assert_eq!((plan.public.summary.unchanged, dry_runs()), (1, before), "it is proven");
+
+    objects
+        .merge(&parameters("one"), "kubectl-edit", &json!({"data": {"stamp": "two"}}))
+        .await;
+    // Whoever evaluates the policy hears of its parameter a moment late.
+    eventually("the edit is seen", Duration::from_secs(60), || async {
+        let plan = stack.plan_well(std::slice::from_ref(&secret)).await;
+        let planned = planned(&plan, &secret)?;
+        let is_stamp = |path: &str| path == "/metadata/annotations/stamp";
+        planned.changes.iter().any(|change| is_stamp(&change.path)).then_some(())
+    })
+    .await;
+}

@@ -369,6 +369,7 @@ async fn the_shares_of_a_run_are_one_review() {
                 basis: Basis::Live,
                 digest: Digest::of_bytes(b""),
                 spec_digest: None,
+                claims: Default::default(),
                 units: Vec::new(),
             }],
         };
