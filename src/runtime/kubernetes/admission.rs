@@ -248,7 +248,8 @@ fn policy_rules(
         let versions = name.as_str().and_then(|name| parameters.get(name));
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
             matches: rule.clone(),
-            by_unseen: (!spec["paramKind"].is_null() && versions.is_none()) || selects.mentions(&["authorizer"]),
+            by_unseen: (!spec["paramKind"].is_null() && versions.is_none())
+                || selects.mentions(&["authorizer"]),
             parameters: versions.cloned().unwrap_or_default(),
             by_namespace: selects.by_namespace || unread,
             by_labels: selects.by_labels || unread,

@@ -9,7 +9,7 @@ use super::{
     discovery::ResourceType,
     dry_run,
     error::ApiError,
-    error_classify, fetch, field_ownership,
+    error_classify, fetch, field_takeover,
     plan::{PlanItem, record},
     precondition::{self, Precondition, WriteKind},
     readiness,
@@ -198,8 +198,7 @@ async fn write(
     let annotations = &planned.private["body"]["metadata"]["annotations"];
     let doing = WriteKind::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
     if let Some(found) = seen.take() {
-        seen =
-            Some(field_ownership::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
+        seen = Some(field_takeover::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
     }
     let force = planned.private["force"] == true;
     let policy = retry::RetryPolicy::default();

@@ -8,22 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     FIELD_MANAGER,
-    client::ApiRequest,
-    discovery::ResourceType,
-    fetch,
+    field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
-    plan::PlanItem,
-    precondition::{self, Precondition, WriteKind},
 };
-use crate::{
-    error::UserError,
-    model::{diff, masked_value::join_path},
-};
+use crate::model::{diff, masked_value::join_path};
 
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
@@ -240,178 +232,11 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
     paths
 }
 
-/// A field that the last apply wrote and that the Spec no longer sets, but that an apply alone would keep,
-/// because only updating managers own it.
-#[derive(Debug, PartialEq)]
-pub(super) struct Leftover {
-    pub path: String,
-    /// The fields of it that they own.
-    fields: Map<String, Value>,
-}
-
-/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the live object.
-pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: &Value) -> Vec<Leftover> {
-    let mut gone = Vec::new();
-    let differences = diff::differences(prior, desired);
-    for difference in &differences {
-        if let (Some(before), None) = (&difference.from, &difference.to) {
-            leaves(&difference.path, before, &mut gone);
-        }
-    }
-    let left = gone.into_iter().filter_map(|(path, before)| {
-        // A manager that changed it since owns it legitimately.
-        let is_as_written = diff::at(shown, &path).is_some_and(|found| diff::same(found, before));
-        if !is_as_written || diff::at(becomes, &path).is_none() {
-            return None;
-        }
-        let mut fields = Map::new();
-        for entry in managed_fields::entries(becomes).filter(|entry| entry.subresource != "status") {
-            let Some(theirs) = managed_fields::fields_below(entry.fields, becomes, &path) else {
-                continue;
-            };
-            if !entry.is_update() {
-                return None;
-            }
-            fields = managed_fields::union(&fields, &theirs);
-        }
-        (!fields.is_empty()).then_some(Leftover { path, fields })
-    });
-    left.collect()
-}
-
-/// Collects the members of maps one by one; a list and its items as a whole.
-fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>) {
-    match value.as_object() {
-        Some(map) if !map.is_empty() && !path.rsplit('/').next().unwrap_or_default().contains('=') => {
-            for (key, below) in map {
-                leaves(&join_path(path, key), below, found);
-            }
-        }
-        _ => found.push((path.to_owned(), value)),
-    }
-}
-
-/// A JSON patch that removes these paths from an object; `None` if one of them does not exist.
-pub(super) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) -> Option<Value> {
-    let mut pointers: Vec<Vec<String>> = paths.map(|path| pointer(object, path)).collect::<Option<_>>()?;
-    // Items are removed from the end of their list, so that the indices of the others stay valid.
-    let place = |part: &String| (part.parse::<usize>().unwrap_or(0), part.clone());
-    pointers.sort_by_cached_key(|parts| std::cmp::Reverse(parts.iter().map(place).collect::<Vec<_>>()));
-    let remove = pointers.iter().map(|parts| {
-        let path: String = parts.iter().map(|part| format!("/{part}")).collect();
-        json!({"op": "remove", "path": path})
-    });
-    Some(remove.collect())
-}
-
-/// The parts of the JSON pointer of a path.
-fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
-    let mut at = object;
-    let mut parts = Vec::new();
-    for component in path.split('/').skip(1) {
-        let name = component.replace("~1", "/").replace("~0", "~");
-        at = match at {
-            Value::Object(map) => {
-                parts.push(component.to_owned());
-                map.get(&name)?
-            }
-            Value::Array(items) => {
-                let place = items.iter().position(|item| diff::is_item(item, &name))?;
-                parts.push(place.to_string());
-                &items[place]
-            }
-            _ => return None,
-        };
-    }
-    Some(parts)
-}
-
-/// Removes the claimed fields from the managers that updated the object, and makes them ours in the same
-/// write: a kill before the following apply leaves none of them without an owner.
-pub(super) async fn take_over(
-    subject: &PlanItem,
-    of: &ResourceType,
-    (seen, doing): (Precondition, WriteKind<'_>),
-    claim: &Value,
-) -> Result<Precondition, UserError> {
-    let Some(claim) = claim.as_object().filter(|claim| !claim.is_empty()) else {
-        return Ok(seen);
-    };
-    let path = of.object(subject.name.namespace(), &subject.name.name);
-    for attempt in 1.. {
-        let live = fetch::get(&subject.cluster, of, &subject.name).await?;
-        let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
-        let now = seen.check_current(&live, subject, doing)?;
-        let Some(entries) = transferred(&live, claim, &of.api_version()) else {
-            return Ok(now);
-        };
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": now.uid},
-            {"op": "add", "path": "/metadata/managedFields", "value": entries},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": now.version},
-        ]);
-        let mut request = ApiRequest::get(path.clone()).body("application/json-patch+json", &patch);
-        (request.method, request.bound) = (Method::PATCH, true);
-        match subject.cluster.api.call(&request).await {
-            Ok(answer) => return Ok(Precondition::from_object(&answer.value)),
-            Err(error) if error.is_code(409) && attempt < precondition::TRIES => {}
-            Err(error) => return Err(subject.refusal(&error)),
-        }
-    }
-    unreachable!("the loop ends by returning")
-}
-
-/// The entries after a claim; `None` if no updating manager owns anything of it.
-fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> Option<Vec<Value>> {
-    let entries = live["metadata"]["managedFields"].as_array();
-    let mut kept = Vec::new();
-    let mut moved = Map::new();
-    let is = |entry: &Value, operation: &str| {
-        entry["operation"] == operation && entry["subresource"].as_str().unwrap_or_default().is_empty()
-    };
-    for entry in entries.into_iter().flatten() {
-        let Some(theirs) = entry["fieldsV1"].as_object().filter(|_| is(entry, "Update")) else {
-            kept.push(entry.clone());
-            continue;
-        };
-        moved = managed_fields::union(&moved, &managed_fields::intersection(theirs, claim));
-        let left = managed_fields::subtract(theirs, claim);
-        if !left.is_empty() {
-            let mut entry = entry.clone();
-            entry["fieldsV1"] = Value::Object(left);
-            kept.push(entry);
-        }
-    }
-    if entries.is_none_or(Vec::is_empty) {
-        // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
-        moved = claim.clone();
-    }
-    if moved.is_empty() {
-        return None;
-    }
-    let mut ours = kept
-        .iter_mut()
-        .filter(|entry| entry["manager"] == FIELD_MANAGER && is(entry, "Apply"));
-    match ours.next() {
-        Some(ours) => {
-            let had = ours["fieldsV1"].as_object().cloned().unwrap_or_default();
-            ours["fieldsV1"] = Value::Object(managed_fields::union(&had, &moved));
-        }
-        None => kept.push(json!({
-            "manager": FIELD_MANAGER,
-            "operation": "Apply",
-            "apiVersion": api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": moved,
-        })),
-    }
-    Some(kept)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use serde_json::json;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {
         json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
@@ -448,15 +273,6 @@ mod tests {
             ["takes over `/data/b` from `kubectl-edit`: same value, only the field manager changes"]
         );
         assert!(Transfer::between(&live, &becomes, |path| path == "/data/b").is_settled());
-        let entries = transferred(&live, &transfer.claim, "v1").unwrap();
-        assert_eq!(
-            Value::Array(entries),
-            json!([entry(
-                FIELD_MANAGER,
-                "Apply",
-                json!({"f:data": {"f:a": {}, "f:b": {}}})
-            )])
-        );
     }
 
     #[test]
@@ -490,54 +306,5 @@ mod tests {
                 .notes()
                 .contains(&"`/data/a` stays: `flux` applies it too".to_owned())
         );
-    }
-
-    #[test]
-    fn what_the_last_apply_wrote_is_left_over_only_if_nobody_applies_it() {
-        let prior = json!({"data": {"a": "1", "b": "2", "c": "3", "d": "4"}});
-        let desired = json!({"data": {"a": "1"}});
-        let becomes = object(
-            json!({"a": "1", "b": "2", "c": "3", "d": "changed"}),
-            vec![
-                entry(FIELD_MANAGER, "Apply", json!({"f:data": {"f:a": {}}})),
-                entry(
-                    "kusion",
-                    "Update",
-                    json!({"f:data": {".": {}, "f:b": {}, "f:c": {}, "f:d": {}}}),
-                ),
-                entry("flux", "Apply", json!({"f:data": {"f:c": {}}})),
-            ],
-        );
-        let left = leftovers(&prior, &desired, &becomes, &becomes);
-        assert_eq!(
-            left.iter().map(|l| l.path.as_str()).collect::<Vec<_>>(),
-            ["/data/b"]
-        );
-        assert_eq!(
-            Value::Object(left[0].fields.clone()),
-            json!({"f:data": {"f:b": {}}})
-        );
-    }
-
-    #[test]
-    fn items_are_removed_from_the_end() {
-        let object = json!({"spec": {"ports": [{"port": 1}, {"port": 2}, {"port": 3}], "a/b": 1}});
-        let paths = ["/spec/ports/port=1", "/spec/ports/port=3", "/spec/a~1b"];
-        assert_eq!(
-            removal(&object, paths.into_iter()).unwrap(),
-            json!([
-                {"op": "remove", "path": "/spec/ports/2"},
-                {"op": "remove", "path": "/spec/ports/0"},
-                {"op": "remove", "path": "/spec/a~1b"}])
-        );
-        assert!(removal(&object, ["/spec/none"].into_iter()).is_none());
-    }
-
-    #[test]
-    fn an_object_without_managers_gets_ours_alone() {
-        let claim = json!({"f:data": {"f:a": {}}});
-        let live = json!({"metadata": {"name": "c"}, "data": {"a": "1"}});
-        let entries = transferred(&live, claim.as_object().unwrap(), "v1").unwrap();
-        assert_eq!(entries, [entry(FIELD_MANAGER, "Apply", claim.clone())]);
     }
 }

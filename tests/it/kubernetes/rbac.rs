@@ -280,7 +280,10 @@ async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_lef
     let failure = stack.try_plan(&spec(&maps)).await.err().expect("it stops");
     let hints = failure.hints.join("\n");
     assert!(failure.message.contains("cannot be told"), "{failure:?}");
-    for word in ["`get` the namespace `kube-system`", "konverge state rebind test/untold"] {
+    for word in [
+        "`get` the namespace `kube-system`",
+        "konverge state rebind test/untold",
+    ] {
         assert!(hints.contains(word), "{hints}");
     }
 
@@ -289,11 +292,16 @@ async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_lef
     let heard = Arc::clone(&said);
     let mut other = TestStack::new("untold-other", cluster.kubeconfig_of(User::Nobody));
     other.options.notes = RunNotes::new(move |text| heard.lock().unwrap().push(text.to_owned()));
-    let plan = other.plan_well(&[config_map(&ns, "c"), config_map(&ns, "d")]).await;
+    let plan = other
+        .plan_well(&[config_map(&ns, "c"), config_map(&ns, "d")])
+        .await;
     other.carry_out(plan).await;
     let said = said.lock().unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("right to `get` the namespace `kube-system`"), "{said:?}");
+    assert!(
+        said[0].contains("right to `get` the namespace `kube-system`"),
+        "{said:?}"
+    );
 }
 
 #[tokio::test]

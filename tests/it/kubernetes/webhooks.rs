@@ -307,21 +307,35 @@ async fn the_parameters_of_a_policy_belong_to_the_proof() {
     stack.apply(std::slice::from_ref(&secret)).await;
     let dry_runs = || {
         let asked = cluster.audit().into_iter();
-        asked.filter(|event| event.is_in(&ns) && event.uri.contains("dryRun")).count()
+        asked
+            .filter(|event| event.is_in(&ns) && event.uri.contains("dryRun"))
+            .count()
     };
     let before = dry_runs();
     let plan = stack.plan_well(std::slice::from_ref(&secret)).await;
-    assert_eq!((plan.public.summary.unchanged, dry_runs()), (1, before), "it is proven");
+    assert_eq!(
+        (plan.public.summary.unchanged, dry_runs()),
+        (1, before),
+        "it is proven"
+    );
 
     objects
-        .merge(&parameters("one"), "kubectl-edit", &json!({"data": {"stamp": "two"}}))
+        .merge(
+            &parameters("one"),
+            "kubectl-edit",
+            &json!({"data": {"stamp": "two"}}),
+        )
         .await;
     // Whoever evaluates the policy hears of its parameter a moment late.
     eventually("the edit is seen", Duration::from_secs(60), || async {
         let plan = stack.plan_well(std::slice::from_ref(&secret)).await;
         let planned = planned(&plan, &secret)?;
         let is_stamp = |path: &str| path == "/metadata/annotations/stamp";
-        planned.changes.iter().any(|change| is_stamp(&change.path)).then_some(())
+        planned
+            .changes
+            .iter()
+            .any(|change| is_stamp(&change.path))
+            .then_some(())
     })
     .await;
 }

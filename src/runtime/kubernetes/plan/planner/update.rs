@@ -24,8 +24,9 @@ use crate::{
             discovery::ResourceType,
             dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
             error_classify::{self, RefusalCause},
+            field_leftovers::{self, Leftover},
             field_owner,
-            field_ownership::{self, Leftover, Transfer},
+            field_ownership::Transfer,
             noop_guard::Guard,
             object_diff::{self, DiffSides},
             precondition::Precondition,
@@ -168,7 +169,7 @@ impl ObjectPlanner<'_> {
         let secrets = &self.runtime.secrets;
         let desired = Value::Object(mask_object(secrets, body).into_owned());
         let prior = Value::Object(prior.clone());
-        let mut left = field_ownership::leftovers(
+        let mut left = field_leftovers::leftovers(
             &prior,
             &desired,
             &object_diff::mask_for_display(live, secrets),
@@ -176,7 +177,7 @@ impl ObjectPlanner<'_> {
         );
         left.retain(|leftover| !self.is_ignored(&leftover.path));
         let paths = || left.iter().map(|leftover| leftover.path.as_str());
-        let Some(patch) = field_ownership::removal(live, paths()).filter(|_| !left.is_empty()) else {
+        let Some(patch) = field_leftovers::removal(live, paths()).filter(|_| !left.is_empty()) else {
             return Ok(Vec::new());
         };
         let path = of.object(subject.name.namespace(), &subject.name.name);
