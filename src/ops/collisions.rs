@@ -1,16 +1,19 @@
 //! Finds objects that two stacks of one plan would create or adopt: each stack alone can be applied, but not
 //! both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::redact;
 use crate::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId, StackId,
-        claim::Claim,
-        plan::{Action, Plan, ResourcePlan},
+        claim::{Claim, Marks},
+        plan::{Action, Plan, ResourcePlan, StackPlan},
+        review::ReviewedStack,
         spec::{RuntimeKind, Spec},
     },
+    secrets::Secrets,
 };
 
 /// What the Terraform resources of a stack import.
@@ -50,6 +53,16 @@ impl<'a> New<'a> {
                 imports?.get(&plan.id).filter(|_| takes_over).map(Self::Import)
             }
             RuntimeKind::Kubernetes => None,
+        }
+    }
+
+    fn claim(&self) -> Claim {
+        match self {
+            Self::Object(cluster, group, kind, rest) => Claim::Object {
+                cluster: (*cluster).clone(),
+                key: [*group, *kind, "", *rest].map(str::to_owned),
+            },
+            Self::Import(claim) => (*claim).clone(),
         }
     }
 
@@ -95,6 +108,44 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     refused
 }
 
+/// The marks of what a stack would create or take over.
+pub(super) fn marks(stack: &StackPlan, imports: &Imports) -> Marks {
+    let new = stack
+        .resources
+        .iter()
+        .filter_map(|resource| New::of(resource, Some(imports)));
+    Marks::of(new.map(|new| new.claim()))
+}
+
+/// As [`refuse`], of what stacks would create or take over that another job has previewed.
+pub(super) fn refuse_elsewhere(
+    plan: &mut Plan,
+    imports: &BTreeMap<StackId, Imports>,
+    elsewhere: &[ReviewedStack],
+    secrets: &Secrets,
+) {
+    let mut wanted: HashMap<&str, Vec<&StackId>> = HashMap::new();
+    for stack in elsewhere {
+        for mark in stack.claims.iter() {
+            wanted.entry(mark).or_default().push(&stack.id);
+        }
+    }
+    for stack in &mut plan.stacks {
+        let mut resources = stack.resources.iter();
+        let failure = resources.find_map(|resource| {
+            let new = New::of(resource, imports.get(&stack.id))?;
+            let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
+            let is_shared = |other: &StackId| new.is_definition() && stack.id.is_beside(other.as_str());
+            let other = others.find(|other| **other != stack.id && !is_shared(other))?;
+            Some(refusal(&new, &resource.id, other))
+        });
+        if let Some(failure) = failure.filter(|_| stack.error.is_none()) {
+            stack.error = Some(redact::failure(&failure, secrets).body());
+            stack.held_back.clear();
+        }
+    }
+}
+
 fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
         New::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
@@ -110,10 +161,7 @@ fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> UserError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{
-        RepoPath,
-        plan::{Basis, StackPlan},
-    };
+    use crate::model::{RepoPath, plan::Basis};
 
     fn stack(id: &str, cluster: &str, resource: &str, action: Action) -> StackPlan {
         let id: StackId = id.parse().unwrap();

@@ -12,10 +12,11 @@ use super::{
 use crate::{
     error::UserError,
     model::{
-        Digest,
+        Digest, StackId,
         plan::{Basis, Plan, StackPlan},
         review::{ReviewedStack, stack_units},
     },
+    secrets::Secrets,
 };
 
 /// The number of stacks planned concurrently.
@@ -29,6 +30,15 @@ pub struct Preview {
     pub reviewed: Vec<ReviewedStack>,
     /// Desired values that were not shown.
     pub hidden: Vec<UnreviewableValue>,
+    /// What Terraform resources take over, by stack.
+    pub(super) imports: BTreeMap<StackId, Imports>,
+}
+
+impl Preview {
+    /// Refuses what stacks would create or take over that another job has previewed.
+    pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
+        collisions::refuse_elsewhere(&mut self.plan, &self.imports, elsewhere, secrets);
+    }
 }
 
 /// Previews the targets; a stack that fails does not affect the others.
@@ -64,6 +74,7 @@ pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, User
         plan,
         reviewed,
         hidden,
+        imports,
     })
 }
 
@@ -83,19 +94,20 @@ async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<Reviewed
             let plan = planned.public().clone();
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
-            let reviewed = shown.then(|| record(&plan, spec_digest));
+            let reviewed = shown.then(|| record(&plan, spec_digest, &imports));
             (plan, reviewed, imports)
         }
         Err(failure) => (failed(basis, failure), None, Imports::new()),
     }
 }
 
-fn record(plan: &StackPlan, spec_digest: Digest) -> ReviewedStack {
+fn record(plan: &StackPlan, spec_digest: Digest, imports: &Imports) -> ReviewedStack {
     ReviewedStack {
         id: plan.id.clone(),
         basis: plan.basis,
         digest: plan.digest,
         spec_digest: Some(spec_digest),
+        claims: collisions::marks(plan, imports),
         units: stack_units(plan),
     }
 }

@@ -87,6 +87,7 @@ with_both! {
     an_imported_state_names_its_objects: super::by_hand::an_imported_state_names_its_objects;
     an_error_is_said_once: super::by_hand::an_error_is_said_once;
     expired_credentials_fail_their_own_resources: super::providers::expired_credentials;
+    credentials_that_expire_after_the_plan_fail_their_own_resources: super::providers::credentials_that_expire_after_the_plan;
     expired_credentials_hide_their_own_objects: super::providers::expired_credentials_of_what_is_there;
     a_left_over_object_keeps_its_providers_words: super::providers::a_left_over_object_that_stays;
     what_changes_in_lists_and_blocks_is_shown: super::providers::what_changes_in_lists_and_blocks;

@@ -35,9 +35,9 @@ use crate::{
         review::ReviewUnit,
     },
     ops::{
-        KeyUse, OpenRevision, RevisionSpec, StackClaims, Target,
+        KeyUse, OpenRevision, RevisionSpec, SkippedRemovals, StackClaims, Target,
         apply::{self, ApplyOptions},
-        redact, renamed_stacks, SkippedRemovals,
+        redact, renamed_stacks,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},

@@ -18,9 +18,9 @@ use crate::{
         review::ReviewRecord,
     },
     ops::{
+        SkippedRemovals,
         preview::{self, Preview},
         redact::{self, UnreviewableValue},
-        SkippedRemovals,
         stack_order::StackOrder,
     },
     policy::Stage,
@@ -76,13 +76,14 @@ async fn plan_and_publish(
         opened.select_shard(share);
     }
     watch.ends("what is affected");
-    let preview = preview::run(&opened.planning, &opened.targets).await?;
+    let mut preview = preview::run(&opened.planning, &opened.targets).await?;
     let meanwhile = match subject.number {
         Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),
     };
     if meanwhile.unmerged {
         record(job, subject, &opened, &preview).await?;
+        compare_with_other_shares(job, subject, &opened, &mut preview).await?;
     }
     watch.ends("compile and plan");
     let total = preview
@@ -271,6 +272,27 @@ async fn record(
             job.options.part.share(),
         )
         .await?;
+    Ok(())
+}
+
+/// Refuses what another share of the same run would create or take over too. The record is written by then: of two shares
+/// that end at once at least one sees the other, and the verdict on all of them is as bad as the worst.
+async fn compare_with_other_shares(
+    job: &Job,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
+    preview: &mut Preview,
+) -> Result<(), UserError> {
+    let (Some(number), Some(memory), Some(share)) =
+        (subject.number, &opened.planning.memory, job.options.part.share())
+    else {
+        return Ok(());
+    };
+    let reviews = memory.states.reviews();
+    let others = reviews
+        .other_shares(number, &subject.head, job.runner.run_id, share)
+        .await?;
+    preview.refuse_elsewhere(&others, opened.planning.secrets());
     Ok(())
 }
 

@@ -360,3 +360,23 @@ async fn a_share_that_comes_after_the_apply_agrees_to_nothing() {
     stopped.outcome.check(3);
     assert_eq!(dealt.stage.value("late-b-dev").await.as_deref(), Some("two"));
 }
+
+/// Two shares that would create one object: whichever is previewed later sees it, and so does the verdict.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_object_in_two_shares_is_refused() {
+    let mut dealt = Dealt::begin("collide").await;
+    dealt.stage.monorepo.checkout("change");
+    for id in &STACKS[..2] {
+        dealt
+            .stage
+            .stack(&format!("collide-{id}"), &[("collide-both", "one")]);
+    }
+    dealt.stage.monorepo.commit("The same object");
+    dealt.job(100, "1/2").outcome.check(0);
+    let second = dealt.job(100, "2/2");
+    second.outcome.check(1);
+    let told = "stack `collide-a/dev` would create or adopt the same object";
+    assert!(second.summary.contains(told), "{}", second.summary);
+    dealt.job(100, "all/2").outcome.check(1);
+    assert_eq!(dealt.status("konverge/preview").as_deref(), Some("failure"));
+}

@@ -92,7 +92,12 @@ async fn an_apply_by_hand_holds_the_same_removals_back() {
     tiny::write_program(monorepo, "web/dev", program);
     tiny::write_program(monorepo, "web/prod", "resources = []\n");
     monorepo.commit("Two stacks");
-    let konverge = |arguments: &[&str]| stage.konverge(arguments.iter().copied()).dir(monorepo.path()).run();
+    let konverge = |arguments: &[&str]| {
+        stage
+            .konverge(arguments.iter().copied())
+            .dir(monorepo.path())
+            .run()
+    };
     konverge(&["apply", "web/dev", "--yes"]).check(0);
     let objects: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
     assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_some());
@@ -102,7 +107,13 @@ async fn an_apply_by_hand_holds_the_same_removals_back() {
     std::fs::create_dir_all(monorepo.path().join("team")).unwrap();
     let entry = format!("160000,{commit},team");
     monorepo.git(["update-index", "--add", "--cacheinfo", entry.as_str()]);
-    monorepo.git(["commit", "--quiet", "--all", "--message", "One is gone, and a submodule is there"]);
+    monorepo.git([
+        "commit",
+        "--quiet",
+        "--all",
+        "--message",
+        "One is gone, and a submodule is there",
+    ]);
     for arguments in [
         &["apply", "--rev", "HEAD", "--base", "HEAD~1", "--yes"][..],
         &["apply", "web/dev", "--rev", "HEAD", "--yes"],
@@ -113,7 +124,10 @@ async fn an_apply_by_hand_holds_the_same_removals_back() {
         for words in ["web/dev", "team: ", "submodules: true"] {
             assert!(said.contains(words), "{words}: {said}");
         }
-        assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_some(), "{said}");
+        assert!(
+            objects.get_opt("unseen-by-hand").await.unwrap().is_some(),
+            "{said}"
+        );
     }
     konverge(&["destroy", "web/dev", "--yes"]).check(0);
     assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_none());

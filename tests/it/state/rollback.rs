@@ -274,3 +274,45 @@ async fn a_commit_that_a_shallow_clone_lacks_is_fetched() {
     clone.rollback(&["--to", "1", "--yes"]).expect(0);
     assert_eq!(shop.word().await, "first");
 }
+
+/// The preview of a rollback that replaces shows what forces the replacement, and nothing that somebody else did.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
+    let shop = Shop::new("rollback-replaces").await;
+    for word in ["first", "second"] {
+        shop.commit(word, DEFAULT_VERSION);
+        shop.repository.replace(
+            "apps/shop/dev/main.k",
+            "data = ",
+            "immutable = True\n        data = ",
+        );
+        shop.repository.commit(word);
+        shop.apply();
+    }
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": shop.namespace}});
+    let objects = Objects::of(shop.cluster).await;
+    let by_hand = json!({"metadata": {"labels": {"by": "hand"}}});
+    objects.merge(&object, "kubectl-edit", &by_hand).await;
+    let uid = objects.get(&object).await.unwrap()["metadata"]["uid"].clone();
+
+    let shown = shop.rollback(&["--to", "1", "--output", "json"]).expect(0).json();
+    let resource = &shown["stacks"][0]["resources"][0];
+    assert_eq!(resource["action"], "replace", "{shown}");
+    assert_eq!(resource["replace"], json!(["/data/word"]), "{shown}");
+    let changes = resource["changes"].as_array().unwrap();
+    // The label that was added by hand goes with the old object: it is no change of the Spec, and nothing else is.
+    assert_eq!(changes.len(), 1, "{shown}");
+    assert_eq!(
+        [
+            &changes[0]["path"],
+            &changes[0]["from"],
+            &changes[0]["to"],
+            &changes[0]["origin"]
+        ],
+        ["/data/word", "second", "first", "change"]
+    );
+    assert_eq!(objects.get(&object).await.unwrap()["metadata"]["uid"], uid);
+    shop.rollback(&["--to", "1", "--yes"]).expect(0);
+    assert_eq!(shop.word().await, "first");
+    assert_ne!(objects.get(&object).await.unwrap()["metadata"]["uid"], uid);
+}

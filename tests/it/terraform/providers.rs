@@ -73,6 +73,47 @@ pub async fn expired_credentials(binary: PathBuf) {
     assert!(seen.iter().all(|one| one.health.0 == Health::Ready));
 }
 
+/// They were good for the plan: what needs them fails with the reason, the rest is made, and nothing is made twice.
+pub async fn credentials_that_expire_after_the_plan(binary: PathBuf) {
+    let key = Sealer::generate();
+    let mut rig = Rig::with(binary, |options| {
+        options.key = Some(Arc::new(StateSeal(key.clone())));
+    });
+    let expiry = rig.path("expiry");
+    let limited = format!("expires-with:{}", expiry.display());
+    let wanted = [
+        with_token(&rig, "good", "one"),
+        with_token(&rig, "limited", &limited),
+        rig.file("beside", json!("x")),
+    ];
+    let planned = rig.plan(&wanted).await.remove(0);
+    assert!(
+        planned
+            .iter()
+            .all(|planned| planned.public.action == Action::Create)
+    );
+    std::fs::write(&expiry, "").unwrap();
+    let sink = Sink::default();
+    rig.runtime.apply(&rig.scope, planned, &sink).await.unwrap();
+    rig.remember(&sink);
+    let failure = sink.end_of("limited").unwrap().unwrap_err();
+    assert!(failure.message.contains("ExpiredToken"), "{failure:?}");
+    let hints = failure.hints.join("\n");
+    assert!(
+        hints.contains("valid credentials") && !hints.contains("import"),
+        "{failure:?}"
+    );
+    for name in ["good", "beside"] {
+        assert!(sink.end_of(name).unwrap().is_ok(), "{name}");
+    }
+    let state = key.open_value(&rig.scope.data[STATE]).unwrap();
+    assert_eq!(state.get("in_flight"), None, "nothing is under way");
+
+    std::fs::remove_file(&expiry).unwrap();
+    rig.apply(&wanted).await;
+    assert_eq!(rig.calls(), ["create good", "create limited"]);
+}
+
 pub async fn expired_credentials_of_what_is_there(binary: PathBuf) {
     let key = Sealer::generate();
     let mut rig = Rig::with(binary, |options| {

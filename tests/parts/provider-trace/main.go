@@ -3,7 +3,7 @@
 // An object is a file `NAME.RANDOM` in the folder of its resource, with its arguments as JSON. `calls.log` in that folder
 // has a line `create NAME.RANDOM` (or update, delete) per call. Files in the folder make calls fail or wait:
 // `NAME.refuse-create` and `NAME.refuse-delete`, `NAME.hold` while it is there, and `slow` for as many milliseconds as it
-// says.
+// says. The token `expired` is refused, and `expires-with:FILE` as soon as that file is there.
 package main
 
 import (
@@ -60,7 +60,9 @@ func (*traceProvider) Schema(_ context.Context, _ provider.SchemaRequest, answer
 func (*traceProvider) Configure(ctx context.Context, request provider.ConfigureRequest, answer *provider.ConfigureResponse) {
 	var config providerModel
 	answer.Diagnostics.Append(request.Config.Get(ctx, &config)...)
-	if config.Token.ValueString() == "expired" {
+	token := config.Token.ValueString()
+	expiry, isLimited := strings.CutPrefix(token, "expires-with:")
+	if token == "expired" || (isLimited && exists(expiry)) {
 		answer.Diagnostics.AddError("validating provider credentials",
 			"api error ExpiredToken: The security token included in the request is expired")
 	}

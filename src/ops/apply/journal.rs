@@ -1,0 +1,97 @@
+//! The journal of an apply: what happens is written down under the lease, and the state follows it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use crate::{
+    engine::Journal,
+    error::UserError,
+    model::state::{JournalEntry, StackState},
+    ops::rescue::Unstored,
+    state::Lease,
+};
+
+/// The state as it becomes, and the journal of the lease.
+pub(super) struct ApplyJournal<'a> {
+    lease: &'a Lease,
+    followed: Mutex<FollowedState>,
+    unstored: Mutex<Unstored>,
+}
+
+/// What ended is put into the state at the end, all at once: one by one would cost the square of their number.
+struct FollowedState {
+    state: StackState,
+    ended: Vec<JournalEntry>,
+}
+
+impl FollowedState {
+    fn follow(&mut self, entry: &JournalEntry) {
+        match entry {
+            JournalEntry::Done { .. } | JournalEntry::Gone { .. } => self.ended.push(entry.clone()),
+            other => self.state.follow(other),
+        }
+    }
+}
+
+impl<'a> ApplyJournal<'a> {
+    /// Of a lease, from the state as it was.
+    pub fn new(lease: &'a Lease, state: StackState, unstored: Unstored) -> Self {
+        Self {
+            lease,
+            followed: Mutex::new(FollowedState {
+                state,
+                ended: Vec::new(),
+            }),
+            unstored: Mutex::new(unstored),
+        }
+    }
+
+    /// The state as it became, and what the store did not take.
+    pub fn into_parts(self) -> (StackState, Unstored) {
+        let FollowedState { mut state, ended } = self.followed.into_inner();
+        state.follow_all(&ended);
+        (state, self.unstored.into_inner())
+    }
+}
+
+/// A runtime's data that the store has not taken after this long is kept in a file meanwhile.
+const LATE: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Journal for ApplyJournal<'_> {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
+        let mut followed = self.followed.lock().await;
+        entries.iter().for_each(|entry| followed.follow(entry));
+        drop(followed);
+        Ok(self.lease.journal(entries).await?)
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
+        self.followed.lock().await.follow(&entry);
+        let JournalEntry::Runtime { key, value } = &entry else {
+            return Ok(self.lease.journal(vec![entry]).await?);
+        };
+        let key = key.clone();
+        self.unstored.lock().await.begin_store(&key, value);
+        let mut storing = std::pin::pin!(self.lease.journal(vec![entry]));
+        let result = match tokio::time::timeout(LATE, &mut storing).await {
+            Ok(result) => result,
+            Err(_) => {
+                self.unstored.lock().await.keep();
+                storing.await
+            }
+        };
+        let mut unstored = self.unstored.lock().await;
+        match &result {
+            Ok(()) => unstored.end_store(&key),
+            Err(_) => unstored.keep(),
+        }
+        Ok(result?)
+    }
+
+    async fn fence(&self) -> Result<(), UserError> {
+        Ok(self.lease.check()?)
+    }
+}

@@ -1,0 +1,245 @@
+//! One stack of an apply: it gets the lease, is planned anew under it, agreed to, carried out and recorded.
+
+use std::sync::Arc;
+
+use super::{
+    ApplyOptions, PriorState, consent::ConsentReview, is_well, journal::ApplyJournal, stopped_outcome,
+};
+use crate::{
+    engine::{self, ApplyRequest},
+    error::{ErrorKind, UserError},
+    model::{
+        Digest,
+        apply_record::{ApplyRecord, Authorization},
+        apply_result::{StackOutcome, StackResult},
+        spec::Spec,
+        state::StackState,
+    },
+    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, rescue::Unstored, state},
+    policy::LastWrites,
+    state::{Lease, LeaseOptions, WriteReason},
+};
+
+/// Applies one stack; whatever goes wrong is in its outcome.
+pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOptions) -> StackOutcome {
+    match apply_stack(planning, target, options).await {
+        Ok(outcome) => outcome,
+        Err(failure) => not_started(target, &failure),
+    }
+}
+
+/// Nothing of the stack was touched, because of this.
+fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
+    let result = match failure.kind {
+        ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
+        _ => StackResult::Failed,
+    };
+    stopped_outcome(target, result, failure)
+}
+
+async fn apply_stack(
+    planning: &Planner,
+    target: &Target,
+    options: &ApplyOptions,
+) -> Result<StackOutcome, UserError> {
+    planning.run.check_interrupted()?;
+    let wanted = planning.spec(target).await?;
+    let input_digest = planning.input_digest(target)?;
+    planning.run.begin_writes()?;
+    let memory = planning.memory.as_ref().ok_or_else(|| {
+        UserError::new(ErrorKind::Config, "there is no store to keep the state in")
+            .hint("set `state.url` in konverge.yaml")
+    })?;
+    let config = &planning.config.state.lease;
+    let lease_options = LeaseOptions {
+        term: config.term.duration(),
+        wait: config.wait.duration(),
+        folder: target.folder.clone(),
+        watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
+        ..LeaseOptions::default()
+    };
+    if let Some(earlier) = planning.earlier_identity(&target.id).await? {
+        state::move_waiting(memory, &earlier, &target.id, lease_options.clone()).await?;
+        planning.run.notes.note(&format!(
+            "note: what was recorded of `{earlier}` moved along: the stack in `{}` is `{}` now",
+            target.folder, target.id
+        ));
+    }
+    let lease = memory.states.acquire(&target.id, lease_options).await?;
+    let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
+    // A lease that cannot be given back expires by itself; the result is what counts.
+    if let Err(error) = lease.release().await {
+        planning.run.notes.note(&format!(
+            "warning: the lease of {} could not be given back: {error}",
+            target.id
+        ));
+    }
+    result
+}
+
+async fn under_lease(
+    planning: &Planner,
+    target: &Target,
+    options: &ApplyOptions,
+    wanted: Spec,
+    input_digest: Option<Digest>,
+    lease: &Lease,
+) -> Result<StackOutcome, UserError> {
+    let empty = || StackState::empty(target.id.clone(), target.folder.clone());
+    let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    let mut prior = recorded.clone();
+    let taken_up = planning.take_up_rescue(&mut prior)?;
+    if taken_up {
+        planning.run.notes.note(&format!(
+            "note: what an earlier run of {} made and could not store is taken up",
+            target.id
+        ));
+    }
+    if options.restore && prior.input_digest != input_digest {
+        return Err(UserError::new(
+            ErrorKind::Policy,
+            format!("{} was applied anew meanwhile: nothing is put back", target.id),
+        ));
+    }
+    if let (Some(newer), Some(there)) = (&options.newer, lease.prior())
+        && newer.has_newer(&target.id, there.serial, &there.commits()).await
+    {
+        return Ok(StackOutcome {
+            stack: target.folder.clone(),
+            id: target.id.clone(),
+            result: StackResult::Unchanged,
+            digest: Digest::of_set([]),
+            serial: Some(there.serial),
+            grounds: Authorization::default(),
+            resources: Vec::new(),
+            error: None,
+        });
+    }
+    let spec_digest = wanted.digest();
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
+        return Err(UserError::new(
+            ErrorKind::Config,
+            format!("no cluster is configured for `{}`", target.id),
+        )
+        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+    };
+    if let Some(refusal) = plan.refusal() {
+        return Err(refusal);
+    }
+    let past = PriorState {
+        used: lease
+            .prior()
+            .map(|prior| prior.applied_reviews.clone())
+            .unwrap_or_default(),
+        is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        commit: prior.commit.clone(),
+        last_writes: last_writes(&prior),
+    };
+    let public = plan.public.clone();
+    let grounds = match options.consent.stack(&public, &past).await {
+        Ok(grounds) => grounds,
+        Err(refusal) => {
+            return Ok(StackOutcome {
+                // What somebody may agree to.
+                digest: public.digest,
+                ..not_started(target, &refusal)
+            });
+        }
+    };
+    let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+    let journal = ApplyJournal::new(lease, prior.clone(), unstored);
+    let review = ConsentReview {
+        consent: options.consent.as_ref(),
+        stack: &target.id,
+    };
+    let mut outcome = engine::apply(ApplyRequest {
+        plan: *plan,
+        review: &review,
+        journal: &journal,
+        events: planning.run.events.as_ref(),
+        cancel: planning.run.cancel.clone(),
+        parallelism: planning.config.apply.resources.map_or(16, |n| n.max(1) as usize),
+        allow_empty: options.allow_empty || target.head.is_none(),
+    })
+    .await;
+    let (mut state, mut unstored) = journal.into_parts();
+    state.folder = target.folder.clone();
+    state.named_by = target
+        .head
+        .as_ref()
+        .map(|stack| stack.named_by)
+        .unwrap_or_default();
+    let well = is_well(outcome.result);
+    if well {
+        state.earlier_identities.clear();
+        state.input_digest = input_digest;
+        state.spec_digest = Some(spec_digest);
+        state.commit = options.commit.clone();
+        state.core = planning.core().map(str::to_owned);
+    } else {
+        // The next run takes the stack up again.
+        state.input_digest = None;
+    }
+    let used = if well {
+        options.pull_requests.as_slice()
+    } else {
+        &[]
+    };
+    outcome.digest = public.digest;
+    // A failure is on record once, not once for each try that came to the same.
+    let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
+    let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
+    let reason = match (&target.head, options.rolled_back_to) {
+        (None, _) => WriteReason::Destroy,
+        (Some(_), Some(_)) => WriteReason::Rollback,
+        (Some(_), None) => WriteReason::Apply,
+    };
+    // Of what was never applied nothing is recorded because it was destroyed.
+    let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
+    // Where nothing was done, another commit that wants the same is no news.
+    let commit = state.commit.clone();
+    if outcome.result == StackResult::Unchanged {
+        state.commit.clone_from(&recorded.commit);
+    }
+    let is_same = state == recorded;
+    state.commit = commit;
+    let nothing_new = (is_same || never_there) && used.is_empty() && (well || told);
+    outcome.grounds = grounds;
+    outcome.serial = match nothing_new {
+        true => lease.prior().map(|prior| prior.serial),
+        false => {
+            let receipt = ApplyRecord {
+                digest: outcome.digest,
+                commit: options.commit.clone(),
+                result: outcome.result,
+                grounds: outcome.grounds.clone(),
+            };
+            let note = options
+                .rolled_back_to
+                .map(|to| format!("rolled back to serial {to}"));
+            let concluded = lease.conclude(reason, state, used, receipt, note).await;
+            match concluded {
+                Ok(serial) => {
+                    unstored.all_stored();
+                    Some(serial)
+                }
+                Err(error) => {
+                    outcome.result = StackResult::Failed;
+                    outcome.error.get_or_insert_with(|| UserError::from(error).body());
+                    None
+                }
+            }
+        }
+    };
+    if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
+        error.hints.push(hint);
+    }
+    Ok(outcome)
+}
+
+fn last_writes(state: &StackState) -> LastWrites {
+    let resources = state.resources.iter();
+    resources
+        .map(|recorded| (recorded.id.clone(), Arc::clone(&recorded.attributes)))
+        .collect()
+}
