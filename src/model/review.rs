@@ -117,7 +117,7 @@ pub struct ReviewRecord {
     pub version: u32,
     /// The pull request.
     pub pull_request: u64,
-    /// The head that was previewed.
+    /// The previewed head.
     pub head: CommitId,
     /// What it was compared with.
     pub base: CommitId,

@@ -27,7 +27,7 @@ pub struct StackState {
     /// The input digest of the last apply in which every resource ended well. `None` makes the next run take it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// The Spec's digest of that apply.
+    /// The Spec digest of that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// The commit of the last apply.
@@ -38,7 +38,7 @@ pub struct StackState {
     pub core: Option<String>,
     /// Sorted by id.
     pub resources: Vec<Recorded>,
-    /// Replacements that were begun and not brought to their end.
+    /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub begun: BTreeMap<ResourceId, Replacement>,
     /// What a runtime keeps for a whole stack or segment, by a key of its own (Terraform's state, always encrypted).

@@ -154,7 +154,7 @@ pub(super) fn stopped_outcome(target: &Target, result: StackResult, failure: &Us
     }
 }
 
-/// Whether every stack ended well.
+/// Returns true if every stack succeeded.
 pub fn ended_well(report: &ApplyReport) -> bool {
     report.stacks.iter().all(|stack| is_well(stack.result))
 }

@@ -30,7 +30,7 @@ pub struct StackClaims {
     /// The claims of the stacks whose inputs differ from the recorded ones; `None` for a stack that does not
     /// compile.
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
-    /// By the mark of a claim who has it, by the index.
+    /// The owners of each claim's short hash, from the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
     /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
     /// that.
@@ -218,7 +218,7 @@ impl Planner {
         Ok(claims.await?)
     }
 
-    /// Who has what, by the marks in the index.
+    /// The owners of each claim, from the short hashes in the index.
     async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();

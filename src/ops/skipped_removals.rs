@@ -55,7 +55,7 @@ impl SkippedRemovals {
     }
 }
 
-/// Why no stack is taken for removed, if there is anything that hides stacks.
+/// Why no stack counts as removed, if anything hides stacks.
 fn reason(layout: &Layout) -> Option<UserError> {
     let first = layout.unseen.first()?;
     let all = layout.unseen.iter();

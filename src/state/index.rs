@@ -33,7 +33,7 @@ use crate::{
 const DELTAS_KEPT: usize = 8;
 /// A run that has not read the index reads it at its end if more deltas than this are listed, merged ones included.
 const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
-/// Applies of fewer resources leave their entry open: looking it up is cheaper than another write.
+/// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
 const WORTH_A_DELTA: usize = 20;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
@@ -310,7 +310,7 @@ impl StateStore {
         self.compact(&known).await
     }
 
-    /// Reads every state and makes the index again, whatever it says now.
+    /// Rebuilds the index from all states, whatever it says now.
     ///
     /// # Errors
     /// Errors of the store.

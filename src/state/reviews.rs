@@ -162,7 +162,7 @@ impl ReviewStore<'_> {
         let keys = self.list_for_pull_request(number).await?.into_iter();
         let others = keys.filter(|key| key.head == *head && key.run == run);
         let others = others.filter(|key| key.share.is_some_and(|other| other != share));
-        // They are sorted by attempt, and a later one takes the place of an earlier one.
+        // They are sorted by attempt, and a later one replaces an earlier one.
         let others: BTreeMap<_, _> = others.map(|key| (key.share, key)).collect();
         let records = stream::iter(others.into_values())
             .map(|key| async move { self.load(&key).await })
@@ -172,7 +172,7 @@ impl ReviewStore<'_> {
         Ok(records.flat_map(|record| record.stacks).collect())
     }
 
-    /// A record by its place.
+    /// The record at a place.
     ///
     /// # Errors
     /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.

@@ -103,7 +103,7 @@ pub struct HistoryEntry {
     pub resources: usize,
     /// The note that was given with it.
     pub note: Option<String>,
-    /// The apply that ended with it.
+    /// The apply that ended with this document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
 }

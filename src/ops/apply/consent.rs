@@ -15,26 +15,26 @@ use crate::{
     policy::LastWrites,
 };
 
-/// Who agrees to a stack's plan before anything of it is touched.
+/// Approves the plan of a stack before anything is changed.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// On what grounds. An error stops the stack.
+    /// Returns who authorized the plan. An error stops the stack.
     async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError>;
 
-    /// A resource whose values became known only on the way.
+    /// Approves a resource whose values became known only during the apply.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
 }
 
-/// What its state says of a stack.
+/// What the state says about a stack.
 #[derive(Default)]
 pub struct PriorState {
-    /// The pull requests whose reviews it has used up.
+    /// The pull requests whose reviews it has used.
     pub used: BTreeSet<u64>,
-    /// Nothing of it was ever applied, or nothing is left of it.
+    /// True if the stack was never applied, or has no resources left.
     pub is_new: bool,
-    /// The commit that was applied last, if it is on record.
+    /// The last applied commit, if it is recorded.
     pub commit: Option<CommitId>,
-    /// What was written last, secrets as keyed hashes.
+    /// The last written values, with secrets as keyed hashes.
     pub last_writes: LastWrites,
 }
 
@@ -51,7 +51,7 @@ impl Review for ConsentReview<'_> {
     }
 }
 
-/// Agrees with everything: whoever started the run said so.
+/// Approves everything: the user confirmed on the command line.
 pub struct AutoApprove;
 
 #[async_trait]

@@ -13,7 +13,7 @@ use crate::{
     state::Lease,
 };
 
-/// The state as it becomes, and the journal of the lease.
+/// The state during the apply, and the journal of the lease.
 pub(super) struct ApplyJournal<'a> {
     lease: &'a Lease,
     followed: Mutex<FollowedState>,
@@ -56,7 +56,7 @@ impl<'a> ApplyJournal<'a> {
     }
 }
 
-/// A runtime's data that the store has not taken after this long is kept in a file meanwhile.
+/// A runtime's data that the store has not accepted after this time is kept in a file in the meantime.
 const LATE: Duration = Duration::from_secs(1);
 
 #[async_trait]

@@ -28,7 +28,7 @@ pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOp
     }
 }
 
-/// Nothing of the stack was touched, because of this.
+/// The outcome of a stack that was not changed because of this error.
 fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
     let result = match failure.kind {
         ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
@@ -67,7 +67,7 @@ async fn apply_stack(
     }
     let lease = memory.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
-    // A lease that cannot be given back expires by itself; the result is what counts.
+    // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(
             "warning: the lease of {} could not be given back: {error}",
@@ -140,7 +140,7 @@ async fn under_lease(
         Ok(grounds) => grounds,
         Err(refusal) => {
             return Ok(StackOutcome {
-                // What somebody may agree to.
+                // The digest of what can be approved.
                 digest: public.digest,
                 ..not_started(target, &refusal)
             });
@@ -177,7 +177,7 @@ async fn under_lease(
         state.commit = options.commit.clone();
         state.core = planning.core().map(str::to_owned);
     } else {
-        // The next run takes the stack up again.
+        // The next run applies the stack again.
         state.input_digest = None;
     }
     let used = if well {
@@ -186,7 +186,7 @@ async fn under_lease(
         &[]
     };
     outcome.digest = public.digest;
-    // A failure is on record once, not once for each try that came to the same.
+    // A failure is recorded once, not for each attempt with the same result.
     let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
     let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
     let reason = match (&target.head, options.rolled_back_to) {
@@ -194,9 +194,9 @@ async fn under_lease(
         (Some(_), Some(_)) => WriteReason::Rollback,
         (Some(_), None) => WriteReason::Apply,
     };
-    // Of what was never applied nothing is recorded because it was destroyed.
+    // Destroying a stack that was never applied records nothing.
     let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
-    // Where nothing was done, another commit that wants the same is no news.
+    // Without changes, another commit with the same desired resources is not recorded.
     let commit = state.commit.clone();
     if outcome.result == StackResult::Unchanged {
         state.commit.clone_from(&recorded.commit);

@@ -244,7 +244,7 @@ async fn apply_pending(
         report.stacks.extend(skipped.outcomes());
     }
     watch.ends("plan and apply");
-    // A stack that cannot be seen may be one that was removed, which takes its review.
+    // A missing stack may have been removed, which needs its review.
     if skipped.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;
     }
@@ -281,7 +281,8 @@ async fn apply_pending(
     Ok((report, consent, newer))
 }
 
-/// The stacks whose recorded digest is not the head's, and those that the head lacks but something is known of.
+/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
+/// head.
 ///
 /// The record of a folder that no longer defines a stack stays: only what was removed from the repository is
 /// destroyed.

@@ -31,7 +31,7 @@ struct Rule {
     by_unseen: bool,
     /// The versions of its parameters.
     parameters: Value,
-    /// Whether it depends on the namespace that the object lies in.
+    /// True if it depends on the namespace of the object.
     by_namespace: bool,
     /// True if it depends on the object's own labels.
     by_labels: bool,
@@ -86,7 +86,7 @@ impl Admission {
             None => (None, Vec::new()),
         };
         let policies = policies.map(|policies| policy_rules(policies, bindings, parameters));
-        // A server without such policies has the digest that it had before there were any.
+        // A server without such policies keeps the digest from before they were supported.
         let digest = match &policies {
             Some(policies) if !policies.is_empty() => {
                 let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
@@ -225,8 +225,8 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     rules
 }
 
-/// Per policy that is bound its rules, and all that is known of it. A policy without a binding does nothing; where the
-/// bindings cannot be read each may have one.
+/// The rules of each bound policy, with everything known about it. A policy without a binding has no effect;
+/// if the bindings cannot be read, each policy may have one.
 fn policy_rules(
     policies: &Value,
     bindings: Option<&Value>,

@@ -1,6 +1,7 @@
-//! A cluster's name says where a kubeconfig leads today, not which cluster it is. The uid of its namespace `kube-system`
-//! does: it is made once with the cluster. A stack's state remembers it, and a stack that would be compared with another
-//! cluster is stopped: there, nothing of it exists, and all of it would be created again.
+//! The identity of a cluster: the uid of its namespace `kube-system`, which is created once with the cluster.
+//! The name of a cluster only says where a kubeconfig leads today. The state of a stack records the identity.
+//! A stack that would be compared with another cluster is stopped, because there all of its objects would be
+//! created again.
 //!
 //! An object that was applied and is still there proves the same without a request: the server gives each object a uid of
 //! its own. Only where none is left the cluster is asked, and without the right to ask the stack is stopped.
@@ -171,7 +172,7 @@ fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdent
         ))
 }
 
-/// What a stack's runtime data is to say of these clusters; `None` if it says it already.
+/// The new runtime data with the identities of these clusters; `None` if they are already recorded.
 pub(super) async fn to_remember(
     runtime: &Kubernetes,
     scope: &StackScope,

@@ -6,17 +6,17 @@ use serde_json::{Map, Value, json};
 use super::managed_fields;
 use crate::model::{diff, masked_value::join_path};
 
-/// A field that the last apply wrote and that the Spec no longer sets, but which an apply alone would leave: only managers
-/// own it that update.
+/// A field that the last apply wrote and that the Spec no longer sets, but that an apply alone would keep,
+/// because only updating managers own it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Leftover {
     /// Where.
     pub path: String,
-    /// What they own of it.
+    /// The fields of it that they own.
     pub fields: Map<String, Value>,
 }
 
-/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the object as it is.
+/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the live object.
 pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: &Value) -> Vec<Leftover> {
     let mut gone = Vec::new();
     let differences = diff::differences(prior, desired);
@@ -26,7 +26,7 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
-        // Whoever changed it since owns it by right.
+        // A manager that changed it since owns it legitimately.
         let is_as_written = diff::at(shown, &path).is_some_and(|found| diff::same(found, before));
         if !is_as_written || diff::at(becomes, &path).is_none() {
             return None;
@@ -46,7 +46,7 @@ pub(super) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
     left.collect()
 }
 
-/// The members of maps one by one; a list, and an item of one, as a whole.
+/// Collects the members of maps one by one; a list and its items as a whole.
 fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>) {
     match value.as_object() {
         Some(map) if !map.is_empty() && !path.rsplit('/').next().unwrap_or_default().contains('=') => {
@@ -58,10 +58,10 @@ fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>
     }
 }
 
-/// A JSON patch that removes these paths from an object; `None` if one of them is not there.
+/// A JSON patch that removes these paths from an object; `None` if one of them does not exist.
 pub(super) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) -> Option<Value> {
     let mut pointers: Vec<Vec<String>> = paths.map(|path| pointer(object, path)).collect::<Option<_>>()?;
-    // Items are removed from the end of their list, so that the places of the others stay.
+    // Items are removed from the end of their list, so that the indices of the others stay valid.
     let place = |part: &String| (part.parse::<usize>().unwrap_or(0), part.clone());
     pointers.sort_by_cached_key(|parts| std::cmp::Reverse(parts.iter().map(place).collect::<Vec<_>>()));
     let remove = pointers.iter().map(|parts| {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::error::UserError;
 
-/// Makes those who updated the object give up the fields of a claim, and makes these fields ours in the same write: a
-/// kill before the apply that follows leaves none of them without an owner.
+/// Removes the claimed fields from the managers that updated the object, and makes them ours in the same
+/// write: a kill before the following apply leaves none of them without an owner.
 pub(super) async fn take_over(
     subject: &PlanItem,
     of: &ResourceType,
@@ -48,7 +48,7 @@ pub(super) async fn take_over(
     unreachable!("the loop ends by returning")
 }
 
-/// The entries after a claim; `None` if no manager that updates has anything of it.
+/// The entries after a claim; `None` if no updating manager owns anything of it.
 fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut kept = Vec::new();
@@ -70,7 +70,7 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
         }
     }
     if entries.is_none_or(Vec::is_empty) {
-        // Else the server would make an owner up for what is there (`before-first-apply`).
+        // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
         moved = claim.clone();
     }
     if moved.is_empty() {

@@ -177,7 +177,7 @@ fn group(object: &Map<String, Value>) -> &str {
         .map_or("", |(group, _)| group)
 }
 
-/// What stands there, one answer per item.
+/// Reads the live objects, one result per item.
 pub(super) async fn observe(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -256,7 +256,7 @@ async fn of_the_same_cluster(
     found
 }
 
-/// What is there of each subject, in order; nothing for one that could not be made out.
+/// The live object of each item, in order; `None` for an item that could not be resolved.
 async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {
