@@ -283,8 +283,8 @@ async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
         shop.commit(word, DEFAULT_VERSION);
         shop.repository.replace(
             "apps/shop/dev/main.k",
-            "data = ",
-            "immutable = True\n        data = ",
+            " data = {word",
+            " immutable = True\n        data = {word",
         );
         shop.repository.commit(word);
         shop.apply();
