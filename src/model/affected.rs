@@ -1,38 +1,33 @@
-//! The answer of `konverge affected`, in the shape of contracts.
+//! The answer of `konverge affected`.
 
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath, StackId};
 
-/// The stacks that a change touches; `"version":1`.
+/// The stacks that a change affects. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Affected {
-    /// Always 1.
     pub version: u32,
     /// The commit compared against.
     pub base: Option<CommitId>,
-    /// The commit that holds the change; `None` with `--worktree`.
+    /// The commit with the change; `None` with `--worktree`.
     pub head: Option<CommitId>,
     /// Sorted by folder.
     pub stacks: Vec<AffectedStack>,
 }
 
-/// One affected stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedStack {
-    /// Its folder (at head; at base if removed).
+    /// The folder at the head; at the base if the stack was removed.
     pub stack: RepoPath,
-    /// Its identity.
     pub id: StackId,
-    /// Its project's name.
     pub project: String,
-    /// Its own name.
     pub name: String,
     /// How its inputs changed.
     pub change: InputChange,
     /// Whether its compiled Spec changed.
     pub spec: SpecChange,
-    /// Why: one entry per changed input, the shortest chain of each, sorted.
+    /// One entry per changed input, each with its shortest chain; sorted.
     pub why: Vec<InputReason>,
 }
 
@@ -40,34 +35,33 @@ pub struct AffectedStack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InputChange {
-    /// Known only at head.
+    /// The stack exists only at the head.
     Added,
-    /// Known only at base.
+    /// The stack exists only at the base.
     Removed,
-    /// Another digest, or another folder.
+    /// The input digest or the folder differs.
     Modified,
 }
 
-/// Whether the compiled Spec changed (`--exact`).
+/// Whether the compiled Spec changed. Known only with `--exact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpecChange {
-    /// Another Spec; added and removed stacks count as changed.
+    /// The Specs differ. Added and removed stacks count as changed.
     Changed,
-    /// The same Spec by meaning.
+    /// The Specs are equal, the order of resources aside.
     Same,
     /// One side could not be compiled.
     Error,
-    /// Not asked for.
+    /// `--exact` was not given.
     NotCompiled,
 }
 
 /// One changed input and how it reaches the stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputReason {
-    /// The changed file.
     pub path: RepoPath,
-    /// What it is to the stack.
+    /// The class of input.
     pub kind: InputKind,
     /// From the changed file to the stack, both ends included.
     pub chain: Vec<RepoPath>,
@@ -79,7 +73,6 @@ pub struct InputReason {
 pub enum InputKind {
     /// A `.k` file reached by imports.
     Import,
-    /// An entry file.
     Entry,
     /// `kcl.yaml`, `ci-test/settings.yaml`.
     Settings,
@@ -95,12 +88,12 @@ pub enum InputKind {
     Data,
     /// `<project>/crd/**`.
     Crd,
-    /// `konverge.yaml` where it bears on the stack.
+    /// The settings of `konverge.yaml` that concern the stack.
     Config,
-    /// The compiler's version.
+    /// The version of the KCL core.
     Compiler,
-    /// The same identity in another folder.
+    /// The stack moved to another folder and kept its identity.
     Moved,
-    /// Its files cannot be resolved.
+    /// The stack's files cannot be resolved.
     Unresolved,
 }

@@ -1,55 +1,53 @@
-//! The receipt of an apply: which plan was carried out, on what grounds, and how it ended. Names, numbers and digests
-//! only; who wrote it, from which run and when, stands in the envelope of the document that it lies in.
+//! The record of an apply: which plan was executed, who authorized it, and the result.
+//!
+//! It holds names, numbers and digests only. The envelope of the surrounding document says who wrote it, in
+//! which run and when.
 
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, Digest, apply_result::StackResult};
 
-/// What is kept of an apply beside the state that it made.
+/// The record of an apply, stored with the state that the apply wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyRecord {
-    /// The plan's digest.
     pub digest: Digest,
-    /// The commit that was applied, if it was one.
+    /// The applied commit, if a commit was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// How it ended.
     pub result: StackResult,
-    /// On what grounds it was carried out.
     #[serde(flatten)]
     pub grounds: Authorization,
 }
 
-/// Who stands behind a plan. Empty for a person at a terminal, whom the envelope names.
+/// Who authorized a plan. Empty for a person at a terminal: the envelope names that person.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// The merged pull requests whose previews showed parts of it.
+    /// The merged pull requests whose previews showed parts of the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_requests: Vec<ReviewedPull>,
-    /// Who agreed to exactly this plan, by its digest.
+    /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
-    /// It put back what was applied before: `drift.reconcile` of the protected branch says so.
+    /// True if the apply restored what was applied before, as `drift.reconcile` on the default branch allows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconciled: bool,
 }
 
-/// A merged pull request behind a plan.
+/// A merged pull request that authorizes a part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewedPull {
-    /// Its number.
     pub number: u64,
-    /// The head whose preview counts: its last.
+    /// The last head of the pull request. Its preview counts.
     pub head: CommitId,
-    /// Who approved that head; absent if GitHub could not be asked.
+    /// The users who approved that head; `None` if GitHub could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviewers: Option<Vec<String>>,
 }
 
 impl Authorization {
-    /// Whether nothing is known.
+    /// Returns true if nothing is recorded.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,63 +1,59 @@
-//! A check: what is said of one stack beside a commit, with notes at lines of files.
+//! Check runs: the result for one stack at a commit, with annotations at lines of files.
 
 use serde::{Deserialize, Serialize};
 
-/// One check run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckRun {
-    /// Its name, the same in every run so that a newer one replaces it.
+    /// The name, equal in every run, so that a newer check run replaces the older one.
     pub name: String,
-    /// How it ended.
+    /// The result.
     pub conclusion: Conclusion,
-    /// One line.
+    /// A title of one line.
     pub title: String,
-    /// Markdown, short.
+    /// A short summary, in Markdown.
     pub summary: String,
-    /// Markdown, the whole.
+    /// The full text, in Markdown.
     pub text: String,
-    /// Notes at lines.
+    /// Annotations at lines of files.
     pub annotations: Vec<Annotation>,
 }
 
-/// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
-    /// Fine.
     Success,
     /// Something is wrong.
     Failure,
-    /// Worth a look, and stops nothing.
+    /// Something deserves attention, but nothing is blocked.
     Neutral,
-    /// Somebody has to decide.
+    /// A person must decide.
     ActionRequired,
 }
 
-/// A note at a line of a file.
+/// An annotation at a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// How grave it is.
     pub level: Level,
-    /// The file, relative to the repository.
+    /// The file, relative to the root of the repository.
     pub file: String,
-    /// Line from 1; `None` for the file as a whole.
+    /// The line, from 1; `None` for the whole file.
     pub line: Option<u32>,
-    /// Column from 1.
+    /// The column, from 1.
     pub column: Option<u32>,
-    /// A few words.
+    /// A short title.
     pub title: String,
-    /// The whole message.
+    /// The full message.
     pub message: String,
 }
 
-/// How grave a note is; the gravest first.
+/// The severity of an annotation, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// It stops something.
+    /// The problem blocks something.
     Error,
-    /// It may.
+    /// The problem may block something.
     Warning,
-    /// It is said.
+    /// For information.
     Notice,
 }

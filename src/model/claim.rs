@@ -1,4 +1,5 @@
-//! What a resource stands for outside, so that two stacks that want the same can be told.
+//! Claims: what a resource identifies in the real infrastructure. They show that two stacks manage the same
+//! thing.
 
 use serde_json::{Map, Value};
 
@@ -9,30 +10,30 @@ use super::{
     state::Recorded,
 };
 
-/// The extension by which a Terraform resource takes over what exists.
+/// The extension with the import id of a Terraform resource.
 pub const IMPORT_ID: &str = "kusionstack.io/import-id";
 
-/// One thing outside that only one stack can own.
+/// Something in the infrastructure that only one stack can own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
     /// A Kubernetes object, in any version of its kind.
     Object {
-        /// Where it lies.
         cluster: ClusterName,
-        /// Group, kind, namespace (`default` if none is written) and name.
+        /// Group, kind, namespace (`default` if there is none) and name.
         key: [String; 4],
     },
-    /// What a Terraform resource takes over: its type, and its id at the provider.
+    /// An existing object that a Terraform resource imports.
     Import {
-        /// Such as `aws_vpc`.
+        /// The resource type, such as `aws_vpc`.
         kind: String,
-        /// Such as `vpc-0a1b`.
+        /// The id at the provider, such as `vpc-0a1b`.
         id: String,
     },
 }
 
 impl Claim {
-    /// What a wanted resource stands for; `None` where that cannot be told: the cluster is not known, or Terraform makes it.
+    /// The claim of a resource of a Spec. `None` if it is unknown: the cluster is unknown, or Terraform
+    /// creates the object.
     pub fn of_resource(resource: &Resource, cluster: Option<&ClusterName>) -> Option<Self> {
         let own = resource.extensions.get("cluster").and_then(Value::as_str);
         let own = own.and_then(|name| name.parse().ok());
@@ -41,7 +42,7 @@ impl Claim {
         Self::new(resource.runtime, cluster, id, attributes, &resource.extensions)
     }
 
-    /// What a recorded resource stands for.
+    /// The claim of a resource in a state.
     pub fn of_recorded(recorded: &Recorded) -> Option<Self> {
         let (id, attributes) = (&recorded.id, &recorded.attributes);
         Self::new(
@@ -75,7 +76,7 @@ impl Claim {
             RuntimeKind::Terraform => {
                 let import = extensions.get(IMPORT_ID).and_then(Value::as_str)?;
                 let kind = extensions.get("resourceType").and_then(Value::as_str);
-                // `provider:namespace:type:name`
+                // The id has the form `provider:namespace:type:name`.
                 let kind = kind.or_else(|| id.as_str().rsplit(':').nth(1))?;
                 Some(Self::Import {
                     kind: kind.to_owned(),
@@ -85,12 +86,13 @@ impl Claim {
         }
     }
 
-    /// Whether every stack of a project may have it: the definitions of `<project>/crd` are of each of them.
+    /// Returns true if all stacks of a project may share the object: the CRDs of `<project>/crd` belong to
+    /// each of them.
     pub fn is_definition(&self) -> bool {
         matches!(self, Self::Object { key, .. } if key[1] == "CustomResourceDefinition")
     }
 
-    /// A short mark: two claims with different marks are different.
+    /// A short hash. Claims with different hashes are different.
     pub fn mark(&self) -> String {
         let mut builder = DigestBuilder::new("claim");
         let parts = match self {
@@ -107,28 +109,28 @@ impl Claim {
     }
 }
 
-/// The marks of all that a stack has, in few bytes: what it has for certain stands in its state.
+/// The short hashes of all claims of a stack. They only show that a claim is absent; the state holds the
+/// claims themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Marks(String);
 
 impl Marks {
-    /// Hexadecimal digits of a mark.
+    /// The number of hexadecimal digits of a short hash.
     const LENGTH: usize = 10;
 
-    /// Of these claims.
+    /// Builds the short hashes of these claims.
     pub fn of(claims: impl Iterator<Item = Claim>) -> Self {
         let mut marks: Vec<_> = claims.map(|claim| claim.mark()).collect();
         marks.sort();
         Self(marks.concat())
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One by one.
+    /// The short hashes, one by one.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let ends = (Self::LENGTH..=self.0.len()).step_by(Self::LENGTH);
         ends.filter_map(|end| self.0.get(end - Self::LENGTH..end))

@@ -1,4 +1,5 @@
-//! The marker: the first line of every comment and issue that Konverge keeps, by which it finds its own again.
+//! The marker: the first line of every comment and issue that Konverge maintains. By it Konverge finds them
+//! again.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -8,45 +9,46 @@ use super::Shard;
 const OPEN: &str = "<!-- konverge:v1 ";
 const CLOSE: &str = " -->";
 
-/// What a comment or issue says of itself: `<!-- konverge:v1 BASE64URL(JSON) -->`. Base64 keeps whatever stands in it
-/// from closing the HTML comment.
+/// The data of a marker, written as `<!-- konverge:v1 BASE64URL(JSON) -->`. Base64 guarantees that no content
+/// closes the HTML comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommentMarker {
-    /// What is kept under it.
+    /// What the comment or issue is for.
     pub kind: MarkerKind,
-    /// Tells several of a kind apart: a preview's share (`2/8`), an issue's stack; empty if there is one.
+    /// Distinguishes several comments or issues of one kind: the shard of a preview (`2/8`), the stack of an
+    /// issue. Empty if there is only one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope: String,
-    /// The commit it speaks of, or the empty text.
+    /// The commit that the content describes; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub head: String,
-    /// The run that wrote it last.
+    /// The id of the run that wrote it last.
     #[serde(default)]
     pub run: u64,
-    /// That run's attempt.
+    /// The attempt of that run.
     #[serde(default)]
     pub attempt: u32,
-    /// The digest of what is shown: two texts with the same digest say the same.
+    /// The digest of the content. Equal digests mean equal content.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
 
-/// What is kept under a marker.
+/// What a comment or issue is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkerKind {
     /// The preview of a pull request.
     Preview,
-    /// What an apply did, or why it stopped.
+    /// The result of an apply, or why it stopped.
     Apply,
-    /// A stack's drift.
+    /// The drift of a stack.
     Drift,
-    /// A stack whose merge was stopped because nobody reviewed a part of it.
+    /// A stack whose apply was stopped because a part of the plan was not reviewed.
     Unreviewed,
 }
 
 impl CommentMarker {
-    /// A marker with nothing but its identity.
+    /// A marker with a kind and a scope only.
     pub fn new(kind: MarkerKind, scope: impl Into<String>) -> Self {
         Self {
             kind,
@@ -58,13 +60,13 @@ impl CommentMarker {
         }
     }
 
-    /// The line.
+    /// The line of text.
     pub fn line(&self) -> String {
         let json = serde_json::to_vec(self).expect("a marker is plain JSON");
         format!("{OPEN}{}{CLOSE}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// The marker of a text, if its first line is one. Anything else on that line makes it no marker.
+    /// Parses the marker from the first line of a text. Returns `None` if anything else is on that line.
     pub fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.trim_end();
         let encoded = line.strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
@@ -72,18 +74,18 @@ impl CommentMarker {
         serde_json::from_slice(&json).ok()
     }
 
-    /// Whether both keep the same thing.
+    /// Returns true if both markers identify the same comment or issue.
     pub fn same_place(&self, other: &Self) -> bool {
         self.kind == other.kind && self.scope == other.scope
     }
 
-    /// Whether this was written by a later run, or a later attempt of the same run, than `other`.
+    /// Returns true if this marker was written by a later run, or by a later attempt of the same run.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         (self.run, self.attempt) > (other.run, other.attempt)
     }
 
-    /// Whether this leaves no place for `other`: an earlier run's preview that was dealt out over other shares, or over
-    /// none.
+    /// Returns true if this marker makes `other` obsolete: `other` is from an earlier preview with another
+    /// number of shards, or without shards.
     pub fn voids(&self, other: &Self) -> bool {
         let shares = |marker: &Self| marker.scope.parse().ok().map(Shard::count);
         let previews = self.kind == MarkerKind::Preview && other.kind == MarkerKind::Preview;

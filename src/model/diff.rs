@@ -1,7 +1,8 @@
-//! Where two JSON values differ, path by path. Pure structure: what a difference means is for others to say.
+//! The differences of two JSON values, path by path. This module compares structure only; it does not say
+//! what a difference means.
 //!
-//! Lists of maps are compared item by item where their items have a key, as Kubernetes merges them; a list whose common
-//! items changed their order differs as a whole.
+//! Lists of maps are compared item by item if their items have a key, as Kubernetes merges them. A list whose
+//! common items changed their order differs as a whole.
 
 use std::collections::HashSet;
 
@@ -9,19 +10,19 @@ use serde_json::{Map, Number, Value};
 
 use super::masked_value::{is_unknown, join_path};
 
-/// One difference. At least one side is there.
+/// One difference. At least one side is present.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// RFC 6901, items of keyed lists as `name=web`.
+    /// The path as in RFC 6901; items of keyed lists as `name=web`.
     pub path: String,
-    /// Absent if it was not there.
+    /// `None` if the value was absent before.
     pub from: Option<Value>,
-    /// Absent if it goes away.
+    /// `None` if the value is removed.
     pub to: Option<Value>,
 }
 
-/// The keys of list items by the list's own name: Kubernetes' `x-kubernetes-list-map-keys`. The first set that every item
-/// has is taken; `protocol` may be missing and then is `TCP`.
+/// The keys of list items, by the name of the list: `x-kubernetes-list-map-keys` of Kubernetes. The first set
+/// of keys that every item has is used. A missing `protocol` means `TCP`.
 const LIST_KEYS: [(&str, &[&[&str]]); 17] = [
     ("containers", &[&["name"]]),
     ("initContainers", &[&["name"]]),
@@ -53,7 +54,7 @@ pub fn differences(from: &Value, to: &Value) -> Vec<Difference> {
     found
 }
 
-/// Whether two values mean the same: as `==`, but `1` and `1.0` are one number and the order of keys does not matter.
+/// Returns true if two values are equal, where `1` equals `1.0` and the order of keys is ignored.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),
@@ -65,7 +66,7 @@ pub fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether two numbers are one: `1` and `1.0` are.
+/// Returns true if two numbers are equal; `1` equals `1.0`.
 pub fn same_number(a: &Number, b: &Number) -> bool {
     a == b || a.as_f64() == b.as_f64()
 }
@@ -98,12 +99,13 @@ fn difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Differenc
     }
 }
 
-/// A `$unknown` or `$secret` mark is one value, not a map.
+/// Returns true for a `$unknown` or `$secret` marker, which is one value and not a map.
 fn is_mark(map: &Map<String, Value>) -> bool {
     map.len() == 1 && map.keys().all(|key| key.starts_with('$'))
 }
 
-/// Item by item, if the items have keys and those in both lists keep their order; else `false`, and nothing was added.
+/// Compares the items one by one, if they have keys and the common items keep their order. Otherwise returns
+/// `false` and adds nothing.
 fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &mut Vec<Difference>) -> bool {
     let Some(keys) = list_keys(name, from, to) else {
         return false;
@@ -134,8 +136,8 @@ fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &m
     true
 }
 
-/// The keys by which the items of both lists can be told apart. Lists that Kubernetes does not know are keyed by `name`
-/// where every item has one.
+/// The keys that identify the items of both lists. Lists that Kubernetes does not know are keyed by `name` if
+/// every item has a name.
 pub fn list_keys(name: &str, from: &[Value], to: &[Value]) -> Option<Vec<&'static str>> {
     const BY_NAME: &[&[&str]] = &[&["name"]];
     let known = LIST_KEYS
@@ -153,19 +155,20 @@ pub fn list_keys(name: &str, from: &[Value], to: &[Value]) -> Option<Vec<&'stati
         .map(|keys| keys.to_vec())
 }
 
-/// Whether the items of lists of this name are merged one by one in the objects that Kubernetes itself serves.
+/// Returns true if Kubernetes merges lists of this name item by item in its built-in kinds.
 pub fn is_merged_list(name: &str) -> bool {
     LIST_KEYS.iter().any(|(list, _)| *list == name)
 }
 
-/// The items' labels, `name=web`, or `None` if two items have the same.
+/// The labels of the items (`name=web`); `None` if two items have the same label.
 fn labels(items: &[Value], keys: &[&str]) -> Option<Vec<String>> {
     let labels: Vec<_> = items.iter().map(|item| label(item, keys)).collect();
     let distinct: HashSet<_> = labels.iter().collect();
     (distinct.len() == labels.len()).then_some(labels)
 }
 
-/// An item's label: `name=web`; with several keys the ones that say something, `containerPort=53,protocol=UDP`.
+/// The label of an item: `name=web`. With several keys only those that are present:
+/// `containerPort=53,protocol=UDP`.
 pub fn label(item: &Value, keys: &[&str]) -> String {
     let parts = keys.iter().filter_map(|key| {
         let text = match item.get(key)? {
@@ -177,7 +180,7 @@ pub fn label(item: &Value, keys: &[&str]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// What stands at a path of a plan, items of keyed lists found by their label.
+/// The value at a path of a plan. Items of keyed lists are found by their label.
 pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('/').skip(1).try_fold(value, |value, component| {
         let component = component.replace("~1", "/").replace("~0", "~");
@@ -189,7 +192,7 @@ pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Whether an item of a list is the one that a component such as `name=web` names.
+/// Returns true if a path component such as `name=web` names this item.
 pub fn is_item(item: &Value, component: &str) -> bool {
     let keys: Vec<&str> = component
         .split(',')

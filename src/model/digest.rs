@@ -1,5 +1,5 @@
-//! [`Digest`]: a BLAKE3 hash over meaning (canonical JSON, sorted parts), never over the bytes of a text that may be
-//! laid out in several ways.
+//! [`Digest`]: a BLAKE3 hash over meaning (canonical JSON, sorted parts), never over the bytes of a text that
+//! can be formatted in several ways.
 
 use std::{fmt, str::FromStr};
 
@@ -11,12 +11,13 @@ use serde_json::{Map, Value};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of a sequence of bytes; use [`DigestBuilder`] for several parts.
+    /// The digest of bytes. Use [`DigestBuilder`] for several parts.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The digest of a JSON value by meaning: keys sorted, no white space; list order matters, `1` and `1.0` differ.
+    /// The digest of a JSON value by meaning: keys are sorted, white space is ignored. The order of lists
+    /// matters, and `1` and `1.0` differ.
     pub fn of_json(value: &Value) -> Self {
         let mut text = Vec::new();
         write_canonical(value, &mut text);
@@ -30,7 +31,7 @@ impl Digest {
         Self::of_bytes(&text)
     }
 
-    /// The digest of a set: the order in which the parts are given does not matter.
+    /// The digest of a set: the order of the parts does not matter.
     pub fn of_set(parts: impl IntoIterator<Item = Digest>) -> Self {
         let mut parts: Vec<_> = parts.into_iter().collect();
         parts.sort_unstable();
@@ -41,35 +42,34 @@ impl Digest {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// A digest that was kept as its raw bytes.
+    /// A digest from its 32 raw bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The raw 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first 12 hexadecimal digits, for people.
+    /// The first 12 hexadecimal digits, for display.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
 
-/// Builds a digest of several parts; each part is prefixed by its length, so that no two lists of parts collide.
+/// Builds a digest of several parts. Each part is prefixed by its length, so that different lists of parts
+/// never give the same digest.
 #[derive(Default)]
 pub struct DigestBuilder(blake3::Hasher);
 
 impl DigestBuilder {
-    /// Starts with a word that keeps digests of different things apart.
+    /// Starts with a domain, which separates digests of different kinds of things.
     pub fn new(domain: &str) -> Self {
         let mut builder = Self::default();
         builder.part(domain.as_bytes());
         builder
     }
 
-    /// Adds a part.
     pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.update(&(bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
@@ -137,7 +137,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The text was not 64 hexadecimal digits.
+/// The error for a text that is not 64 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest (64 hexadecimal digits)")]
 pub struct InvalidDigest(String);

@@ -1,67 +1,52 @@
-//! What the engine says while it works; `report/` turns events into progress lines, never the engine.
+//! The events of the engine. `report/` turns them into progress lines; the engine never writes text.
 
 use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
-/// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
     /// A stack is being planned.
     PlanStarted {
-        /// The stack.
         stack: StackId,
-        /// How many resources.
+        /// The number of resources.
         resources: usize,
     },
     /// A stack is being applied.
     ApplyStarted {
-        /// The stack.
         stack: StackId,
-        /// How many resources will be touched.
+        /// The number of resources to change.
         resources: usize,
     },
-    /// A resource's change has been sent.
+    /// The change of a resource was sent.
     ResourceStarted {
-        /// The stack.
         stack: StackId,
-        /// The resource.
         id: ResourceId,
-        /// What happens to it.
         action: Action,
     },
-    /// What a reader should know of a resource before it is touched.
+    /// A note about a resource, sent before the resource is changed.
     ResourceNoted {
-        /// The stack.
         stack: StackId,
-        /// The resource.
         id: ResourceId,
-        /// As in its plan.
+        /// The note as in the plan.
         note: String,
     },
-    /// Waiting for a resource to be ready; `message` says for what.
+    /// The engine waits until a resource is ready; `message` says what it waits for.
     ResourceProgress {
-        /// The stack.
         stack: StackId,
-        /// The resource.
         id: ResourceId,
-        /// A few words.
         message: String,
     },
-    /// A resource ended.
+    /// A resource is finished.
     ResourceEnded {
-        /// The stack.
         stack: StackId,
-        /// The resource.
         id: ResourceId,
-        /// How.
         result: ResourceResult,
-        /// Why, if not well.
+        /// Why, if the resource did not succeed.
         message: Option<String>,
     },
 }
 
-/// Where events go. Must not block.
+/// Receives events. Must not block.
 pub trait EventSink: Send + Sync {
-    /// Takes one event.
     fn event(&self, event: RunEvent);
 }
 

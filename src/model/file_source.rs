@@ -1,10 +1,11 @@
-//! The files of one revision, as data: what git (or the working tree) holds at a moment, without a checkout.
+//! The files of one revision as data: what a git tree or the working tree holds, without a checkout.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{CommitId, RepoPath};
 
-/// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`), also computed for working-tree files.
+/// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
+/// working tree too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobId(pub [u8; 20]);
 
@@ -20,59 +21,53 @@ impl fmt::Debug for BlobId {
     }
 }
 
-/// What a tree entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
-    /// A regular file.
     File,
-    /// A symbolic link; its content is the target.
+    /// A symbolic link. Its content is the target.
     Symlink,
-    /// A submodule; its id is a commit of another repository.
+    /// A submodule. Its id is a commit of another repository.
     Submodule,
 }
 
-/// One file of a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEntry {
-    /// The content's id.
     pub blob: BlobId,
-    /// Regular file, link or submodule.
     pub kind: FileKind,
 }
 
-/// All files of a revision by path, sorted. Folders exist only through their files, as in git.
+/// All files of a revision by path, sorted. As in git, a folder exists only if it holds files.
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
-/// Git's id of a folder: equal ids hold equal files.
+/// Git's id of a folder. Equal ids mean equal files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TreeId(pub [u8; 20]);
 
 /// Every file of one git tree.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// The tree.
+    /// The id of the tree.
     pub tree: TreeId,
-    /// Its files, none of them a submodule's.
+    /// The files of the tree, without the files of submodules.
     pub files: Arc<FileTree>,
 }
 
-/// A content could not be read.
+/// The error for content that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("could not read {what}: {why}")]
 pub struct SourceError {
-    /// The path or blob id.
+    /// The path or the blob id.
     pub what: String,
-    /// The cause.
     pub why: String,
 }
 
-/// A revision that can be read: a commit's tree or the working tree. Made by `git/`, read by `konfig/`, `affected/`
-/// and `ops/`.
+/// A readable revision: the tree of a commit, or the working tree. `git/` creates it; `konfig/`, `affected/`
+/// and `ops/` read it.
 pub trait Source: Send + Sync {
-    /// Every file.
+    /// All files.
     fn files(&self) -> &FileTree;
 
-    /// A file's content by the id that stands in [`Source::files`].
+    /// The content of a file, by the id from [`Source::files`].
     ///
     /// # Errors
     /// The object is missing (a partial clone) or damaged.
@@ -81,12 +76,13 @@ pub trait Source: Send + Sync {
     /// The commit, or `None` for the working tree.
     fn commit(&self) -> Option<&CommitId>;
 
-    /// The tree whose files these are; `None` for the working tree, and where files of submodules are among them.
+    /// The tree that the files come from. `None` for the working tree, and if files of submodules are among
+    /// them.
     fn listing(&self) -> Option<Listing> {
         None
     }
 
-    /// A regular file's content by path, `None` if there is no regular file.
+    /// The content of a regular file by path; `None` if there is no regular file.
     ///
     /// # Errors
     /// As [`Source::read`].

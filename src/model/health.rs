@@ -1,27 +1,27 @@
-//! Whether an object is what its manifest asks for, in a word.
+//! The health of an object: whether it is what its manifest asks for.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What an object is like, in the words of contracts, section Commands.
+/// The health of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// It is what its manifest asks for (Argo CD: Healthy).
+    /// The object is what its manifest asks for (Argo CD: Healthy).
     Ready,
-    /// It is on its way (Progressing).
+    /// A rollout is in progress (Argo CD: Progressing).
     Progressing,
-    /// It will not get there by itself (Degraded).
+    /// The object will not become ready without a change (Argo CD: Degraded).
     Failed,
-    /// Somebody stopped it on purpose (Suspended).
+    /// The object is paused on purpose (Argo CD: Suspended).
     Suspended,
-    /// Nothing can be said.
+    /// The health is unknown.
     Unknown,
 }
 
 impl Health {
-    /// Argo CD's word for it; `None` if it is none.
+    /// Parses Argo CD's word for a health; `None` for any other word.
     pub fn from_argo_cd(word: &str) -> Option<Self> {
         Some(match word {
             "Healthy" => Self::Ready,

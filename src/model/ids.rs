@@ -1,4 +1,4 @@
-//! Names that identify things: stacks, resources, clusters, commits. Each is checked once, where it is made.
+//! Identifiers: stacks, resources, clusters, commits. Each is validated once, when it is created.
 
 use std::{borrow::Borrow, fmt, str::FromStr};
 
@@ -9,15 +9,15 @@ use super::{
     text::{is_hidden, visible},
 };
 
-/// A name that breaks the rules of its kind.
+/// The error for an identifier that breaks the rules of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: {why}")]
 pub struct InvalidId {
-    /// What it should have been.
+    /// The kind of identifier that was expected.
     pub what: &'static str,
-    /// What was given, with hidden characters written out.
+    /// The given text, with hidden characters escaped.
     pub text: String,
-    /// The rule it breaks.
+    /// The rule that the text breaks.
     pub why: &'static str,
 }
 
@@ -37,7 +37,6 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -87,7 +86,8 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// A stack's identity, `[tenant/]<project>/<stack>`: unique in the repository. Its folder is only where it lies.
+    /// The identity of a stack, `[tenant/]<project>/<stack>`, unique in the repository. It does not depend on
+    /// the folder.
     StackId,
     check_stack
 );
@@ -98,21 +98,21 @@ text_id!(
     check_resource
 );
 text_id!(
-    /// The name of a cluster as `konverge.yaml` defines it under `clusters`.
+    /// The name of a cluster, as defined under `clusters` in `konverge.yaml`.
     ClusterName,
     check_cluster
 );
 text_id!(
-    /// A commit's full id: 40 lower-case hexadecimal digits.
+    /// The full id of a commit: 40 lower-case hexadecimal digits.
     CommitId,
     check_commit
 );
 
 impl StackId {
-    /// Puts an identity together from its parts.
+    /// Builds an identity from its parts.
     ///
     /// # Errors
-    /// A part that is empty, `.`, `..`, or holds a slash, white space or a control character.
+    /// A part is empty, is `.` or `..`, or contains a slash, white space or a control character.
     pub fn new(tenant: Option<&str>, project: &str, stack: &str) -> Result<Self, InvalidId> {
         let parts = tenant.into_iter().chain([project, stack]);
         for part in parts.clone() {
@@ -123,7 +123,7 @@ impl StackId {
         parts.collect::<Vec<_>>().join("/").try_into()
     }
 
-    /// The identity of a stack whose names are not its own: the path of its folder.
+    /// The identity of a stack whose names are not unique: the path of its folder.
     pub fn of_folder(folder: &RepoPath) -> Self {
         let allowed = |c: char| !(is_hidden(c) || c.is_whitespace() || c == '\\');
         let text: String = folder
@@ -131,7 +131,7 @@ impl StackId {
             .chars()
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
-        // A folder beside the root has one part only.
+        // A folder directly below the root has one part only.
         let text = match text.contains('/') {
             true => text,
             false => format!("_/{}", if text.is_empty() { "_" } else { &text }),
@@ -153,34 +153,34 @@ impl StackId {
         parts.nth(2)
     }
 
-    /// The project's name.
     pub fn project(&self) -> &str {
         self.0.rsplit('/').nth(1).expect("checked: two or three parts")
     }
 
-    /// Whether another stack, by its identity, is of the same project.
+    /// Returns true if another identity belongs to the same project.
     pub fn is_beside(&self, other: &str) -> bool {
         let project = |id: &str| id.rsplit_once('/').map(|(project, _)| project.to_owned());
         project(&self.0) == project(other)
     }
 
-    /// The stack's own name.
+    /// The name of the stack within its project.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().expect("checked: two or three parts")
     }
 }
 
 impl CommitId {
-    /// The first seven digits, for people.
+    /// The first seven digits, for display.
     pub fn short(&self) -> &str {
         &self.0[..7]
     }
 }
 
-/// The bytes of a folder's path that an identity keeps.
+/// The maximum number of bytes of a folder path in an identity.
 const MAX_FOLDER: usize = 160;
 
-/// Names give two or three parts, the path of a folder any number of them.
+/// Validates the text of an identity. Names give two or three parts, the path of a folder any number of
+/// parts.
 fn check_stack(text: &str) -> Result<(), InvalidId> {
     const WHAT: &str = "stack identity";
     let parts: Vec<_> = text.split('/').collect();

@@ -1,78 +1,72 @@
-//! What `konverge check` finds.
+//! The results of `konverge check`.
 
 use serde::{Deserialize, Serialize};
 
 use super::RepoPath;
 
-/// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LintSeverity {
     /// The check fails.
     Error,
-    /// Worth a look.
+    /// The check does not fail.
     Warning,
 }
 
-/// Which check found it.
+/// The check that produced a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LintRule {
     /// Names, keys and files of the monorepo.
     Structure,
-    /// The stack compiles, and to a Spec.
+    /// The stack compiles and gives a valid Spec.
     Compile,
     /// `kcl fmt` would change the file.
     Format,
-    /// The core's linter.
+    /// The linter of the KCL core.
     Lint,
-    /// A test of the repository's own.
+    /// A KCL test of the repository.
     Test,
-    /// The Spec is its golden file.
+    /// The Spec equals its golden file.
     Golden,
-    /// A Kubernetes object fits the schema of its kind.
+    /// A Kubernetes object matches the schema of its kind.
     Schema,
-    /// No object is in two stacks.
+    /// No object belongs to two stacks.
     Ownership,
-    /// The Spec depends on more than the repository.
+    /// The Spec depends on more than the files of the repository.
     Irreproducible,
 }
 
-/// One remark.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// The file.
     pub file: RepoPath,
-    /// Line from 1.
+    /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column from 1.
+    /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// Which check.
     pub rule: LintRule,
-    /// How bad.
     pub severity: LintSeverity,
     /// What is wrong.
     pub message: String,
-    /// What to do.
+    /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// All remarks; `"version":1`.
+/// All diagnostics. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LintReport {
-    /// Always 1.
     pub version: u32,
-    /// How many stacks were looked at.
+    /// The number of checked stacks.
     pub stacks: usize,
     /// Sorted by file and line.
     pub remarks: Vec<Diagnostic>,
 }
 
 impl LintReport {
-    /// Whether the check fails.
+    /// Returns true if the check fails.
     pub fn failed(&self) -> bool {
         self.remarks
             .iter()
@@ -81,7 +75,6 @@ impl LintReport {
 }
 
 impl LintRule {
-    /// Every check.
     pub const ALL: [Self; 9] = [
         Self::Structure,
         Self::Compile,
@@ -94,12 +87,12 @@ impl LintRule {
         Self::Irreproducible,
     ];
 
-    /// The check of that name.
+    /// The rule of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
-    /// Its name in every output.
+    /// The name of the rule in every output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Structure => "structure",
@@ -116,7 +109,7 @@ impl LintRule {
 }
 
 impl Diagnostic {
-    /// Sets the place in the file.
+    /// Sets the position in the file.
     #[must_use]
     pub fn at(mut self, line: Option<u32>, column: Option<u32>) -> Self {
         (self.line, self.column) = (line, column);

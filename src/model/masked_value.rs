@@ -1,19 +1,19 @@
-//! JSON values with the two marks that stand for what is not shown: `{"$unknown":true}` and `{"$secret":HASH}`;
-//! and paths into them by RFC 6901, where an item of a keyed list is written `name=web`.
+//! JSON values with two markers for values that are not shown: `{"$unknown":true}` and `{"$secret":HASH}`.
+//! Paths into them follow RFC 6901; an item of a keyed list is written `name=web`.
 
 use serde_json::{Map, Value, json};
 
-/// The mark of a value that is known only after apply.
+/// The marker of a value that is known only after the apply.
 pub fn unknown() -> Value {
     json!({"$unknown": true})
 }
 
-/// Whether a value is the *known after apply* mark.
+/// Returns true if a value is the *known after apply* marker.
 pub fn is_unknown(value: &Value) -> bool {
     matches!(value, Value::Object(map) if map.len() == 1 && map.get("$unknown") == Some(&Value::Bool(true)))
 }
 
-/// Whether any part of the value is *known after apply*.
+/// Returns true if any part of the value is *known after apply*.
 pub fn holds_unknown(value: &Value) -> bool {
     match value {
         Value::Object(map) => is_unknown(value) || map.values().any(holds_unknown),
@@ -22,12 +22,12 @@ pub fn holds_unknown(value: &Value) -> bool {
     }
 }
 
-/// The mark that stands for a secret: its keyed short hash, by which a reviewer sees *changed* or *same*.
+/// The marker of a secret: its keyed short hash, which shows a reviewer whether the secret changed.
 pub fn secret(hash: &str) -> Value {
     json!({"$secret": hash})
 }
 
-/// The hash of a secret's mark, if the value is one.
+/// The hash in a secret marker; `None` for any other value.
 pub fn as_secret(value: &Value) -> Option<&str> {
     match value {
         Value::Object(map) if map.len() == 1 => map.get("$secret").and_then(Value::as_str),
@@ -35,7 +35,7 @@ pub fn as_secret(value: &Value) -> Option<&str> {
     }
 }
 
-/// Escapes one component of a path as RFC 6901 wants it.
+/// Escapes one component of a path, as RFC 6901 requires.
 pub fn escape_component(component: &str) -> String {
     component.replace('~', "~0").replace('/', "~1")
 }
@@ -45,7 +45,7 @@ pub fn join_path(path: &str, component: &str) -> String {
     format!("{path}/{}", escape_component(component))
 }
 
-/// A JSON object from pairs, in the order given.
+/// Builds a JSON object from pairs, in the given order.
 pub fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs
         .into_iter()

@@ -1,7 +1,8 @@
-//! The plain data that flows from room to room: no I/O, no async, serialisable, versioned where it leaves the process.
+//! The plain data types that the rooms exchange: no I/O and no async. They are serialisable, and versioned if
+//! they leave the process.
 //!
-//! Read in the order of a change: [`source`] (files of a revision) → [`stack`] → [`affected`] → [`spec`] → [`plan`] →
-//! [`review`] → [`state`] → [`outcome`].
+//! Read them in the order of a change: [`file_source`] (files of a revision) → [`stack`] → [`affected`] →
+//! [`spec`] → [`plan`] → [`review`] → [`state`] → [`apply_result`].
 
 pub mod affected;
 pub mod apply_record;

@@ -1,19 +1,19 @@
-//! What somebody may be told of outside GitHub.
+//! The events that can be sent to systems outside GitHub.
 
 use serde::{Deserialize, Serialize};
 
-/// What a notification is about: the words of `notify[].on`.
+/// The events of a notification, as written in `notify[].on`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum NotifyEvent {
-    /// An apply failed, for some stack at least.
+    /// An apply failed for at least one stack.
     ApplyFailed,
-    /// An apply ended well.
+    /// An apply succeeded.
     ApplyDone,
     /// A stack differs from what was applied.
     Drift,
-    /// A merge was stopped because nobody reviewed a part of it.
+    /// An apply was stopped because a part of the plan was not reviewed.
     Unreviewed,
 }

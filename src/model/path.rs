@@ -1,23 +1,22 @@
-//! [`RepoPath`]: a path inside the repository, with `/`, without `.` or `..`, relative to its root.
+//! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// A normalised path relative to the repository's root; the root itself is the empty path. Cheap to clone: a revision
-/// has tens of thousands, and the next one shares nearly all of them.
+/// A normalised path relative to the root of the repository. The root itself is the empty path. Cheap to
+/// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RepoPath(Arc<str>);
 
 impl RepoPath {
-    /// The repository's root.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Normalises a path that is relative to the root: resolves `.` and `..`, drops double and trailing slashes.
-    /// `None` if it leaves the repository or is absolute.
+    /// Normalises a path that is relative to the root: resolves `.` and `..`, removes double and trailing
+    /// slashes. Returns `None` if the path leaves the repository or is absolute.
     pub fn normalise(path: &str) -> Option<Self> {
         if path.starts_with('/') {
             return None;
@@ -25,12 +24,13 @@ impl RepoPath {
         Self::root().join(path)
     }
 
-    /// A path that was one before it was kept as text.
+    /// Restores a path that was normalised before it was stored as text.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Joins a relative path and normalises it; `None` if the result leaves the repository or `path` is absolute.
+    /// Joins a relative path and normalises the result. Returns `None` if the result leaves the repository or
+    /// `path` is absolute.
     pub fn join(&self, path: &str) -> Option<Self> {
         if path.starts_with('/') {
             return None;
@@ -48,7 +48,7 @@ impl RepoPath {
         Some(Self(parts.join("/").into()))
     }
 
-    /// The path one folder deeper; `name` is one component as git stores it.
+    /// The path of a child; `name` is one component as git stores it.
     pub fn child(&self, name: &str) -> Self {
         let mut text = String::with_capacity(self.0.len() + 1 + name.len());
         if !self.0.is_empty() {
@@ -59,7 +59,7 @@ impl RepoPath {
         Self(text.into())
     }
 
-    /// The folder that holds this path; `None` for the root.
+    /// The folder of this path; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.0.is_empty() {
             return None;
@@ -71,7 +71,7 @@ impl RepoPath {
         )
     }
 
-    /// This folder and all above it, the nearest first, the root last.
+    /// This folder and all folders above it, the nearest first, the root last.
     pub fn ancestors(&self) -> impl Iterator<Item = RepoPath> + use<> {
         std::iter::successors(Some(self.clone()), RepoPath::parent)
     }
@@ -81,25 +81,24 @@ impl RepoPath {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this path is `folder` or lies below it.
+    /// Returns true if this path is `folder` or lies below it.
     pub fn is_within(&self, folder: &RepoPath) -> bool {
         folder.0.is_empty()
             || self.0 == folder.0
             || (self.0.starts_with(&*folder.0) && self.0.as_bytes().get(folder.0.len()) == Some(&b'/'))
     }
 
-    /// This path as seen from a folder above it; `None` if it does not lie in that folder.
+    /// This path relative to a folder above it; `None` if it is not in that folder.
     pub fn relative_to(&self, folder: &RepoPath) -> Option<&str> {
         self.is_within(folder)
             .then(|| self.0[folder.0.len()..].trim_start_matches('/'))
     }
 
-    /// The relative path that leads from a folder to this path.
+    /// The relative path from a folder to this path.
     pub fn seen_from(&self, folder: &RepoPath) -> String {
         let shared = folder
             .ancestors()

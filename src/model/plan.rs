@@ -1,4 +1,4 @@
-//! The plan: the data that a preview shows, in the shape of contracts. Secrets are already masked in it.
+//! The plan: the data that a preview shows. Secrets are already masked.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,54 +8,49 @@ use super::{
 };
 use crate::error::ErrorBody;
 
-/// Everything `konverge preview --output json` prints; `"version":1`.
+/// The output of `konverge preview --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Always 1.
     pub version: u32,
     /// Sorted by folder.
     pub stacks: Vec<StackPlan>,
 }
 
-/// What would happen to one stack.
+/// The planned changes of one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackPlan {
-    /// Its folder.
     pub stack: RepoPath,
-    /// Its identity.
     pub id: StackId,
     /// What the Spec was compared with.
     pub basis: Basis,
-    /// Over the sorted units of review.
+    /// The digest over the sorted review units.
     pub digest: Digest,
-    /// Counts by action.
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
-    /// Why it could not be planned, or not all of it.
+    /// Why the stack, or a part of it, could not be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-    /// With an error: what an apply would leave as it is, namely what could not be planned, what waits for it, and what
-    /// was to be deleted. The rest is applied. Empty if the error stops the whole stack.
+    /// With an error: the resources that an apply skips, namely those that could not be planned, their
+    /// dependents, and all deletions. The apply changes the rest. Empty if the error stops the whole stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_back: Vec<ResourceId>,
 }
 
-/// What a plan compares with.
+/// What the Spec is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// The real infrastructure.
     Live,
-    /// The base revision's Spec: no cluster was asked.
+    /// The Spec of the base revision. No cluster was queried.
     Spec,
-    /// Nothing: drift is a difference from what was applied, and nothing ever was.
+    /// Nothing: drift is a difference from what was applied, and the stack was never applied.
     #[serde(rename = "never-applied")]
     NeverApplied,
 }
 
-/// Counts by action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     pub create: usize,
@@ -69,7 +64,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts one more.
     pub fn count(&mut self, action: Action) {
         *match action {
             Action::Create => &mut self.create,
@@ -88,7 +82,7 @@ impl Summary {
         self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
     }
 
-    /// The sum of two.
+    /// The sum of two summaries.
     #[must_use]
     pub fn add(self, other: Self) -> Self {
         Self {
@@ -104,76 +98,72 @@ impl Summary {
     }
 }
 
-/// What happens to a resource: the three-way table of contracts.
+/// The planned change of a resource, from the comparison of the recorded, the desired and the live resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Not there; it is made.
+    /// The resource does not exist and is created.
     Create,
-    /// There and ours; it is changed in place.
+    /// The resource exists, is ours and is changed in place.
     Update,
-    /// An update that the runtime cannot make in place: the object is deleted, then recreated.
+    /// The runtime cannot update the resource in place: it is deleted and recreated.
     Replace,
-    /// Ours and no longer wanted.
+    /// The resource is ours and no longer desired.
     Delete,
-    /// There, wanted, and not ours yet.
+    /// The resource exists and is desired, but is not ours yet.
     Adopt,
-    /// Ours, no longer wanted, and already gone: only the state changes.
+    /// The resource is ours, no longer desired and already gone. Only the state changes.
     Forget,
-    /// Nothing to do.
+    /// There is nothing to do.
     Unchanged,
-    /// It cannot be said before other resources are applied.
+    /// Unknown until other resources are applied.
     Unknown,
 }
 
-/// Who checked that the runtime would accept the change.
+/// Who validated the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {
-    /// The server itself (dry-run, `terraform plan`).
+    /// The server (a dry-run, or `terraform plan`).
     Server,
-    /// A schema we know (the plan's own CRD).
+    /// A known schema (the plan's own CRD).
     Schema,
-    /// Nobody.
+    /// Not validated.
     None,
 }
 
-/// What would happen to one resource.
+/// The planned change of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePlan {
-    /// Its id.
     pub id: ResourceId,
-    /// Its runtime.
     pub runtime: RuntimeKind,
-    /// The cluster, for Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// What happens.
     pub action: Action,
-    /// Over its sorted units of review.
+    /// The digest over the resource's sorted review units.
     pub digest: Digest,
-    /// Who checked it.
+    /// Who validated the change.
     pub validated: Validation,
-    /// For a replace: the paths that force it.
+    /// For a replacement: the paths that force it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<String>,
-    /// True if applying deletes data or releases an address permanently.
+    /// True if the change permanently deletes data or releases an address.
     pub data_loss: bool,
-    /// Sorted by path. A create has one change at path `""` whose `to` is the whole resource; a delete has one whose
-    /// `from` is.
+    /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion
+    /// has one whose `from` is the whole resource.
     pub changes: Vec<FieldChange>,
-    /// Sorted paths of which only the field manager changes: the value stays, and is ours from then on. A reviewer has
-    /// nothing to agree to.
+    /// The sorted paths of which only the field manager changes: the value stays, and we own it from then on.
+    /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,
-    /// What a reader should know besides: rollout impact, server warnings, why something could not be checked.
+    /// Notes for the reader: rollout impact, server warnings, why something could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl ResourcePlan {
-    /// Puts a plan together: sorts the changes and computes the digest.
+    /// Builds a plan: sorts the changes and computes the digest.
     pub fn new(
         stack: &StackId,
         id: ResourceId,
@@ -199,7 +189,7 @@ impl ResourcePlan {
         plan
     }
 
-    /// The same with paths of which only the field manager changes.
+    /// Adds the paths of which only the field manager changes.
     #[must_use]
     pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {
         if !paths.is_empty() {
@@ -216,7 +206,8 @@ impl ResourcePlan {
 }
 
 impl StackPlan {
-    /// Puts a stack's plan together from all its resources, the unchanged ones included: counts, sorts, digests.
+    /// Builds the plan of a stack from all its resources, including the unchanged ones: counts, sorts,
+    /// computes the digest.
     pub fn new(stack: RepoPath, id: StackId, basis: Basis, resources: Vec<ResourcePlan>) -> Self {
         let mut summary = Summary::default();
         for resource in &resources {
@@ -240,12 +231,12 @@ impl StackPlan {
         }
     }
 
-    /// Whether only a part of it could not be planned, so that an apply does the rest.
+    /// Returns true if only a part of the stack could not be planned, so that an apply changes the rest.
     pub fn fails_in_part(&self) -> bool {
         self.error.is_some() && !self.held_back.is_empty()
     }
 
-    /// A stack that could not be planned.
+    /// The plan of a stack that could not be planned.
     pub fn failed(stack: RepoPath, id: StackId, basis: Basis, error: ErrorBody) -> Self {
         let mut plan = Self::new(stack, id, basis, Vec::new());
         plan.error = Some(error);
@@ -260,46 +251,45 @@ fn stack_digest(id: &StackId, resources: &[ResourcePlan]) -> Digest {
     builder.finish()
 }
 
-/// One changed path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// RFC 6901; an item of a list with merge keys as `name=web`; `""` is the whole resource.
+    /// The path as in RFC 6901; an item of a keyed list as `name=web`; `""` is the whole resource.
     pub path: String,
-    /// Absent if it was not there.
+    /// `None` if the value was absent before.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
     pub from: Option<Value>,
-    /// Absent if it goes away.
+    /// `None` if the value is removed.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
     pub to: Option<Value>,
-    /// Where the difference comes from.
+    /// The origin of the difference.
     pub origin: ChangeOrigin,
 }
 
-/// A key that is there with `null` is a value; only a missing key is none.
+/// Deserialises a key with the value `null` as a value; only a missing key gives `None`.
 pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Where a difference comes from.
+/// The origin of a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeOrigin {
     /// This change of the Spec.
     Change,
-    /// Somebody changed the live object since our last write.
+    /// The live object changed since our last write.
     Drift,
-    /// The server fills it in.
+    /// The server sets a default.
     Default,
-    /// An admission webhook or policy does.
+    /// An admission webhook or policy sets it.
     Admission,
-    /// Another field manager, by name.
+    /// Another field manager sets it, by name.
     Manager(String),
 }
 

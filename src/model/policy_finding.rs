@@ -1,17 +1,17 @@
-//! What a guardrail says of a plan.
+//! The findings of the policies for a plan.
 
 use serde::{Deserialize, Serialize};
 
 use super::StackId;
 
-/// One guardrail's answer.
+/// The result of one policy rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PolicyFinding {
-    /// How much it weighs; the gravest first.
+    /// The enforcement, the strictest first.
     pub verdict: Enforcement,
-    /// The rule by its key in `konverge.yaml`, such as `policy.freeze`.
+    /// The rule as its key in `konverge.yaml`, such as `policy.freeze`.
     pub rule: String,
-    /// The stack it is about; `None` for the run as a whole.
+    /// The stack that the finding concerns; `None` for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackId>,
     /// One sentence: what is not allowed and why.
@@ -21,14 +21,14 @@ pub struct PolicyFinding {
     pub hint: Option<String>,
 }
 
-/// How much a finding weighs.
+/// The enforcement of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
-    /// It stops the stack.
+    /// The stack is stopped.
     Deny,
-    /// It is shown.
+    /// The finding is shown only.
     Warn,
-    /// The rule was looked at and is satisfied.
+    /// The rule was evaluated and is satisfied.
     Pass,
 }

@@ -1,16 +1,16 @@
-//! What a merge would change of what Konverge may do, as a pull request's comment shows it.
+//! How a merge would change the permissions of Konverge, as the comment on the pull request shows it.
 
 use super::StackId;
 
-/// One key of the configuration that grants power, before and after a merge.
+/// One configuration key that grants permissions, before and after a merge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PowerChange {
-    /// The key as `konverge.yaml` has it (`policy.approvals`), or the file that has the power.
+    /// The key in `konverge.yaml` (`policy.approvals`), or the file that grants the permission.
     pub key: String,
-    /// Its value on the default branch as compact JSON; `None` if it is not set.
+    /// The value on the default branch as compact JSON; `None` if it is not set.
     pub from: Option<String>,
-    /// Its value after the merge.
+    /// The value after the merge.
     pub to: Option<String>,
-    /// The stacks that it is about; `None` for all of them.
+    /// The stacks concerned; `None` for all stacks.
     pub stacks: Option<Vec<StackId>>,
 }

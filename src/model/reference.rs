@@ -1,10 +1,9 @@
-//! How a value of another resource is named: `$kusion_path.<id>.<path>`, anywhere in a text. One scanner for whoever
-//! reads it.
+//! References to values of other resources: `$kusion_path.<id>.<path>`, anywhere in a text. All readers share
+//! this scanner.
 //!
-//! Kusion split such a text on `.` and so could name neither an id with a dot, nor a list item, nor a reference inside a
-//! longer string (`reference/kusion.md` 1). Here the longest id of the Spec that fits is taken, `[n]`, `["key"]` and
-//! a bare number are indices, and a reference may stand anywhere in a string. After the id a `:` is read as a `.` (the
-//! form of Kusion's early slides).
+//! Kusion splits such a text on `.`, so it cannot name an id with a dot, a list item, or a reference inside a
+//! longer string. This scanner takes the longest id of the Spec that matches. `[n]`, `["key"]` and a bare
+//! number are indices. After the id a `:` is read as a `.` (the form of early Kusion versions).
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -15,28 +14,28 @@ use serde_json::{Map, Value};
 
 use super::ResourceId;
 
-/// What a reference starts with.
+/// The prefix of a reference.
 pub const MARK: &str = "$kusion_path.";
 
-/// A reference that cannot be read.
+/// The error for a reference that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// No resource of the Spec fits.
+    /// No resource of the Spec matches.
     #[error("`{text}` refers to no resource of this Spec")]
     NoTarget {
         /// The reference as written.
         text: String,
-        /// The id that comes nearest, if one is near.
+        /// The most similar id, if there is one.
         nearest: Option<ResourceId>,
     },
-    /// The path is not written as paths are.
+    /// The path has a syntax error.
     #[error("`{text}` is not a path into `{target}`: {why}")]
     Malformed {
         /// The reference as written.
         text: String,
-        /// The resource it names.
+        /// The referenced resource.
         target: ResourceId,
-        /// The rule it breaks.
+        /// The rule that the path breaks.
         why: &'static str,
     },
 }
@@ -44,16 +43,16 @@ pub enum Unreadable {
 /// One reference in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// Where it stands in the text, in bytes.
+    /// The position in the text, in bytes.
     pub place: Range<usize>,
-    /// The resource it names.
+    /// The referenced resource.
     pub target: ResourceId,
     /// The keys and indices that lead to the value; at least one.
     pub path: Vec<String>,
 }
 
 impl Reference {
-    /// Where the id stands in the text.
+    /// The position of the id in the text.
     pub fn id_place(&self) -> Range<usize> {
         let start = self.place.start + MARK.len();
         start..start + self.target.as_str().len()
@@ -64,7 +63,7 @@ impl Reference {
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     ids: HashSet<ResourceId>,
-    /// Lengths that occur, in bytes: the longest match is found by trying these alone.
+    /// The lengths of the ids, in bytes. The longest match is found by trying only these lengths.
     lengths: BTreeSet<usize>,
 }
 
@@ -80,7 +79,7 @@ impl Targets {
     /// The resources that the values refer to, sorted.
     ///
     /// # Errors
-    /// A reference that names no resource, or whose path is malformed.
+    /// A reference names no resource, or its path has a syntax error.
     pub fn referenced(&self, attributes: &Map<String, Value>) -> Result<BTreeSet<ResourceId>, Unreadable> {
         fn walk<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
             match value {
@@ -159,13 +158,13 @@ impl Targets {
     }
 }
 
-/// What a key in a path may hold without quotes.
+/// Returns true for a character that a path key may contain without quotes.
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Reads `.key`, `:key`, `[0]` and `["a key"]` for as long as they follow each other. A `.` or `:` that no key follows is
-/// text behind the reference.
+/// Parses a sequence of `.key`, `:key`, `[0]` and `["a key"]`. A `.` or `:` without a key after it is text
+/// behind the reference.
 fn read_path(text: &str, end: &mut usize) -> Result<Vec<String>, &'static str> {
     let mut path = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! What a reviewer agreed to: units of meaning. A unit is (stack, resource, action, path, to); what stood there before
-//! (`from`) is a guard beside it.
+//! Review units: what a reviewer approved. A unit is (stack, resource, action, path, to). The value before
+//! the change (`from`) is a guard beside it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,25 +11,21 @@ use super::{
     plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
 };
 
-/// One thing that somebody reviewed.
+/// One reviewed change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewUnit {
-    /// The stack.
     pub stack: StackId,
-    /// The resource.
     pub resource: ResourceId,
-    /// What happens to it.
     pub action: Action,
-    /// The changed path.
     pub path: String,
-    /// What it becomes, masked; absent if it goes away.
+    /// The new value, masked; `None` if the value is removed.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "super::plan::present"
     )]
     pub to: Option<Value>,
-    /// What it was, masked: a guard, not part of the digest.
+    /// The old value, masked. It is a guard and not part of the digest.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -39,7 +35,7 @@ pub struct ReviewUnit {
 }
 
 impl ReviewUnit {
-    /// Over (stack, resource, action, path, to) in canonical JSON.
+    /// The digest over (stack, resource, action, path, to) in canonical JSON.
     pub fn digest(&self) -> Digest {
         let mut builder = DigestBuilder::new("unit");
         for part in [
@@ -71,9 +67,9 @@ fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// The units of one resource's plan. Changes that the server makes by itself (defaults, admission) are shown but not
-/// reviewed; a resource without changes of its own still has one unit, its action. An update that changes nothing but
-/// the owner of fields has none: every value stays.
+/// The units of one resource's plan. Changes by the server itself (defaults, admission) are shown but not
+/// reviewed. A resource without changes of its own has one unit: its action. An update that only changes the
+/// owner of fields has no unit, because every value stays.
 pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     let keeps_values = plan.changes.is_empty() && !plan.ownership.is_empty();
     if plan.action == Action::Unchanged || (plan.action == Action::Update && keeps_values) {
@@ -110,41 +106,37 @@ pub fn stack_units(plan: &StackPlan) -> Vec<ReviewUnit> {
         .collect()
 }
 
-/// What a preview, or a share of one, records under `reviews/<pr>/<head sha>/<run>-<attempt>`.
+/// The record of a preview, or of one shard of it, stored as `reviews/<pr>/<head sha>/<run>-<attempt>`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRecord {
-    /// Always 1.
     pub version: u32,
-    /// The pull request.
     pub pull_request: u64,
     /// The previewed head.
     pub head: CommitId,
-    /// What it was compared with.
+    /// The base that the head was compared with.
     pub base: CommitId,
-    /// The commit of the default branch whose policy was in force; absent in older records: then it is the base.
+    /// The commit of the default branch whose policy applied. `None` in older records: the base is used
+    /// instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<CommitId>,
-    /// The run that made it, as a URL.
+    /// The URL of the run that wrote the record.
     pub run: String,
-    /// Per previewed stack its plan's digest and units. Stacks without change are listed too, with no units.
+    /// The plan digest and the units of each previewed stack. Unchanged stacks are listed too, with no units.
     pub stacks: Vec<ReviewedStack>,
 }
 
 /// One stack of a review record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewedStack {
-    /// The stack.
     pub id: StackId,
-    /// What the Spec was compared with; `spec` for forks' pull requests.
+    /// What the Spec was compared with; `spec` for pull requests from forks.
     pub basis: Basis,
-    /// The plan's digest.
     pub digest: Digest,
-    /// The Spec's digest at head, if it was compiled.
+    /// The digest of the Spec at the head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// What it would create or take over, by which the shares of a preview are compared with each other.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub claims: Marks,
-    /// The units.
     pub units: Vec<ReviewUnit>,
 }

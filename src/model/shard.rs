@@ -1,4 +1,5 @@
-//! A job's share of the stacks: `--shard 2/8` on the command line, and the previews of a matrix in CI.
+//! Shards: the part of the stacks that one job processes. `--shard 2/8` on the command line, and the preview
+//! jobs of a matrix in CI.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
@@ -6,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use super::InvalidId;
 
-/// GitHub runs at most so many jobs of one matrix.
+/// The maximum number of jobs that GitHub runs for one matrix.
 const MOST: u32 = 256;
 
-/// One share: `2/8` is the second of eight.
+/// One shard: `2/8` is the second of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
     of: NonZeroU32,
@@ -17,15 +18,15 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// How many shares there are.
+    /// The number of shards.
     pub fn count(self) -> NonZeroU32 {
         self.of
     }
 
-    /// All shares of so many.
+    /// All shares of a given number of shards.
     ///
     /// # Errors
-    /// More than GitHub runs jobs of one matrix.
+    /// The number exceeds GitHub's maximum for one matrix.
     pub fn all(of: NonZeroU32) -> Result<impl Iterator<Item = Self>, InvalidId> {
         if of.get() > MOST {
             return Err(invalid(&of.to_string()));
@@ -35,24 +36,24 @@ impl Shard {
             .map(move |number| Self { of, number }))
     }
 
-    /// Whether it is the first, which speaks where there is nothing to share.
+    /// Returns true for the first shard, which reports if there is nothing to distribute.
     pub fn is_first(self) -> bool {
         self.number.get() == 1
     }
 
-    /// Whether what stands at a place of a list is in it. Neighbours go to different shares: the stacks of a project
-    /// cost about the same.
+    /// Returns true if the shard contains the list item at this index. Neighbours go to different shards,
+    /// because the stacks of one project cost about the same.
     pub fn has(self, place: usize) -> bool {
         place % self.of.get() as usize == self.index()
     }
 
-    /// Keeps the items of this share, by their place in the list.
+    /// Keeps only the items of this shard, by their index in the list.
     pub fn keep<T>(self, items: &mut Vec<T>) {
         let mut place = 0..;
         items.retain(|_| place.next().is_some_and(|place| self.has(place)));
     }
 
-    /// Of so many things that all shares may make together, how many this one may.
+    /// The part of a total budget that this shard may use.
     pub fn part_of(self, many: usize) -> usize {
         let of = self.of.get() as usize;
         many / of + usize::from(self.index() < many % of)

@@ -1,4 +1,5 @@
-//! The Spec: what KCL compiles a stack into. One normal form for every shape that was ever written.
+//! The Spec: the result of compiling a stack with KCL. All historical Spec formats are normalised to this
+//! one.
 
 use std::fmt;
 
@@ -7,12 +8,10 @@ use serde_json::{Map, Value};
 
 use super::{Digest, ResourceId, digest::DigestBuilder};
 
-/// Which runtime a resource belongs to (`type` in the Spec).
+/// The runtime of a resource (`type` in the Spec).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RuntimeKind {
-    /// A Kubernetes object.
     Kubernetes,
-    /// A Terraform resource.
     Terraform,
 }
 
@@ -25,13 +24,12 @@ impl fmt::Display for RuntimeKind {
     }
 }
 
-/// One resource of a Spec. The order of keys is kept as KCL wrote it.
+/// One resource of a Spec. The keys keep the order that KCL wrote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resource {
     /// Unique in the Spec.
     pub id: ResourceId,
-    /// The runtime.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
     /// The whole Kubernetes object, or the body of the Terraform resource.
@@ -44,7 +42,7 @@ pub struct Resource {
     pub extensions: Map<String, Value>,
 }
 
-/// What a Kubernetes object is, whichever version it is written in: group, kind, namespace, name.
+/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name.
 pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
@@ -62,19 +60,19 @@ pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
 /// A compiled stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
-    /// In the order of the Spec; ids are unique.
+    /// In the order of the Spec. The ids are unique.
     pub resources: Vec<Resource>,
 }
 
 impl Spec {
-    /// The digest of its meaning: the order of resources does not matter, everything inside them does.
+    /// The digest of the Spec: the order of resources does not matter, everything inside them does.
     pub fn digest(&self) -> Digest {
         Digest::of_set(self.resources.iter().map(Resource::digest))
     }
 }
 
 impl Resource {
-    /// The same with other attributes.
+    /// A copy with other attributes.
     #[must_use]
     pub fn with(&self, attributes: Map<String, Value>) -> Self {
         Self {
@@ -86,7 +84,7 @@ impl Resource {
         }
     }
 
-    /// The digest of its meaning; the order of `dependsOn` does not matter.
+    /// The digest of the resource; the order of `dependsOn` does not matter.
     pub fn digest(&self) -> Digest {
         let mut depends_on: Vec<_> = self.depends_on.iter().map(ResourceId::as_str).collect();
         depends_on.sort_unstable();

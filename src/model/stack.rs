@@ -1,33 +1,33 @@
-//! A stack as the monorepo describes it: who it is, where it lies, and what the compiler is to be given.
+//! A stack as the monorepo defines it: its identity, its folder and its compiler setup.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ClusterName, RepoPath, StackId};
 
-/// Which Kusion's reading of the settings files a repository follows (`kcl.settings` in `konverge.yaml`).
+/// The Kusion version whose rules for settings files apply (`kcl.settings` in `konverge.yaml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum SettingsOrder {
-    /// v0.7, v0.8: `ci-test/settings.yaml`, then `kcl.yaml`; both must exist.
+    /// v0.7 and v0.8: `ci-test/settings.yaml`, then `kcl.yaml`. Both must exist.
     #[serde(rename = "v0.7")]
     V07,
-    /// v0.9.0: `kcl.yaml`, then `ci-test/settings.yaml` if there is one.
+    /// v0.9.0: `kcl.yaml`, then `ci-test/settings.yaml` if it exists.
     #[default]
     #[serde(rename = "v0.9.0")]
     V090,
-    /// v0.9.1: `kcl.yaml` alone; empty values are always dropped.
+    /// v0.9.1: `kcl.yaml` only. Empty values are always dropped.
     #[serde(rename = "v0.9.1")]
     V091,
 }
 
-/// How the layout of a repository is to be read: what its configuration says of it.
+/// How the configuration says to read the layout of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LayoutRules {
-    /// In which order settings files are read.
+    /// The order in which settings files are read.
     pub order: SettingsOrder,
-    /// `exclude`: globs of folders that are not stacks; `!` takes folders in again.
+    /// `exclude`: globs of folders that are not stacks; `!` includes folders again.
     pub exclude: Vec<String>,
-    /// `stacks[].identity` with the glob of its rule; the last rule that matches wins.
+    /// `stacks[].identity` with the glob of its rule. The last matching rule wins.
     pub identities: Vec<(String, StackId)>,
 }
 
@@ -40,21 +40,21 @@ impl From<SettingsOrder> for LayoutRules {
     }
 }
 
-/// Where the identity of a stack comes from.
+/// The source of a stack's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NamedBy {
     /// The names in `project.yaml` and `stack.yaml`.
     #[default]
     Names,
-    /// Its folder: other folders have the same names.
+    /// The folder, because other folders have the same names.
     Folder,
-    /// `stacks[].identity` of `konverge.yaml`.
+    /// `stacks[].identity` in `konverge.yaml`.
     Config,
 }
 
 impl NamedBy {
-    /// Whether it comes from the names.
+    /// Returns true if the identity comes from the names.
     pub fn is_names(&self) -> bool {
         *self == Self::Names
     }
@@ -63,27 +63,25 @@ impl NamedBy {
 /// One stack of one revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
-    /// Its identity, unique in the revision.
+    /// The identity, unique in the revision.
     pub id: StackId,
-    /// The identity that its names give. Other stacks may have the same.
+    /// The identity that the names give. Other stacks may have the same.
     pub names: StackId,
-    /// Where its identity comes from.
+    /// The source of the identity.
     pub named_by: NamedBy,
-    /// Where it lies.
     pub folder: RepoPath,
-    /// Its project's folder.
     pub project_folder: RepoPath,
-    /// How it is compiled, or why that cannot be known.
+    /// The compiler setup, or why it cannot be determined.
     pub compile: Result<CompileSetup, SetupError>,
-    /// The cluster it names itself (`stack.yaml`), a name defined in `konverge.yaml`.
+    /// The cluster that `stack.yaml` names, as defined in `konverge.yaml`.
     pub cluster: Option<ClusterName>,
-    /// A kubeconfig path of the old kind (Kusion v0.9.1 `stack.yaml`); refused in `ci`.
+    /// A kubeconfig path as in Kusion v0.9.1's `stack.yaml`. Not allowed in `ci`.
     pub kubeconfig: Option<String>,
 }
 
 impl Stack {
-    /// Whether the stack goes on under this identity from another one that was known in the same folder. A name that
-    /// was changed in `project.yaml` or `stack.yaml` is another stack.
+    /// Returns true if the stack continues an earlier identity of the same folder. A name that was changed in
+    /// `project.yaml` or `stack.yaml` makes another stack.
     pub fn continues(&self, earlier: &StackId, earlier_named_by: NamedBy) -> bool {
         self.id != *earlier
             && (!self.named_by.is_names()
@@ -92,31 +90,31 @@ impl Stack {
     }
 }
 
-/// A stack whose files cannot be resolved: it is affected, says so, and takes no other stack down.
+/// The error for a stack whose files cannot be resolved. The stack counts as affected and reports the error;
+/// other stacks are not disturbed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SetupError {
-    /// The file at fault.
+    /// The file with the error.
     pub file: RepoPath,
-    /// Line from 1, where known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// Column from 1, where known.
+    /// The column, from 1, if known.
     pub column: Option<u32>,
-    /// What is wrong.
     pub message: String,
 }
 
-/// What the KCL core is given: merged from `kcl.yaml`, `ci-test/settings.yaml` and `kcl.mod` by the rules of
-/// the Kusion version that the repository follows.
+/// The input of the KCL core: merged from `kcl.yaml`, `ci-test/settings.yaml` and `kcl.mod` by the rules of
+/// the repository's Kusion version.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CompileSetup {
-    /// The folder that relative entries start from.
+    /// The base folder of relative entries.
     pub work_dir: RepoPath,
-    /// The package root: nearest folder at or above the stack that holds `kcl.mod`.
+    /// The package root: the nearest folder at or above the stack with a `kcl.mod`.
     pub module_root: Option<RepoPath>,
-    /// Entry files and folders in order.
+    /// The entry files and folders, in order.
     pub entries: Vec<Entry>,
-    /// `-D key=value`; the value as JSON, so that `"1"` and `1` stay apart.
+    /// `-D key=value`. The value is JSON, so that `"1"` and `1` stay different.
     pub options: Vec<(String, Value)>,
     /// `-O pkg:path=value`.
     pub overrides: Vec<String>,
@@ -130,27 +128,26 @@ pub struct CompileSetup {
     pub packages: Vec<(String, RepoPath)>,
     /// External packages fetched from elsewhere (git, OCI): name → what `kcl.mod` says, with its lock entry.
     pub remote_packages: Vec<RemotePackage>,
-    /// The settings files that were read, in order: inputs of the stack.
+    /// The settings files that were read, in order. They are inputs of the stack.
     pub settings_files: Vec<RepoPath>,
 }
 
-/// A file or folder that a compilation starts from.
+/// A file or folder where a compilation starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where it lies in the repository.
     pub path: RepoPath,
-    /// The package that it belongs to.
+    /// The package that the entry belongs to.
     pub package: EntryPackage,
 }
 
-/// The package of an entry. The core resolves imports of the entry in that package's folder.
+/// The package of an entry. The core resolves the imports of the entry in the folder of that package.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryPackage {
     /// The main package. Its root is the nearest folder at or above the entry with a `kcl.mod`.
     Main,
-    /// The main package, with this root: the entry was written as `${KCL_MOD}/…`.
+    /// The main package with this root: the entry was written as `${KCL_MOD}/…`.
     Root(RepoPath),
-    /// A dependency by its name: the entry was written as `${name:KCL_MOD}/…`.
+    /// A dependency, by name: the entry was written as `${name:KCL_MOD}/…`.
     Dependency(String),
 }
 
@@ -164,13 +161,13 @@ impl Entry {
     }
 }
 
-/// A dependency of `kcl.mod` that lies outside the repository.
+/// A dependency in `kcl.mod` from outside the repository.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RemotePackage {
-    /// The name by which it is imported (`-` written as `_`).
+    /// The name used to import it (`-` becomes `_`).
     pub name: String,
-    /// The dependency's entry as `kcl.mod` has it, in canonical JSON.
+    /// The entry in `kcl.mod`, as canonical JSON.
     pub requirement: String,
-    /// The lock's checksum, if there is one.
+    /// The checksum in the lock file, if there is one.
     pub checksum: Option<String>,
 }

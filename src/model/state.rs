@@ -1,4 +1,4 @@
-//! What is remembered of a stack between runs: the prior of every plan.
+//! The state of a stack: what is recorded between runs. It is the prior of every plan.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,30 +10,31 @@ use super::{
     stack::NamedBy,
 };
 
-/// The content of a stack's state, without the envelope (serial, nonce, checksum) that `state/` puts around it.
+/// The content of a stack's state, without the envelope (serial, nonce, checksum) that `state/` adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackState {
-    /// Whose state it is.
     pub stack: StackId,
-    /// The folder it was last applied from: a stack that the head lacks is destroyed without its files.
+    /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
+    /// files.
     pub folder: RepoPath,
-    /// Where its identity came from.
+    /// The source of the identity.
     #[serde(default, skip_serializing_if = "NamedBy::is_names")]
     pub named_by: NamedBy,
-    /// Identities under which its objects were made and that they may still name as their owner.
+    /// Earlier identities of the stack. Its objects may still name one of them as their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_identities: Vec<StackId>,
-    /// The input digest of the last apply in which every resource ended well. `None` makes the next run take it up.
+    /// The input digest of the last apply in which every resource succeeded. With `None` the next run applies
+    /// the stack again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// The Spec digest of that apply.
+    /// The digest of the Spec of that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// The commit of the last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The KCL core it was compiled with.
+    /// The version of the KCL core that compiled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
     /// Sorted by id.
@@ -41,13 +42,14 @@ pub struct StackState {
     /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub begun: BTreeMap<ResourceId, Replacement>,
-    /// What a runtime keeps for a whole stack or segment, by a key of its own (Terraform's state, always encrypted).
+    /// Data that a runtime keeps for a whole stack or batch, by a key of the runtime (the Terraform state,
+    /// always encrypted).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub runtime: BTreeMap<String, Value>,
 }
 
 impl StackState {
-    /// A stack that nobody has applied.
+    /// The state of a stack that was never applied.
     pub fn empty(stack: StackId, folder: RepoPath) -> Self {
         Self {
             stack,
@@ -64,12 +66,12 @@ impl StackState {
         }
     }
 
-    /// Whether nothing is recorded in it.
+    /// Returns true if nothing is recorded.
     pub fn is_blank(&self) -> bool {
         self.resources.is_empty() && self.runtime.is_empty() && self.input_digest.is_none()
     }
 
-    /// The same state under another identity. The next run takes the stack up.
+    /// The same state under another identity. The next run applies the stack again.
     #[must_use]
     pub fn renamed(mut self, to: StackId) -> Self {
         let earlier = std::mem::replace(&mut self.stack, to);
@@ -79,7 +81,7 @@ impl StackState {
         self
     }
 
-    /// A resource by id.
+    /// The resource with this id.
     pub fn resource(&self, id: &ResourceId) -> Option<&Recorded> {
         let at = self
             .resources
@@ -88,7 +90,7 @@ impl StackState {
         self.resources.get(at)
     }
 
-    /// Puts a resource in, replacing the one of the same id; keeps the order.
+    /// Adds a resource or replaces the one with the same id. The order is kept.
     pub fn put(&mut self, recorded: Recorded) {
         self.begun.remove(&recorded.id);
         match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
@@ -97,7 +99,8 @@ impl StackState {
         }
     }
 
-    /// Follows what ended: puts in what is there, takes out what is gone. Intents and failures change nothing here.
+    /// Applies a journal entry of a finished change: adds or removes the resource. Intents and failures
+    /// change nothing.
     pub fn follow(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Done { recorded } => self.put(recorded.clone()),
@@ -132,97 +135,83 @@ impl StackState {
         self.resources = resources.into_values().collect();
     }
 
-    /// Takes a resource out.
     pub fn remove(&mut self, id: &ResourceId) {
         self.begun.remove(id);
         self.resources.retain(|resource| resource.id != *id);
     }
 }
 
-/// One resource as it was last applied. Secret values stand in it as keyed hashes only.
+/// One resource as it was last applied. It contains secrets as keyed hashes only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// Its id.
     pub id: ResourceId,
-    /// Its runtime.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
-    /// The cluster it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// As applied, secrets masked; shared by the state, the plan and the journal.
+    /// The applied attributes with secrets masked; shared by the state, the plan and the journal.
     pub attributes: Arc<Map<String, Value>>,
-    /// Explicit and implicit dependencies, by which it is deleted in reverse order.
+    /// Explicit and implicit dependencies. Deletions run in the reverse order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<ResourceId>,
     /// As in the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// What the runtime needs to find and prove it: UID, echo hash, group-kind; never a secret in clear.
+    /// What the runtime needs to find and verify the object: UID, echo hash, group-kind. Never a secret in
+    /// clear text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub private: Value,
 }
 
-/// A replacement as it was agreed to: when its old object is gone, what is left of it is a mere creation.
+/// An approved replacement. Once the old object is gone, only a creation remains of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// Over what was wanted then; keyed where it stands in clear.
+    /// The digest of the desired resource at that time; keyed, because the state is not encrypted here.
     pub wanted: String,
-    /// As they were shown.
+    /// The changes as they were shown.
     pub changes: Vec<FieldChange>,
-    /// The paths that forced it.
+    /// The paths that forced the replacement.
     pub paths: Vec<String>,
 }
 
 impl Replacement {
-    /// What a reader should know of the rest of one.
+    /// The note on the remaining part of a replacement.
     pub const REST: &str = "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest";
 }
 
-/// What is written down before the first write to the outside, and after it.
+/// What is recorded before a write to the infrastructure, and after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "entry")]
 pub enum JournalEntry {
-    /// About to be made, changed or deleted: after a kill these may exist.
+    /// The resource is about to be created, changed or deleted. After a kill it may exist.
     Intent {
-        /// As it would be recorded if it succeeds.
+        /// The resource as it would be recorded after success.
         recorded: Recorded,
-        /// The action, a word of the plan.
+        /// The planned action.
         action: super::plan::Action,
     },
-    /// It is there now.
+    /// The resource exists.
     Done {
-        /// As it was applied.
+        /// The resource as it was applied.
         recorded: Recorded,
     },
-    /// It is gone now.
-    Gone {
-        /// Its id.
-        id: ResourceId,
-    },
-    /// Its old object is about to be deleted, to be recreated.
+    /// The resource is gone.
+    Gone { id: ResourceId },
+    /// The old object is about to be deleted and recreated.
     Begun {
-        /// Its id.
         id: ResourceId,
-        /// As it was agreed to.
+        /// The replacement as it was approved.
         replacement: Replacement,
     },
-    /// Its turn did not come: these are as they were, for certain.
-    Untouched {
-        /// Their ids.
-        ids: Vec<ResourceId>,
-    },
-    /// It failed and is as it was, as far as the runtime can say.
-    Failed {
-        /// Its id.
-        id: ResourceId,
-    },
-    /// The runtime's own data changed (Terraform's state), already encrypted.
+    /// These resources were not reached and are certainly unchanged.
+    Untouched { ids: Vec<ResourceId> },
+    /// The change failed, and the resource is unchanged as far as the runtime can tell.
+    Failed { id: ResourceId },
+    /// The runtime's own data changed (the Terraform state); already encrypted.
     Runtime {
         /// The key in [`StackState::runtime`].
         key: String,
-        /// The new value.
         value: Value,
     },
 }

@@ -1,4 +1,5 @@
-//! How stacks stand: what was applied last, whether the head wants something else, how what is there is doing.
+//! The status of stacks: what was applied last, whether the head wants something else, and the health of the
+//! objects.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,91 +7,83 @@ use serde::Serialize;
 use super::{ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, health::Health};
 use crate::error::ErrorBody;
 
-/// Everything `konverge status --output json` prints; `"version":1`.
+/// The output of `konverge status --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatusReport {
-    /// Always 1.
     pub version: u32,
     /// Sorted by folder.
     pub stacks: Vec<StackStatus>,
 }
 
-/// How one stack stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackStatus {
-    /// Its folder.
     pub stack: RepoPath,
-    /// Its identity.
     pub id: StackId,
-    /// What is applied, held against the head.
+    /// What is applied, compared with the head.
     pub head: HeadStatus,
-    /// The last thing that was recorded.
+    /// The last recorded write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<AppliedStatus>,
-    /// Resources of which an interrupted run did not say how they ended.
+    /// Resources whose outcome is unknown because a run was interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<ResourceId>,
-    /// How many resources are recorded.
+    /// The number of recorded resources.
     pub resources: usize,
-    /// Its objects as they are now; absent if nobody was asked.
+    /// The current health of the objects; `None` if no cluster was queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<ObjectStatus>>,
-    /// Why something could not be found out.
+    /// Why a part of the status is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
 
-/// What is applied, held against the head.
+/// What is applied, compared with the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadStatus {
-    /// What the head wants is applied.
+    /// Up to date.
     Applied,
-    /// The head wants something else.
+    /// Changes are pending.
     Changed,
-    /// The last apply failed: the next one retries the stack.
+    /// The last apply failed. The next run retries.
     Unfinished,
-    /// Nothing was ever applied.
+    /// Never applied.
     New,
-    /// What was applied was taken down again.
+    /// Destroyed after it was applied.
     Destroyed,
-    /// The head does not have the stack any more, and something of it is still recorded.
+    /// Removed from the repository, while resources of it are still recorded.
     Removed,
 }
 
-/// What the state says of the last write.
+/// The last write that the state records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedStatus {
-    /// The state's serial.
+    /// The serial of the state.
     pub serial: u64,
-    /// When it was written, by that machine's clock.
+    /// The time of the write, by the clock of the writing machine.
     pub written: Timestamp,
-    /// Why.
+    /// The reason of the write.
     pub reason: String,
     /// Who started the run.
     pub actor: String,
-    /// Where the run can be looked at.
+    /// The URL of the run.
     pub run: String,
-    /// The commit of the last apply that ended well.
+    /// The commit of the last successful apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The Spec's digest of that apply.
+    /// The digest of the Spec of that apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
 }
 
-/// How one object is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObjectStatus {
-    /// Its id.
     pub id: ResourceId,
-    /// Its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// In a word.
     pub health: Health,
-    /// Why.
+    /// The reason of the health.
     pub message: String,
 }
 
@@ -101,7 +94,7 @@ impl StackStatus {
         objects.filter(|object| object.health != Health::Ready)
     }
 
-    /// Whether everything that the head wants is applied, and everything that was looked at is ready.
+    /// Returns true if everything that the head wants is applied, and every queried object is ready.
     pub fn is_well(&self) -> bool {
         self.head == HeadStatus::Applied && self.error.is_none() && self.not_ready().next().is_none()
     }

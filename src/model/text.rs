@@ -1,8 +1,9 @@
-//! Text as people see it: characters that show nothing, or that make other text look different, are written out.
+//! Text for display: characters that are invisible or that make other text look different are escaped.
 
-/// Returns true for a character that is invisible or changes how its neighbours are shown: controls, bidirectional
-/// marks, joiners and fillers of zero width, variation selectors and tags. These are Unicode's control characters and
-/// its `Default_Ignorable_Code_Point`s, with the line separators and the interlinear marks.
+/// Returns true for a character that is invisible or changes how its neighbours are shown: controls,
+/// bidirectional marks, joiners and fillers of zero width, variation selectors and tags. These are the
+/// control characters of Unicode and its `Default_Ignorable_Code_Point`s, plus the line separators and the
+/// interlinear marks.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -27,7 +28,7 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// Writes each hidden character of a text as its escape, such as `\u{202e}`.
+/// Escapes each hidden character of a text, such as `\u{202e}`.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -39,7 +40,7 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// The text up to so many bytes, with a note of how much is missing.
+/// The first `most` bytes of a text, with a note of how many bytes are missing.
 pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     if text.len() <= most {
         return text.into();
