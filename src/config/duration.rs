@@ -1,10 +1,10 @@
-//! Lengths of time as people write them: `90s`, `15m`, `6h`, `30d`.
+//! Durations as people write them: `90s`, `15m`, `6h`, `30d`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// A length of time, written as a whole number and a unit (`s`, `m`, `h`, `d`).
+/// A duration: a whole number and a unit (`s`, `m`, `h`, `d`).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, schemars::JsonSchema,
 )]
@@ -13,18 +13,16 @@ use serde::{Deserialize, Serialize};
 pub struct Span(Duration);
 
 impl Span {
-    /// So many seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// As the standard library has it.
     pub const fn duration(self) -> Duration {
         self.0
     }
 }
 
-/// Not a length of time.
+/// The text is not a duration.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid duration `{0}`: write a whole number and a unit, such as `90s`, `15m`, `6h` or `30d`")]
 pub struct InvalidSpan(String);

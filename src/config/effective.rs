@@ -1,18 +1,18 @@
-//! What `konverge.yaml` says of one stack: its cluster, its order, its rules.
+//! The settings of `konverge.yaml` for one stack: its cluster, its order, its rules.
 
 use globset::GlobMatcher;
 
 use super::{ClusterConfig, Config, StackRule, types::StackPolicy};
 use crate::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
 
-/// The rules in force for one stack.
+/// The effective settings of one stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EffectiveStack {
-    /// The cluster a rule gives it.
+    /// The cluster that a rule assigns.
     pub cluster: Option<ClusterName>,
     /// Globs of stacks that come before it.
     pub after: Vec<String>,
-    /// Who may.
+    /// Who may apply it.
     pub policy: StackPolicy,
     /// The environment of its GitHub deployments.
     pub environment: Option<String>,
@@ -21,7 +21,7 @@ pub struct EffectiveStack {
 }
 
 impl EffectiveStack {
-    /// Whether another stack, by its identity and folder, comes before this one.
+    /// Returns true if another stack, by its identity and folder, comes before this one.
     pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
         self.after
             .iter()
@@ -29,31 +29,31 @@ impl EffectiveStack {
     }
 }
 
-/// Where a stack's Kubernetes resources go.
+/// The cluster of a stack's Kubernetes resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterChoice {
-    /// To this one.
+    /// This cluster.
     Named(ClusterName),
     /// Nothing is configured.
     Unconfigured,
-    /// It names one that is not defined.
+    /// A cluster that is not defined.
     Unknown(ClusterName),
-    /// Several are defined, and no rule picks one.
+    /// Several are defined, and no rule selects one.
     Ambiguous,
 }
 
 impl Config {
-    /// The rules in force for a stack: for each key the last rule that matches and has the key.
+    /// The effective settings of a stack: for each key the last rule that matches and has the key.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
         self.rules().for_stack(stack)
     }
 
-    /// The same by identity and folder: of a stack that was removed there is no more.
+    /// The same by identity and folder, for a stack that was removed.
     pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.rules().for_place(id, folder)
     }
 
-    /// The rules with their globs compiled, for asking about many stacks.
+    /// The rules with compiled globs, for queries about many stacks.
     pub fn rules(&self) -> StackRules<'_> {
         let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
         StackRules {
@@ -62,7 +62,7 @@ impl Config {
         }
     }
 
-    /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
+    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
         self.rules().cluster_of(stack)
     }
@@ -85,32 +85,33 @@ impl Config {
     }
 }
 
-/// The rules for stacks, their globs compiled.
+/// The rules for stacks, with compiled globs.
 pub struct StackRules<'a> {
     config: &'a Config,
     compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
 }
 
 impl StackRules<'_> {
-    /// The rules in force for a stack: of several that match, the last one that sets a key wins.
+    /// The effective settings of a stack: if several rules match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
-        // A rule for the stack's names holds as well when other folders have the same names.
+        // A rule for the stack's names also applies if other folders have the same names.
         self.for_names([&stack.id, &stack.names], &stack.folder)
     }
 
-    /// The cluster of a stack: what its `stack.yaml` names, else what a rule gives it, else the only one there is.
+    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
         let named = stack.cluster.clone();
         self.config
             .choice(named.or_else(|| self.for_stack(stack).cluster))
     }
 
-    /// Over what bears on a stack's resources from here: the cluster that they go to, by a rule or because it is the only
-    /// one, and what is not compared. `None` if there is neither. What its `stack.yaml` names counts with that file.
+    /// The digest of the settings that influence a stack's resources: its cluster, by a rule or because it is
+    /// the only one, and the paths that are not compared. `None` if there are neither. The cluster in
+    /// `stack.yaml` counts with that file.
     pub fn digest(&self, stack: &Stack) -> Option<Digest> {
         let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
-        // No name has a blank.
+        // No name contains a blank.
         let goes_to = match self.config.choice(named) {
             ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
             ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
@@ -160,13 +161,14 @@ impl StackRules<'_> {
     }
 }
 
-/// `*` stays inside one component, `**` crosses. `None` for what is no glob: it matches nothing.
+/// Compiles a glob: `*` stays inside one component, `**` crosses. `None` for an invalid glob, which matches
+/// nothing.
 fn matcher(pattern: &str) -> Option<GlobMatcher> {
     let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
     glob.ok().map(|glob| glob.compile_matcher())
 }
 
-/// Whether a glob matches a stack's folder or identity.
+/// Returns true if a glob matches a stack's folder or identity.
 fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
     glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
 }
@@ -214,7 +216,7 @@ mod tests {
             stack.cluster = named.map(|name| name.parse().unwrap());
             Config::parse(text).unwrap().rules().digest(&stack)
         };
-        // Where no cluster is defined, and where stack.yaml names one that is, there is nothing to follow.
+        // If no cluster is defined, or if stack.yaml names a defined one, there is nothing to add.
         assert_eq!(digest("{}", None), None);
         assert_eq!(digest("clusters: {a: {}}", Some("a")), None);
         assert_eq!(digest("clusters: {a: {}, b: {}}", Some("a")), None);
@@ -226,7 +228,7 @@ mod tests {
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert!(all.iter().all(Option::is_some) && different.len() == all.len());
-        // The only one, or the one of a rule: the same cluster.
+        // The only cluster and the one of a rule give the same digest.
         let ruled = "clusters: {a: {}, b: {}}\nstacks:\n- {match: '**', cluster: a}";
         assert_eq!(digest(ruled, None), all[0]);
     }

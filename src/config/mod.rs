@@ -1,7 +1,8 @@
-//! `konverge.yaml`: what a repository tells Konverge, its schema, and what follows from it for each stack.
+//! `konverge.yaml`: the configuration of a repository, its schema, and the effective settings of each stack.
 //!
-//! The file is optional and lies at the repository's root. In `ci` whatever grants power (state, clusters, sandbox,
-//! core, Terraform, policy) is taken from the protected branch's file, see [`Config::with_power_from`].
+//! The file is optional and is at the root of the repository. In `ci` everything that grants permissions
+//! (state, clusters, sandbox, core, Terraform, policy) comes from the file of the default branch, see
+//! [`Config::with_power_from`].
 
 mod duration;
 mod effective;

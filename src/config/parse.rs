@@ -1,4 +1,4 @@
-//! Reading `konverge.yaml`, with errors that name key, line and the nearest known key.
+//! Parses `konverge.yaml`. Errors name the key, the line and the most similar known key.
 
 use super::{Config, DriftPolicy, Reconcile, StackRule, types::DEFAULT_CORE};
 use crate::{
@@ -12,20 +12,19 @@ use crate::{
     yaml::{self, YamlError},
 };
 
-/// Where the file lies: at the repository's root.
+/// The path of the file, at the root of the repository.
 pub const FILE_NAME: &str = "konverge.yaml";
 
-/// `konverge.yaml` could not be used.
+/// `konverge.yaml` is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Not YAML, or not of the shape.
+    /// Not YAML, or not of the expected form.
     #[error("{FILE_NAME}: {message}")]
     Invalid {
-        /// Line from 1.
+        /// The line, from 1.
         line: Option<u32>,
-        /// Column from 1.
+        /// The column, from 1.
         column: Option<u32>,
-        /// What is wrong.
         message: String,
         /// What was probably meant.
         hint: Option<String>,
@@ -56,12 +55,12 @@ impl From<ConfigError> for UserError {
     }
 }
 
-/// The schemes of `state.url` that there are stores for.
+/// The schemes of `state.url` that are supported.
 const STORES: [&str; 9] = [
     "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
 ];
 
-/// Whether anything stands at a path: a link, a submodule or a folder.
+/// Returns true if anything exists at a path: a link, a submodule or a folder.
 fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
     let after = source
         .files()
@@ -91,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// Not YAML, an unknown key, a wrong type, a rule that contradicts itself.
@@ -190,8 +189,8 @@ impl Config {
         Ok(())
     }
 
-    /// This revision's file with everything that grants power taken from the protected branch's: a pull request's edit
-    /// of those keys is shown, not obeyed.
+    /// This revision's file, with everything that grants permissions taken from the default branch's file: a
+    /// pull request's edit of those keys is shown, but has no effect.
     #[must_use]
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {
@@ -200,7 +199,7 @@ impl Config {
         }
     }
 
-    /// How the layout of a revision with this file is read.
+    /// The rules for reading the layout of a revision with this file.
     pub fn layout_rules(&self) -> LayoutRules {
         LayoutRules {
             order: self.kcl.settings,
@@ -216,8 +215,8 @@ impl Config {
             .collect()
     }
 
-    /// This configuration with another revision's `exclude` and `stacks[].identity`: which stacks a revision has, and how
-    /// they are called, follows from its own file.
+    /// This configuration with the `exclude` and `stacks[].identity` of another revision: the stacks and
+    /// identities of a revision follow from its own file.
     #[must_use]
     pub fn with_layout_of(&self, other: &Config) -> Config {
         let mut config = self.clone();
@@ -238,13 +237,14 @@ impl Config {
         config
     }
 
-    /// The default core, for messages.
+    /// The default version of the core, for messages.
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
 }
 
-/// Whether a text is, or holds in its query, an address with a password, or over HTTP with anything that stands for one.
+/// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any
+/// user part.
 fn holds_credentials(text: &str) -> bool {
     text.match_indices("://").any(|(at, sign)| {
         let rest = &text[at + sign.len()..];
@@ -255,7 +255,7 @@ fn holds_credentials(text: &str) -> bool {
     })
 }
 
-/// The words of a reader quote what it read.
+/// The message of the parser may quote the text.
 fn invalid(error: YamlError) -> ConfigError {
     let hint = nearest(&error.message);
     ConfigError::Invalid {
@@ -266,8 +266,8 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
-/// Of "unknown field `statee`, expected one of state, stacks" makes "did you mean `state`?"; of an unknown word where
-/// only some are known, too.
+/// Derives "did you mean `state`?" from "unknown field `statee`, expected one of state, stacks"; also for an
+/// unknown value of an enum.
 fn nearest(message: &str) -> Option<String> {
     let (_, rest) = ["unknown field `", "unknown variant `"]
         .iter()
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(effective.layout_rules(), change.layout_rules());
         assert_eq!(effective.stacks[0].cluster, protected.stacks[0].cluster);
         assert_eq!(effective.stacks[1].cluster, None);
-        // The same rules are no difference.
+        // Equal rules are not a difference.
         assert_eq!(protected.with_power_from(&protected), protected);
         assert!(Config::parse("exclude: ['a[']\n").is_err());
         assert!(Config::parse("stacks: [{match: a, identity: a}]\n").is_err());

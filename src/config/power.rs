@@ -1,4 +1,4 @@
-//! The difference of power between two configurations: what a merge would change, and for which stacks.
+//! The difference in permissions between two configurations: what a merge would change, and for which stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::{ClusterChoice, Config, effective::StackRules};
 use crate::model::{StackId, power::PowerChange, stack::Stack};
 
 impl Config {
-    /// What differs in `after`, key by key. Rules for stacks are compared by what they come to for each of `stacks`, a
-    /// stack before and after the merge.
+    /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
+    /// `stacks`, which are pairs of a stack before and after the merge.
     pub fn difference_of_power(
         &self,
         after: &Config,
@@ -37,7 +37,7 @@ impl Config {
         changes
     }
 
-    /// Every key that grants power and is about all stacks.
+    /// Every key that grants permissions for all stacks.
     fn powers(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else {
             return Map::new();
@@ -45,7 +45,7 @@ impl Config {
         for key in ["version", "stacks"] {
             keys.remove(key);
         }
-        // A password may stand in an address.
+        // An address may contain a password.
         if let Some(url) = keys.get_mut("state").and_then(|state| state.get_mut("url"))
             && let Some(text) = url.as_str()
         {
@@ -54,7 +54,7 @@ impl Config {
         keys
     }
 
-    /// The stacks that go to a cluster in one of the configurations; `key` begins with its name.
+    /// The stacks that use a cluster in one of the configurations; `key` starts with its name.
     fn stacks_of_cluster(
         &self,
         after: &Config,
@@ -82,7 +82,7 @@ impl Config {
         ids.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// What the rules for stacks come to: per key and pair of values the stacks that it changes for.
+    /// The effect of the rules for stacks: per key and pair of values the stacks for which it changes.
     fn by_stack(&self, after: &Config, stacks: &[(Option<&Stack>, Option<&Stack>)]) -> Vec<PowerChange> {
         let (old_rules, new_rules) = (self.rules(), after.rules());
         let mut found: BTreeMap<(String, Option<String>, Option<String>), BTreeSet<StackId>> =
@@ -94,7 +94,7 @@ impl Config {
             if same_rules && named(old) == named(new) {
                 continue;
             }
-            // Of a stack that is removed the rules are asked still: they say who may delete it.
+            // The rules still apply to a removed stack: they say who may delete it.
             let mut from = effective(&old_rules.for_stack(old.unwrap_or(stack)));
             let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
             from.insert("cluster".to_owned(), cluster(&old_rules, *old));
@@ -106,7 +106,7 @@ impl Config {
                 &mut |key, from, to| {
                     let both = old.is_some() && new.is_some();
                     if key == "cluster" && !both {
-                        // The table of stacks says that it comes or goes.
+                        // The table of stacks shows that it is added or removed.
                         return;
                     }
                     let row = (format!("stacks[].{key}"), from.map(display), to.map(display));
@@ -124,7 +124,7 @@ impl Config {
     }
 }
 
-/// The rules in force for a stack, without its cluster.
+/// The effective rules of a stack, without its cluster.
 fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
     let mut keys = Map::new();
     let policy = serde_json::to_value(&rules.policy).unwrap_or_default();
@@ -147,7 +147,7 @@ fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
     }
 }
 
-/// Calls `each` for every key whose value differs. What is null, or an empty list or object, is not set.
+/// Calls `each` for every key whose value differs. Null, an empty list and an empty object count as not set.
 fn leaves(at: &str, from: &Value, to: &Value, each: &mut impl FnMut(String, Option<&Value>, Option<&Value>)) {
     if from == to {
         return;
@@ -194,7 +194,7 @@ fn display(value: &Value) -> String {
     }
 }
 
-/// An address without the user and the password in it, nor a query, which may sign it.
+/// An address without its user, password and query, which may be signed.
 fn without_user(url: &str) -> String {
     let url = url.split('?').next().unwrap_or_default();
     match url.split_once("://") {

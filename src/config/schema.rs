@@ -1,4 +1,4 @@
-//! The published JSON Schema of `konverge.yaml`, made of the types in `file.rs`.
+//! The published JSON Schema of `konverge.yaml`, generated from the types in `types.rs`.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! The shape of `konverge.yaml`. The doc comments here are the reference: the JSON Schema and the docs are made of them.
+//! The types of `konverge.yaml`. Their doc comments are the reference: the JSON Schema and the docs are
+//! generated from them.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +9,25 @@ use serde::{Deserialize, Serialize};
 use super::Span;
 use crate::model::{ClusterName, NotifyEvent, StackId, stack::SettingsOrder};
 
-/// The KCL core used where `kcl.version` is not given.
+/// The version of the KCL core if `kcl.version` is not set.
 pub const DEFAULT_CORE: &str = "0.13.2";
 
 /// konverge.yaml: how Konverge works on this repository. Every key is optional.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The version of this format; 1.
+    /// The version of this format: 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: Option<u32>,
-    /// Globs of folders that hold no stacks, such as `examples/**`; what lies below a folder that matches is left out too.
-    /// A glob after `!` takes folders in again, and the last one that matches wins.
+    /// Globs of folders without stacks, such as `examples/**`. Everything below a matching folder is excluded
+    /// too. A glob after `!` includes folders again; the last matching glob wins.
     pub exclude: Vec<String>,
-    /// Where state is kept and how it is guarded.
+    /// The state store and the lease.
     pub state: State,
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
     #[schemars(with = "BTreeMap<String, ClusterConfig>")]
     pub clusters: BTreeMap<ClusterName, ClusterConfig>,
-    /// Rules by stack; for each key the last rule that matches and has the key wins.
+    /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
     /// How KCL is compiled.
     pub kcl: Kcl,
@@ -34,44 +35,44 @@ pub struct Config {
     pub terraform: TerraformConfig,
     /// How changes are applied.
     pub apply: Apply,
-    /// What is allowed.
+    /// What may be applied, and by whom.
     pub policy: PolicyConfig,
-    /// The scheduled look for drift.
+    /// The scheduled drift check.
     pub drift: Drift,
-    /// Who is told.
+    /// The receivers of notifications.
     pub notify: Vec<Notify>,
 }
 
-/// Where state is kept and how it is guarded.
+/// The state store and the lease.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct State {
-    /// The store: `s3://bucket/prefix`, `gs://…`, `az://…`, `oss://…`, `postgres://…`, `mysql://…`, `https://…` or
-    /// `file:///folder`. Credentials come from the environment, never from here.
+    /// The store: `s3://bucket/prefix`, `gs://…`, `az://…`, `oss://…`, `postgres://…`, `mysql://…`,
+    /// `https://…` or `file:///folder`. Credentials come from the environment, never from this file.
     pub url: Option<String>,
     /// Options of the store, such as `endpoint`, `region`, `path_style`, `ca_file`, `allow_http`.
     pub options: BTreeMap<String, String>,
-    /// The repository's id in the store: a state made under another id is refused. Written by `konverge init`;
-    /// defaults to the normalised URL of `origin`.
+    /// The id of the repository in the store; a state with another id is refused. `konverge init` writes it.
+    /// Default: the normalised URL of `origin`.
     pub id: Option<String>,
-    /// The lease on a stack while it is applied.
+    /// The lease on a stack during an apply.
     pub lease: LeaseConfig,
-    /// How many old states of a stack are kept; default 50.
+    /// The number of old states to keep per stack. Default: 50.
     pub history: Option<u32>,
-    /// age recipients (`age1…`) to which whole state documents are encrypted; the identity to read them is taken from
-    /// the environment variable KONVERGE_AGE_IDENTITY.
+    /// age recipients (`age1…`). If set, whole state documents are encrypted to them. The environment
+    /// variable KONVERGE_AGE_IDENTITY holds the identity that decrypts them.
     pub encrypt_to: Vec<String>,
-    /// Work on a store that cannot keep a lease. Two runs may then overwrite each other.
+    /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
     pub unsafe_no_lock: bool,
 }
 
-/// The lease on a stack while it is applied.
+/// The lease on a stack during an apply.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LeaseConfig {
-    /// How long a lease lives without a renewal; default 60 s.
+    /// How long a lease is valid without a renewal. Default: 60 s.
     pub term: Span,
-    /// How long to wait for somebody else's; default 10 minutes.
+    /// How long to wait for the lease of another run. Default: 10 minutes.
     pub wait: Span,
 }
 
@@ -84,17 +85,17 @@ impl Default for LeaseConfig {
     }
 }
 
-/// How to reach a cluster.
+/// How to connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterConfig {
-    /// The environment variable that holds the path of a kubeconfig. Default: KUBECONFIG, else `~/.kube/config`.
+    /// The environment variable with the path of a kubeconfig. Default: KUBECONFIG, or else `~/.kube/config`.
     pub kubeconfig_env: Option<String>,
-    /// The context in it; default: its current one.
+    /// The context in the kubeconfig. Default: its current context.
     pub context: Option<String>,
-    /// Use the pod's own service account instead.
+    /// Use the service account of the pod instead.
     pub in_cluster: bool,
-    /// Requests under way at once; default 16.
+    /// The maximum number of concurrent requests. Default: 16.
     pub requests: Option<u32>,
 }
 
@@ -102,11 +103,11 @@ pub struct ClusterConfig {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StackRule {
-    /// A glob over the stack's folder or its identity: `appops/*/prod`, `payments/**`.
+    /// A glob for the folder or the identity of a stack: `appops/*/prod`, `payments/**`.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, in place of the one that its names give:
-    /// for projects that have the same name.
+    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, instead of the one from its
+    /// names: for projects with the same name.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub identity: Option<StackId>,
@@ -114,17 +115,18 @@ pub struct StackRule {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
-    /// Globs of stacks that are applied before; if one of them fails, this one is held back.
+    /// Globs of stacks that must be applied before. If one of them fails, this stack is skipped.
     #[serde(default)]
     pub after: Option<Vec<String>>,
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
-    /// The environment of their GitHub deployments, which stacks may share; default: the stack's identity.
+    /// The environment of their GitHub deployments; stacks may share one. Default: the identity of the stack.
     #[serde(default)]
     pub environment: Option<String>,
-    /// Paths of Kubernetes objects that are not compared, as RFC 6901 pointers (`/spec/replicas`; an item of a list by its
-    /// key: `/spec/template/spec/containers/name=web/image`). They are set when an object is made, and left alone then.
+    /// Paths of Kubernetes objects that are not compared, as RFC 6901 pointers (`/spec/replicas`; an item of
+    /// a list by its key: `/spec/template/spec/containers/name=web/image`). They are set when an object is
+    /// created, and never changed afterwards.
     #[serde(default)]
     pub ignore: Option<Vec<String>>,
 }
@@ -133,27 +135,28 @@ pub struct StackRule {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StackPolicy {
-    /// How many approvals the pull request needs.
+    /// The number of approvals that the pull request needs.
     pub approvals: Option<u32>,
-    /// Teams (`org/team`) or users, one of whom must have approved.
+    /// Teams (`org/team`) or users; one of them must have approved.
     pub reviewers: Vec<String>,
-    /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
+    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
     pub actors: Vec<String>,
-    /// When nothing is applied.
+    /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// Resources that one apply may delete or replace in a stack without a consent of its own.
+    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
+    /// approval.
     pub max_delete: Option<u32>,
 }
 
-/// A time in which nothing is applied.
+/// A period in which nothing is applied.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FreezeConfig {
-    /// From, as RFC 3339: `2026-12-23T00:00:00Z`.
+    /// The start, as RFC 3339: `2026-12-23T00:00:00Z`.
     pub from: String,
-    /// Until, as RFC 3339.
+    /// The end, as RFC 3339.
     pub until: String,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
 }
@@ -162,35 +165,36 @@ pub struct FreezeConfig {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kcl {
-    /// The official core's version; part of every input digest. Default: the one this Konverge ships with.
+    /// The version of the official KCL core; part of every input digest. Default: the version that this
+    /// Konverge recommends.
     pub version: Option<String>,
-    /// Which Kusion's reading of `kcl.yaml` and `ci-test/settings.yaml` the repository follows.
+    /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
     pub settings: SettingsOrder,
-    /// Whether a kernel that lacks a wall stops the run. Default: `required` in `konverge ci` for pull requests, else
-    /// `best-effort`.
+    /// Whether a kernel without full sandbox support stops the run. Default: `required` in `konverge ci` for
+    /// pull requests, otherwise `best-effort`.
     pub sandbox: Option<Sandbox>,
-    /// Compilers at once; default: the number of cores.
+    /// The number of concurrent compilers. Default: the number of cores.
     pub workers: Option<u32>,
-    /// Limit of one compile; default 60 s.
+    /// The time limit of one compilation. Default: 60 s.
     pub timeout: Option<Span>,
-    /// Memory limit of one compiler in MiB; default 2048.
+    /// The memory limit of one compiler in MiB. Default: 2048.
     pub memory_mib: Option<u64>,
 }
 
 impl Kcl {
-    /// The core's version in force.
+    /// The effective version of the core.
     pub fn core(&self) -> &str {
         self.version.as_deref().unwrap_or(DEFAULT_CORE)
     }
 }
 
-/// Whether a kernel that lacks a wall stops the run.
+/// Whether a kernel without full sandbox support stops the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
-    /// Every wall or no compile.
+    /// Compile only in the full sandbox.
     Required,
-    /// The walls that the kernel has; what is missing is said.
+    /// Compile in the sandbox that the kernel supports, and report what is missing.
     BestEffort,
 }
 
@@ -198,15 +202,17 @@ pub enum Sandbox {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TerraformConfig {
-    /// The executable's name or absolute path, outside of the repository; default: `terraform`, else `tofu`, on the PATH.
+    /// The name or absolute path of the executable, outside the repository. Default: `terraform`, or else
+    /// `tofu`, on the PATH.
     pub binary: Option<String>,
-    /// Providers that may run. Others are refused before `init`.
+    /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// Settings in a Spec's provider configuration that name a command or a file of credentials of the machine that
-    /// Konverge runs on (`exec`, `config_path`, `shared_config_files`), and are allowed all the same. Default: none.
+    /// Settings in a Spec's provider configuration that name a command or a credentials file on the machine
+    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), and that are allowed nevertheless.
+    /// Default: none.
     pub credential_settings: Vec<String>,
-    /// The absolute path of a folder outside of the repository, laid out as Terraform's filesystem mirror; with it
-    /// nothing is downloaded.
+    /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
+    /// If set, nothing is downloaded.
     pub mirror: Option<String>,
 }
 
@@ -218,7 +224,7 @@ pub struct Provider {
     pub source: String,
     /// The exact version.
     pub version: String,
-    /// Hashes in the lock file's form (`h1:…`, `zh:…`); empty: recorded at first use.
+    /// Hashes in the form of the lock file (`h1:…`, `zh:…`). Empty: recorded at the first use.
     #[serde(default)]
     pub hashes: Vec<String>,
 }
@@ -227,108 +233,109 @@ pub struct Provider {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Apply {
-    /// Stacks applied at once; default 4.
+    /// The maximum number of stacks applied concurrently. Default: 4.
     pub stacks: Option<u32>,
-    /// Resources of one stack applied at once; default 16.
+    /// The maximum number of resources of one stack applied concurrently. Default: 16.
     pub resources: Option<u32>,
-    /// How long a resource may take to become ready, or to be gone; default 10 minutes.
+    /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
-    /// How long a failure that waiting does not remove (an image that does not exist, a pod that the server refuses) must
-    /// last before the wait ends early; default 30 s. Any other trouble, such as a crash loop or a pod without a node, may
-    /// last for the whole `ready_timeout`.
+    /// How long a failure that waiting does not fix (an image that does not exist, a pod that the server
+    /// refuses) must last before the wait ends early. Default: 30 s. Other problems, such as a crash loop or
+    /// a pod without a node, may last for the whole `ready_timeout`.
     pub fail_early_after: Option<Span>,
-    /// A folder of the repository with rules of your own for the readiness of Kubernetes objects, laid out as Argo CD's
-    /// `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or `health.k`. `konverge health --rules`
-    /// tries them.
+    /// A folder of the repository with your own rules for the readiness of Kubernetes objects, with the
+    /// layout of Argo CD's `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or
+    /// `health.k`. `konverge health --rules` tries them.
     pub health_rules: Option<String>,
-    /// What happens when another field manager owns a field that the Spec sets; default `restore`.
+    /// What happens if another field manager owns a field that the Spec sets. Default: `restore`.
     pub conflicts: ConflictsConfig,
-    /// Whether GitHub is told of each apply as a deployment, which it keeps by environment. Takes
-    /// `deployments: write`; at most 20 environments a run.
+    /// Create a GitHub deployment per apply, listed by environment. Needs `deployments: write`; at most 20
+    /// environments per run.
     pub deployments: bool,
 }
 
-/// What happens when another field manager owns a field that the Spec sets.
+/// What happens if another field manager owns a field that the Spec sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConflictsConfig {
-    /// A field that the last apply wrote is put back, as `policy.drift` says. Any other field fails the resource, and the
-    /// owner is named.
+    /// A field that the last apply wrote is restored, as `policy.drift` says. For any other field the
+    /// resource fails, and the error names the owner.
     #[default]
     Restore,
-    /// The resource fails, and the owner is named; also for a field that the last apply wrote.
+    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
     Stop,
-    /// The field is taken over.
+    /// Konverge takes over the field.
     Take,
     /// The field keeps the value of its owner; also one that the last apply wrote.
     Leave,
 }
 
-/// What is allowed, for every stack; `stacks[].policy` narrows it.
+/// What may be applied, for every stack; `stacks[].policy` narrows it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
-    /// What an apply does about fields that somebody changed since our last write; default `restore`.
+    /// What an apply does about fields that others changed since the last apply. Default: `restore`.
     pub drift: DriftPolicy,
-    /// How many approvals a pull request needs before its changes are applied; default none.
+    /// The number of approvals that a pull request needs before its changes are applied. Default: none.
     pub approvals: Option<u32>,
-    /// Teams (`org/team`) or users, one of whom must have approved.
+    /// Teams (`org/team`) or users; one of them must have approved.
     pub reviewers: Vec<String>,
-    /// Who may merge or dispatch an apply; empty: whoever GitHub lets.
+    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
     pub actors: Vec<String>,
-    /// When nothing is applied.
+    /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// Resources that one apply may delete or replace in a stack without a consent of its own; default 10.
+    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
+    /// approval. Default: 10.
     pub max_delete: Option<u32>,
 }
 
-/// What an apply does about fields that somebody changed since our last write.
+/// What an apply does about fields that others changed since the last apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriftPolicy {
-    /// Puts back our last write.
+    /// Restore the values of the last apply.
     #[default]
     Restore,
-    /// Stops the stack.
+    /// Stop the stack.
     Stop,
 }
 
-/// The scheduled look for drift.
+/// The scheduled drift check.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Drift {
-    /// Stacks looked at in one run, the longest not looked at first; default: all.
+    /// The number of stacks to check per run, the least recently checked first. Default: all.
     pub stacks: Option<u32>,
-    /// Stop starting new stacks after this; default: never.
+    /// The time after which no further stack is started. Default: none.
     pub budget: Option<Span>,
-    /// Whether drift is put back.
+    /// Whether drift is restored.
     pub reconcile: Reconcile,
-    /// Say so when the last good run is older than this; default 2 days.
+    /// Warn if the last successful run is older than this. Default: 2 days.
     pub stale_after: Option<Span>,
-    /// The label of drift issues; default `konverge-drift`.
+    /// The label of drift issues. Default: `konverge-drift`.
     pub label: Option<String>,
 }
 
-/// Whether drift is put back.
+/// Whether drift is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reconcile {
-    /// Reported only.
+    /// Drift is only reported.
     #[default]
     Never,
-    /// Our last write is put back.
+    /// The values of the last apply are restored.
     Restore,
 }
 
-/// Who is told. The address is a secret and comes from the environment.
+/// A receiver of notifications. Its URL is a secret and comes from the environment.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Notify {
-    /// `slack` (and whatever speaks its incoming webhooks) or `webhook` (signed).
+    /// `slack` (and compatible incoming webhooks) or `webhook` (signed).
     pub kind: NotifyKind,
-    /// The environment variable that holds the URL.
+    /// The environment variable with the URL.
     pub url_env: String,
-    /// The environment variable that holds the signing key of a `webhook`.
+    /// The environment variable with the signing key of a `webhook`.
     #[serde(default)]
     pub key_env: Option<String>,
     /// Events to send; default: everything.

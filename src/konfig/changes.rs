@@ -1,4 +1,5 @@
-//! [`Changes`]: what differs between the files of two revisions, and what of one revision's layout holds for the other.
+//! [`Changes`]: the differences between the files of two revisions, and which parts of one revision's layout
+//! are valid for the other.
 
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
@@ -9,7 +10,7 @@ use crate::model::{
     stack::{Entry, Stack},
 };
 
-/// Files that a layout is read from.
+/// The files that define a layout.
 const LAYOUT_FILES: [&str; 6] = [
     "project.yaml",
     "stack.yaml",
@@ -19,22 +20,23 @@ const LAYOUT_FILES: [&str; 6] = [
     "kcl.mod.lock",
 ];
 
-/// The paths that differ, and how much that may bear on.
+/// The paths that differ, and what they may influence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
     /// Every path whose entry differs.
     pub paths: HashSet<RepoPath>,
-    /// Every path leads where it led, as far as KCL asks: files came or went at most where no import, package, module,
-    /// CRD or folder is made or ended by it, and no link differs or leads to what does.
+    /// True if every path still leads to the same place, as far as KCL is concerned. Files were added or
+    /// removed only where that affects no import, package, module, CRD or folder, and no link differs or
+    /// leads to a change.
     pub shape_kept: bool,
-    /// Paths that came or went, and every folder above them.
+    /// Added and removed paths, and every folder above them.
     appeared: HashSet<RepoPath>,
-    /// No link differs or leads to what does.
+    /// No link differs or leads to a change.
     links_kept: bool,
 }
 
 impl Changes {
-    /// Compares two revisions. Both file lists are sorted: one walk along the two.
+    /// Compares two revisions in one pass over both sorted file lists.
     pub fn compute(before: &FileTreeView, after: &FileTreeView) -> Self {
         let mut changes = Self {
             paths: HashSet::new(),
@@ -87,12 +89,12 @@ impl Changes {
         self.shape_kept &= all_plain && is_neutral(path, before, after);
     }
 
-    /// Whether a path differs.
+    /// Returns true if a path differs.
     fn hold(&self, folder: &RepoPath, name: &str) -> bool {
         folder.join(name).is_some_and(|path| self.paths.contains(&path))
     }
 
-    /// Whether no layout comes out otherwise.
+    /// Returns true if no layout changes.
     fn keep_layout(&self) -> bool {
         self.links_kept
             && !self
@@ -102,8 +104,8 @@ impl Changes {
     }
 }
 
-/// Whether a file that came or went makes no difference to what a path means: no KCL, nothing of the layout, no CRD, in
-/// a folder that was and is there without it.
+/// Returns true if an added or removed file does not change the meaning of any path: it is not KCL, part of
+/// the layout or a CRD, and its folder exists in both revisions without it.
 fn is_neutral(path: &RepoPath, before: &FileTreeView, after: &FileTreeView) -> bool {
     let told_apart = path
         .as_str()
@@ -117,14 +119,14 @@ fn is_neutral(path: &RepoPath, before: &FileTreeView, after: &FileTreeView) -> b
     !told_apart && holds_others(before) && holds_others(after)
 }
 
-/// What of another revision's layout holds, as far as its files go.
+/// The parts of another revision's layout that are still valid, as far as its files are concerned.
 pub(super) struct UnchangedLayout<'a> {
     layout: &'a Layout,
     changes: &'a Changes,
 }
 
 impl<'a> UnchangedLayout<'a> {
-    /// `None` where what differs may bear on any stack.
+    /// `None` if the differences may influence any stack.
     fn from_layout(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
         let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
         let globs_hold = !layout.has_globs || changes.appeared.is_empty();
@@ -132,12 +134,13 @@ impl<'a> UnchangedLayout<'a> {
         holds.then_some(Self { layout, changes })
     }
 
-    /// Whether a stack that holds may have a glob.
+    /// Returns true if a still valid stack may have a glob.
     pub(super) fn has_globs(&self) -> bool {
         self.layout.has_globs
     }
 
-    /// Packages whose folders make no stacks. A `kcl.mod` that changed would have been no revision that holds.
+    /// The packages whose folders do not define stacks. They are valid because a changed `kcl.mod` would have
+    /// invalidated the whole layout.
     pub(super) fn packages(&self) -> &'a [(RepoPath, PackageKind)] {
         &self.layout.packages
     }
@@ -153,7 +156,7 @@ impl<'a> UnchangedLayout<'a> {
         (!broken && !self.changes.paths.contains(&file)).then_some(&projects[at])
     }
 
-    /// The stack in a folder, of a project that holds as well.
+    /// The stack in a folder, whose project must be valid too.
     pub(super) fn stack(&self, folder: &RepoPath, project: &Project) -> Option<&'a Stack> {
         self.project(&project.folder)?;
         let stacks = &self.layout.stacks;
@@ -168,7 +171,7 @@ impl<'a> UnchangedLayout<'a> {
         holds.then_some(stack)
     }
 
-    /// Whether a file is to be read.
+    /// Returns true if a file must be read.
     pub(super) fn lacks(&self, path: &RepoPath) -> bool {
         self.changes.paths.contains(path)
     }
@@ -188,7 +191,7 @@ impl<'a> UnchangedLayout<'a> {
 }
 
 impl LayoutReader {
-    /// As [`LayoutReader::layout`], by way of another revision's: only what differs is read.
+    /// As [`LayoutReader::layout`], but reuses the layout of another revision: only differences are read.
     ///
     /// # Errors
     /// As [`Layout::read`].

@@ -1,4 +1,4 @@
-//! What the compiler is given for one stack: settings merged as Kusion does, paths resolved against the repository.
+//! The compiler setup of one stack: settings merged as Kusion does, paths resolved in the repository.
 
 use serde_json::Value;
 
@@ -13,15 +13,15 @@ use crate::model::{
     stack::{CompileSetup, SetupError},
 };
 
-/// A stack's setup.
+/// The setup of a stack.
 pub(super) struct StackSetup {
-    /// The setup, or what is wrong with it.
+    /// The setup, or its error.
     pub(super) compile: Result<CompileSetup, SetupError>,
-    /// Whether an entry is a glob.
+    /// True if an entry is a glob.
     pub(super) globs: bool,
 }
 
-/// Puts a stack's setup together.
+/// Builds the setup of a stack.
 pub(super) fn build_setup(
     reader: &LayoutReader,
     tree: &FileTreeView,
@@ -53,7 +53,8 @@ fn merge_setup(
     if let Err(error) = dependencies::add(reader, tree, &mut setup)? {
         return Ok(Err(error));
     }
-    // From v0.9 on a `kcl.mod` in the stack's own folder makes it a package of its own, and settings are not looked at.
+    // Since v0.9 a `kcl.mod` in the stack's own folder makes it a package of its own, and the settings files
+    // are ignored.
     let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
     let mut entries: Vec<EntryText> = Vec::new();
     if !own_package && let Err(error) = read_settings(reader, tree, order, folder, &mut setup, &mut entries)?
@@ -165,8 +166,9 @@ fn read_profile(
     Ok(Ok(()))
 }
 
-/// A path of a settings file or `kcl.mod`, relative to the repository. `${PWD}` is the file's own folder, `${KCL_MOD}`
-/// the nearest folder with a `kcl.mod`, `${name:KCL_MOD}` a dependency's folder; only at the start.
+/// Resolves a path in a settings file or `kcl.mod` to a path in the repository. At its start `${PWD}` is the
+/// file's own folder, `${KCL_MOD}` the nearest folder with a `kcl.mod`, and `${name:KCL_MOD}` the folder of a
+/// dependency.
 fn place(tree: &FileTreeView, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
     let Some((variable, rest)) = variable(text) else {
         return base
@@ -183,13 +185,13 @@ fn place(tree: &FileTreeView, setup: &CompileSetup, base: &RepoPath, text: &str)
         .ok_or_else(|| outside_paths::describe_refusal(tree, &start, rest))
 }
 
-/// The variable at the start of a path, and what follows it.
+/// The variable at the start of a path, and the rest.
 pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
     let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
     (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
 }
 
-/// The name and the folder of the dependency that `name:KCL_MOD` stands for.
+/// The name and the folder of the dependency in `name:KCL_MOD`.
 pub(super) fn package_folder(
     setup: &CompileSetup,
     variable: &str,

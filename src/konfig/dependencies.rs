@@ -1,4 +1,4 @@
-//! `[dependencies]` of `kcl.mod`: those that lie in the repository by folder, the others by what pins them.
+//! `[dependencies]` of `kcl.mod`: dependencies in the repository by folder, the others by what pins them.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -15,8 +15,8 @@ use crate::model::{
     stack::{CompileSetup, RemotePackage, SetupError},
 };
 
-/// Adds the packages that the stack's module depends on, and those that they depend on. The nearest declaration of a
-/// name wins.
+/// Adds the dependencies of the stack's module, and their dependencies. The nearest declaration of a name
+/// wins.
 pub(super) fn add(
     reader: &LayoutReader,
     tree: &FileTreeView,

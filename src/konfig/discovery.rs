@@ -1,5 +1,5 @@
-//! [`LayoutReader`]: finds projects and stacks among a revision's files, and reads each small file once, however many stacks
-//! or revisions share it.
+//! [`LayoutReader`]: finds projects and stacks among the files of a revision. It reads each small file once,
+//! however many stacks or revisions share it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -23,13 +23,13 @@ use crate::{
     yaml::YamlError,
 };
 
-/// Reads layouts; remembers parsed files by content, so that the second revision costs what changed.
+/// Reads layouts. Parsed files are cached by content, so that a second revision costs only what changed.
 #[derive(Default)]
 pub struct LayoutReader {
     parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
 }
 
-/// How a file is to be read.
+/// How a file is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Class {
     Project,
@@ -38,7 +38,7 @@ enum Class {
     Module,
 }
 
-/// A file read once.
+/// A parsed file.
 #[derive(Clone)]
 enum Parsed {
     Project(Result<Arc<ProjectDocument>, YamlError>),
@@ -47,11 +47,10 @@ enum Parsed {
     Module(Result<Arc<KclMod>, String>),
 }
 
-/// Threads that read and parse: as many as CI machines have cores.
+/// The number of threads that read and parse: as many as CI machines have cores.
 const READERS: usize = 2;
 
 impl LayoutReader {
-    /// A reader that knows no file yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,7 +64,7 @@ impl LayoutReader {
         self.layout_with(tree, rules, None)
     }
 
-    /// As [`LayoutReader::layout`]; what of another revision's layout holds is not read again.
+    /// As [`LayoutReader::layout`]; the valid parts of another revision's layout are not read again.
     pub(super) fn layout_with(
         &self,
         tree: &FileTreeView,
@@ -153,8 +152,8 @@ impl LayoutReader {
         Ok(layout)
     }
 
-    /// A project, and what is wrong with its file: then its stacks' identities are not to be known, if it has any.
-    /// Other tools have files of that name too.
+    /// A project, and the error in its file. With an error the identities of its stacks are unknown, if it
+    /// has any: other tools also have files of this name.
     fn project(
         &self,
         tree: &FileTreeView,
@@ -308,7 +307,7 @@ impl LayoutReader {
             }
         }
         {
-            // In the order of their paths: what lies close together is stored as differences from one another.
+            // In the order of their paths: neighbours are often stored as deltas of one another.
             let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
             let mut met = HashSet::new();
             wanted.retain(|key| !memo.contains_key(key) && met.insert(*key));
@@ -352,7 +351,7 @@ impl Class {
 }
 
 impl Layout {
-    /// The folders that make stacks, sorted; projects of which none is left are taken out.
+    /// Returns the folders that define stacks, sorted, and removes projects without stacks.
     fn leave_out(
         &mut self,
         exclusion: &Exclusion,
@@ -411,7 +410,7 @@ impl Layout {
     }
 }
 
-/// A submodule without files: whatever stacks it has are there, and not to be seen.
+/// The error for a submodule without files: its stacks exist but are unknown.
 fn not_checked_out(file: RepoPath) -> SetupError {
     SetupError {
         file,
@@ -421,7 +420,8 @@ fn not_checked_out(file: RepoPath) -> SetupError {
     }
 }
 
-/// An identity for a stack whose own cannot be known: made of its folder, so that it collides with no other.
+/// A placeholder identity for a stack whose own is unknown. It is derived from the folder, so that it is
+/// unique.
 fn guessed_identity(folder: &RepoPath) -> StackId {
     let clean: String = folder
         .as_str()

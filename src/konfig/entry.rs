@@ -1,4 +1,5 @@
-//! Entries as the settings name them, resolved as the core does (`parser/src/entry.rs get_compile_entries_from_paths`).
+//! Resolves the entries in the settings as the core does (`parser/src/entry.rs
+//! get_compile_entries_from_paths`).
 
 use std::collections::BTreeSet;
 
@@ -12,14 +13,12 @@ use crate::model::{
     stack::{CompileSetup, Entry, EntryPackage, SetupError},
 };
 
-/// What makes an entry a glob.
+/// The characters that make an entry a glob.
 const GLOB: [char; 3] = ['*', '?', '['];
 
-/// An entry as a file of the repository has it.
+/// An entry as written in a file.
 pub(super) struct EntryText {
-    /// The file.
     pub(super) file: RepoPath,
-    /// The entry's text.
     pub(super) text: String,
 }
 
@@ -28,13 +27,14 @@ impl EntryText {
         self.text.contains(GLOB)
     }
 
-    /// The folder that the text starts from.
+    /// The folder that the text is relative to.
     fn base(&self) -> RepoPath {
         self.file.parent().unwrap_or_default()
     }
 }
 
-/// Resolves the entries of a stack. Entries in `${KCL_MOD}` come last: their root follows from the others.
+/// Resolves the entries of a stack. Entries in `${KCL_MOD}` come last, because the others determine their
+/// root.
 pub(super) fn resolve(
     tree: &FileTreeView,
     setup: &CompileSetup,
@@ -60,7 +60,7 @@ pub(super) fn resolve(
         });
         *entries = found(tree, written, &start, inside, &EntryPackage::Main)
             .map_err(|message| failed(written, message))?;
-        // The core finds no root where all entries are written so. Then the path itself has to show it.
+        // The core finds no root if all entries are written so. Then the path itself must show it.
         let Some(root) = &root else {
             continue;
         };
@@ -74,7 +74,7 @@ pub(super) fn resolve(
     Ok(resolved.into_iter().flatten().collect())
 }
 
-/// What follows `${KCL_MOD}`, if the entry starts with it.
+/// The text after `${KCL_MOD}`, if the entry starts with it.
 fn rooted(written: &EntryText) -> Option<&str> {
     match variable(&written.text) {
         Some(("KCL_MOD", inside)) => Some(inside),
@@ -97,8 +97,8 @@ fn plain_or_of_package(
     }
 }
 
-/// The root that the core takes for `${KCL_MOD}`: that of the entries which are given by their path, or of the stack's
-/// folder where these have several. `None` if there are no such entries.
+/// The root that the core uses for `${KCL_MOD}`: that of the entries given by path, or that of the stack's
+/// folder if these have several. `None` if there are no such entries.
 fn main_root<'a>(
     tree: &FileTreeView,
     setup: &CompileSetup,
@@ -114,7 +114,7 @@ fn main_root<'a>(
     }
 }
 
-/// The root of the package of a file or folder that is given by its path.
+/// The package root of a file or folder that is given by its path.
 fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
     let folder = match tree.is_file(path) {
         true => path.parent().unwrap_or_default(),
@@ -123,7 +123,7 @@ fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
     tree.module_root(&folder).unwrap_or(folder)
 }
 
-/// The files or folders that a text names, seen from a folder; a glob names its matches in order.
+/// The files or folders that a text names, relative to a folder; a glob names its matches in order.
 fn found(
     tree: &FileTreeView,
     written: &EntryText,

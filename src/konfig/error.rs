@@ -1,14 +1,14 @@
-//! What is wrong with a layout as a whole.
+//! The errors of a layout as a whole.
 
 use crate::{
     error::{ErrorKind, UserError},
     model::{file_source::SourceError, stack::SetupError},
 };
 
-/// The layout cannot be used.
+/// The layout is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Not a Konfig monorepo.
+    /// The repository is not a Konfig monorepo.
     #[error("there is no `kcl.mod` in this repository: it is not a KCL monorepo")]
     NoModule,
     /// A file of the layout is not in the object database.

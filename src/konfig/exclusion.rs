@@ -1,5 +1,5 @@
-//! Folders whose `project.yaml` and `stack.yaml` make no stacks: what `exclude` names, vendored packages, and packages
-//! that other modules depend on.
+//! Folders whose `project.yaml` and `stack.yaml` do not define stacks: those in `exclude`, vendored packages,
+//! and packages that other modules depend on.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use globset::GlobMatcher;
 use super::{FileTreeView, LayoutReader};
 use crate::model::{RepoPath, file_source::SourceError};
 
-/// Why what lies in a package makes no stacks.
+/// Why the folders in a package do not define stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackageKind {
-    /// It lies in a `vendor` folder beside a `kcl.mod`.
+    /// The package is in a `vendor` folder beside a `kcl.mod`.
     Vendored,
-    /// Another module depends on it by path. Projects below it are its examples; a project in the package's own folder
-    /// is one of this repository.
+    /// Another module depends on the package by path. Projects below it are its examples; a project in the
+    /// package's own folder belongs to this repository.
     Dependency,
 }
 
-/// What is left out of a revision.
+/// The excluded folders of a revision.
 pub(super) struct Exclusion {
-    /// Packages by folder.
+    /// The packages by folder.
     packages: BTreeMap<RepoPath, PackageKind>,
     globs: Vec<Glob>,
 }
@@ -52,13 +52,15 @@ impl Exclusion {
         }
     }
 
-    /// Whether a stack's folder makes no stack; `project` is the folder of its project, if it has one.
+    /// Returns true if a folder with a `stack.yaml` does not define a stack. `project` is the folder of its
+    /// project, if there is one.
     pub(super) fn leaves_out(&self, folder: &RepoPath, project: Option<&RepoPath>) -> bool {
         self.by_glob(folder)
             .unwrap_or_else(|| self.in_package(folder, project).is_some())
     }
 
-    /// The package that other modules depend on and that makes a stack's folder no stack, where no glob says so.
+    /// The package because of which a folder does not define a stack: other modules depend on it, and no glob
+    /// decides otherwise.
     pub(super) fn used_package(&self, folder: &RepoPath, project: Option<&RepoPath>) -> Option<&RepoPath> {
         let (package, kind) = self.in_package(folder, project)?;
         (kind == PackageKind::Dependency && self.by_glob(folder).is_none()).then_some(package)
@@ -79,7 +81,7 @@ impl Exclusion {
         })
     }
 
-    /// What the last glob says that matches the folder or one above it.
+    /// The decision of the last glob that matches the folder or one above it.
     fn by_glob(&self, folder: &RepoPath) -> Option<bool> {
         let matches = |glob: &&Glob| {
             folder
@@ -109,7 +111,7 @@ pub(super) fn packages(
             .iter()
             .filter_map(|(_, dependency)| dependency.path.as_deref());
         for package in paths.filter_map(|path| module.join(path)) {
-            // A module may depend on the package around it: that one's stacks are this repository's.
+            // A module may depend on the package around it, whose stacks belong to this repository.
             if !module.is_within(&package) && tree.is_file(&package.child("kcl.mod")) {
                 packages.entry(package).or_insert(PackageKind::Dependency);
             }
@@ -118,7 +120,7 @@ pub(super) fn packages(
     Ok(packages.into_iter().collect())
 }
 
-/// The `vendor` folder that a package lies in, if it lies beside a `kcl.mod`.
+/// The `vendor` folder of a package, if it is beside a `kcl.mod`.
 fn vendor_above(tree: &FileTreeView, module: &RepoPath) -> Option<RepoPath> {
     module.ancestors().skip(1).find(|above| {
         above.file_name() == "vendor"

@@ -1,4 +1,4 @@
-//! [`FileTreeView`]: a revision's files seen as folders and links, the way a checkout shows them.
+//! [`FileTreeView`]: the files of a revision as folders and links, as a checkout shows them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,10 +11,10 @@ use crate::model::{
     file_source::{FileEntry, FileKind, Source, SourceError},
 };
 
-/// Links are followed so many times at most, as Linux does (`path_resolution(7)`).
+/// The maximum number of links that are followed, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
-/// A revision's files with folder and link semantics.
+/// The files of a revision with folder and link semantics.
 pub struct FileTreeView {
     source: Arc<dyn Source>,
     links: HashSet<RepoPath>,
@@ -22,7 +22,7 @@ pub struct FileTreeView {
     by_path: OnceLock<HashMap<RepoPath, FileEntry>>,
 }
 
-/// Where a path leads once every link on the way is followed.
+/// The target of a path after every link on it is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// The real path.
@@ -32,7 +32,7 @@ pub struct Resolved {
 }
 
 impl FileTreeView {
-    /// Looks at a revision.
+    /// A view of a revision.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let mut links = HashSet::new();
         let mut modules = Vec::new();
@@ -58,12 +58,12 @@ impl FileTreeView {
         tree
     }
 
-    /// The revision.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
 
-    /// Says that most files will be asked for: from now on one is found at once, not by way of the sorted list.
+    /// Announces that most files will be read: from now on files are found through a hash map instead of the
+    /// sorted list.
     pub(super) fn will_be_read_whole(&self) {
         let all = || self.source.files().iter();
         self.by_path
@@ -77,18 +77,17 @@ impl FileTreeView {
         }
     }
 
-    /// Whether there is a `kcl.mod` anywhere.
     pub fn has_module(&self) -> bool {
         !self.module_folders.is_empty()
     }
 
-    /// Every folder that holds a `kcl.mod`.
+    /// Every folder with a `kcl.mod`.
     pub(super) fn module_folders(&self) -> impl Iterator<Item = &RepoPath> {
         self.module_folders.iter()
     }
 
-    /// The nearest folder at or above `folder` that holds a file `kcl.mod`: the package root of what lies there.
-    /// A folder of that name does not count.
+    /// The nearest folder at or above `folder` with a file `kcl.mod`: the package root. A folder of that name
+    /// does not count.
     pub fn module_root(&self, folder: &RepoPath) -> Option<RepoPath> {
         let mut above = folder.as_str();
         loop {
@@ -102,8 +101,8 @@ impl FileTreeView {
         }
     }
 
-    /// Follows every link on the way; `None` if one leads out of the repository or in a circle.
-    /// The path need not exist.
+    /// Follows every link on a path; `None` if one leaves the repository or is part of a cycle. The path need
+    /// not exist.
     pub fn resolve(&self, path: &RepoPath) -> Option<Resolved> {
         let mut resolved = Resolved {
             path: path.clone(),
@@ -135,7 +134,7 @@ impl FileTreeView {
         None
     }
 
-    /// Whether a link leads to one of some paths, or to a folder above it.
+    /// Returns true if a link leads to one of some paths, or to a folder above one.
     pub(super) fn links_lead_to(&self, paths: &HashSet<RepoPath>) -> bool {
         self.links.iter().any(|link| match self.resolve(link) {
             Some(target) => paths.iter().any(|path| path.is_within(&target.path)),
@@ -143,7 +142,7 @@ impl FileTreeView {
         })
     }
 
-    /// The regular file at a path, links followed.
+    /// The regular file at a path, with links followed.
     pub fn file(&self, path: &RepoPath) -> Option<(RepoPath, FileEntry)> {
         if let Some(entry) = self.entry(path)
             && entry.kind == FileKind::File
@@ -158,12 +157,12 @@ impl FileTreeView {
         (entry.kind == FileKind::File).then_some((real, *entry))
     }
 
-    /// Whether there is a regular file at a path, links followed.
+    /// Returns true if there is a regular file at a path, with links followed.
     pub fn is_file(&self, path: &RepoPath) -> bool {
         self.file(path).is_some()
     }
 
-    /// Whether there is a folder at a path, links followed. A submodule is one.
+    /// Returns true if there is a folder at a path, with links followed. A submodule is a folder.
     pub fn is_folder(&self, path: &RepoPath) -> bool {
         let Some(real) = self.resolve(path).map(|resolved| resolved.path) else {
             return false;
@@ -176,7 +175,7 @@ impl FileTreeView {
                 .is_some_and(|entry| entry.kind == FileKind::Submodule)
     }
 
-    /// A file's content, links followed; `None` if there is none.
+    /// The content of a file, with links followed; `None` if there is no file.
     ///
     /// # Errors
     /// The object is missing or damaged.
@@ -199,8 +198,8 @@ impl FileTreeView {
             .take_while(move |(path, _)| path.as_str().starts_with(&prefix))
     }
 
-    /// The direct children of a real folder: name, and the entry of a file, link or submodule (`None`: a folder).
-    /// Subfolders are skipped over, not walked.
+    /// The direct children of a real folder: the name, and the entry of a file, link or submodule (`None`: a
+    /// folder). Subfolders are skipped, not walked.
     pub fn children(&self, folder: &RepoPath) -> Vec<(String, Option<FileEntry>)> {
         let prefix = if folder.is_root() {
             String::new()
@@ -218,7 +217,7 @@ impl FileTreeView {
                 match rest.split_once('/') {
                     None => found.push((rest.to_owned(), Some(*entry))),
                     Some((name, _)) => {
-                        // `0` is the character after `/`: on to what sorts behind that folder.
+                        // `0` is the character after `/`: continue with what sorts after that folder.
                         from = format!("{prefix}{name}0");
                         found.push((name.to_owned(), None));
                         continue 'seek;

@@ -1,4 +1,4 @@
-//! Identities: each stack of a revision has its own.
+//! Identities: every stack of a revision has a unique one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,18 +8,18 @@ use crate::model::{
     stack::{NamedBy, Stack},
 };
 
-/// Folders that have the same names.
+/// Folders with the same names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clash {
-    /// What their names, or rules of `konverge.yaml`, give.
+    /// The identity that their names, or rules of `konverge.yaml`, give.
     pub identity: StackId,
-    /// The folders.
     pub folders: Vec<RepoPath>,
 }
 
 impl Layout {
-    /// Gives each stack its identity: the one that a rule names, else that of its names; its folder's path where several
-    /// stacks would have the same, since their states would overwrite each other.
+    /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would
+    /// have the same one, each gets the path of its folder, because otherwise their states would overwrite
+    /// each other.
     pub(super) fn settle_identities(&mut self, rules: &[(String, StackId)]) {
         let rules: Vec<_> = rules
             .iter()
@@ -41,7 +41,8 @@ impl Layout {
             };
         }
         self.clashes.clear();
-        // A folder's path may be what the names of another stack give: then that one has its folder's, too.
+        // The path of a folder may equal the names of another stack: then that one gets its folder's path
+        // too.
         while let Some(clashes) = self.find_clashes() {
             for clash in clashes {
                 for folder in &clash.folders {
@@ -57,7 +58,7 @@ impl Layout {
         self.clashes.sort_by(|a, b| a.identity.cmp(&b.identity));
     }
 
-    /// Identities that several stacks have of which at least one can have another.
+    /// The identities that several stacks have, if at least one of these can get another.
     fn find_clashes(&self) -> Option<Vec<Clash>> {
         let mut seen = HashSet::new();
         let twice: BTreeSet<&StackId> = self
@@ -85,8 +86,9 @@ impl Layout {
         (!clashes.is_empty()).then_some(clashes)
     }
 
-    /// The stack of an earlier layout that a stack of this one goes on from: of the same identity, else the one in its
-    /// folder, if that has another identity now because a clash came or went, or because it was named.
+    /// The stack of an earlier layout that a stack of this one continues: the one with the same identity, or
+    /// else the one in its folder whose identity differs only because a clash was added or removed, or
+    /// because a rule named it.
     pub fn before<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
         earlier.stack(&stack.id).or_else(|| {
             earlier
@@ -101,7 +103,7 @@ impl Layout {
         at.ok().map(|at| &self.stacks[at])
     }
 
-    /// One sentence about the stacks that have their folder's path as identity, if there are any.
+    /// One sentence about the stacks whose identity is the path of their folder, if there are any.
     pub fn clash_note(&self) -> Option<String> {
         let first = self.clashes.first()?;
         let folders: BTreeSet<&RepoPath> = self.clashes.iter().flat_map(|clash| &clash.folders).collect();

@@ -1,13 +1,13 @@
-//! `kcl.mod` and `kcl.mod.lock`: dependencies and the profile.
+//! `kcl.mod` and `kcl.mod.lock`: the dependencies and the profile.
 
 use serde_json::Value;
 
-/// What `kcl.mod` says of interest.
+/// The relevant content of `kcl.mod`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct KclMod {
     /// `[package] name`.
     pub(super) name: Option<String>,
-    /// `[dependencies]` in the file's order, `-` in names written as `_`.
+    /// `[dependencies]` in the order of the file, with `-` in names written as `_`.
     pub(super) dependencies: Vec<(String, Dependency)>,
     /// `[profile] entries`, as written.
     pub(super) entries: Vec<String>,
@@ -33,8 +33,8 @@ pub(super) struct Dependency {
 }
 
 impl KclMod {
-    /// Reads a `kcl.mod`. The core itself never reads its content, so an odd one is an error only if it hides
-    /// dependencies: what is not TOML at all.
+    /// Parses a `kcl.mod`. The core itself never reads its content, so only a text that is not TOML is an
+    /// error, because it hides the dependencies.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root = table(bytes)?;
         let name = root.get("package").and_then(|package| package["name"].as_str());
@@ -62,8 +62,8 @@ impl KclMod {
 }
 
 impl Dependency {
-    /// Store names as kpm makes them: git `<name>_<tag|commit|branch|latest>`, OCI `<name>_<tag>`, a plain version
-    /// `<name>_<version>`.
+    /// The names that kpm gives to package folders: git `<name>_<tag|commit|branch|latest>`, OCI
+    /// `<name>_<tag>`, a plain version `<name>_<version>`.
     fn parse(name: &str, entry: &Value) -> Self {
         let text = |key: &str| entry[key].as_str();
         let path = text("path").map(str::to_owned);
@@ -90,7 +90,7 @@ impl Dependency {
     }
 }
 
-/// The checksum that `kcl.mod.lock` holds for a dependency.
+/// The checksum of a dependency in `kcl.mod.lock`.
 pub(super) fn locked_checksum(lock: &[u8], name: &str) -> Option<String> {
     let root = table(lock).ok()?;
     let entry = root.get("dependencies")?;

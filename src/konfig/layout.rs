@@ -12,11 +12,10 @@ use crate::model::{
 /// A folder with a `project.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Where it lies.
     pub folder: RepoPath,
-    /// Its name; the folder's name if `project.yaml` is broken.
+    /// The name; the folder's name if `project.yaml` is invalid.
     pub name: String,
-    /// Its tenant, if it says one.
+    /// The tenant, if there is one.
     pub tenant: Option<String>,
 }
 
@@ -27,22 +26,23 @@ pub struct Layout {
     pub stacks: Vec<Stack>,
     /// Sorted by folder.
     pub projects: Vec<Project>,
-    /// What is wrong with single files, sorted by file.
+    /// The errors in single files, sorted by file.
     pub problems: Vec<SetupError>,
-    /// Whether the revision has a `kcl.mod`.
+    /// True if the revision has a `kcl.mod`.
     pub has_module: bool,
-    /// Whether an entry of a stack is a glob, so that any file may become one.
+    /// True if an entry of a stack is a glob, so that any file may become an entry.
     pub has_globs: bool,
-    /// Identities that several stacks would have; each of these has its folder's path.
+    /// The identities that several stacks would have; the identity of each of these stacks is the path of its
+    /// folder.
     pub clashes: Vec<Clash>,
-    /// Folders with a `stack.yaml` that make no stacks, sorted.
+    /// Folders with a `stack.yaml` that do not define stacks, sorted.
     pub left_out: Vec<RepoPath>,
-    /// Those of them that lie in a package which another module depends on, with its folder.
+    /// Those of them in a package that another module depends on, with the folder of the package.
     pub in_packages: Vec<(RepoPath, RepoPath)>,
-    /// Packages whose folders make no stacks, sorted.
+    /// Packages whose folders do not define stacks, sorted.
     pub packages: Vec<(RepoPath, PackageKind)>,
-    /// What keeps stacks or their identities from being seen: while there is any of it, an identity that is missing here
-    /// must not be taken for removed.
+    /// Errors that hide stacks or their identities. While there are any, a missing identity does not mean
+    /// that the stack was removed.
     pub unseen: Vec<SetupError>,
 }
 
@@ -50,13 +50,13 @@ impl Layout {
     /// Reads the layout of a revision.
     ///
     /// # Errors
-    /// A file is not in the object database. What is wrong *in* files never is an error: see [`Layout::problems`] and
-    /// [`Stack::compile`].
+    /// A file is not in the object database. Errors *in* files are reported in [`Layout::problems`] and
+    /// [`Stack::compile`] instead.
     pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
         LayoutReader::new().layout(&FileTreeView::new(Arc::clone(source)), &rules.into())
     }
 
-    /// That this is a KCL monorepo at all.
+    /// Checks that this is a KCL monorepo.
     ///
     /// # Errors
     /// It has no `kcl.mod`.
@@ -68,17 +68,18 @@ impl Layout {
         }
     }
 
-    /// Whether every stack is seen, and its identity is its own.
+    /// Returns true if every stack and its identity are known.
     pub fn identities_certain(&self) -> bool {
         self.unseen.is_empty()
     }
 
-    /// The stack of an identity.
+    /// The stack with an identity.
     pub fn stack(&self, id: &StackId) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.id == *id)
     }
 
-    /// The stacks that a command line's word means: an identity, a stack's folder, or a folder above stacks.
+    /// The stacks that a command-line argument selects: an identity, the folder of a stack, or a folder above
+    /// stacks.
     pub fn select(&self, word: &str) -> Vec<&Stack> {
         if let Some(found) = self.stacks.iter().find(|stack| stack.id.as_str() == word) {
             return vec![found];
@@ -92,7 +93,7 @@ impl Layout {
             .collect()
     }
 
-    /// Whether a folder holds a `stack.yaml` that makes no stack.
+    /// Returns true if a folder has a `stack.yaml` but does not define a stack.
     pub fn leaves_out(&self, folder: &RepoPath) -> bool {
         self.left_out.binary_search(folder).is_ok()
     }

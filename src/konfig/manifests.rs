@@ -1,11 +1,11 @@
-//! `project.yaml` and `stack.yaml`: names, and the little else of them that bears on us.
+//! `project.yaml` and `stack.yaml`: the names, and the few other relevant keys.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::yaml::{self, YamlError};
 
-/// What `project.yaml` says of interest.
+/// The relevant content of `project.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub(super) struct ProjectDocument {
     #[serde(default, deserialize_with = "name")]
@@ -14,7 +14,7 @@ pub(super) struct ProjectDocument {
     pub(super) tenant: Option<String>,
 }
 
-/// What `stack.yaml` says of interest.
+/// The relevant content of `stack.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub(super) struct StackDocument {
     #[serde(default, deserialize_with = "name")]

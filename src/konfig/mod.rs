@@ -1,7 +1,8 @@
-//! The monorepo's layout: which projects and stacks there are, where they lie, and what each stack's compilation is
-//! given. Reads files of one revision; a broken file breaks its own stack and no other.
+//! The layout of the monorepo: its projects and stacks, their folders, and the compiler setup of each stack.
+//! It reads the files of one revision; an invalid file affects only its own stack.
 //!
-//! [`Layout::read`] is the door; [`FileTreeView`] looks at a revision's files as a checkout would show them.
+//! The entry point is [`Layout::read`]; [`FileTreeView`] presents the files of a revision as a checkout
+//! would.
 
 mod changes;
 mod compile_setup;

@@ -1,15 +1,15 @@
-//! Paths that lead out of the repository: what is refused, and the path that was probably meant.
+//! Paths that lead out of the repository: the error, and the path that was probably meant.
 
 use super::FileTreeView;
 use crate::model::RepoPath;
 
-/// Why a path is refused, seen from a folder.
+/// Why a path relative to a folder is refused.
 pub(super) fn describe_refusal(tree: &FileTreeView, from: &RepoPath, text: &str) -> String {
     let exists = |path: &RepoPath| !path.is_root() && (tree.is_file(path) || tree.is_folder(path));
     refusal(text, from, suggested_path(text, exists))
 }
 
-/// Why the path of a dependency is refused. `root` is the name of the package at the repository's root.
+/// Why the path of a dependency is refused. `root` is the name of the package at the root of the repository.
 pub(super) fn dependency(
     tree: &FileTreeView,
     from: &RepoPath,
@@ -33,8 +33,9 @@ fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
     }
 }
 
-/// The path inside the repository. A path that goes up to the folder around the checkout comes back by the name of the
-/// checkout's own folder, which another checkout need not have: what follows that name is looked for.
+/// The path inside the repository that was probably meant. A path that goes up to the parent of the checkout
+/// returns through the name of the checkout's folder, which may differ in another checkout. So this looks for
+/// what follows that name.
 fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<RepoPath> {
     let parts: Vec<&str> = text
         .split('/')

@@ -1,4 +1,4 @@
-//! [`ResolvedFiles`]: what a checkout shows below a folder, links followed.
+//! [`ResolvedFiles`]: what a checkout shows below a folder, with links followed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,31 +8,31 @@ use crate::model::{
     file_source::{BlobId, FileKind},
 };
 
-/// What lies below a folder.
+/// The content of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResolvedFiles {
-    /// Every regular file, sorted by the path at which it is seen.
+    /// Every regular file, sorted by the path at which it is visible.
     pub files: Vec<ResolvedFile>,
     /// Every link that was followed, with its content.
     pub links: Vec<(RepoPath, BlobId)>,
-    /// Where a link, or a submodule that is not checked out, leads to nothing of the revision.
+    /// The places of dangling links and of submodules that are not checked out.
     pub nowhere: Vec<RepoPath>,
 }
 
-/// A file that may be seen at another path than its own.
+/// A file that may be visible at another path than its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResolvedFile {
-    /// Where it is seen.
+    /// The path at which it is visible.
     pub path: RepoPath,
-    /// Where it lies.
+    /// The real path.
     pub real: RepoPath,
-    /// Its content.
     pub blob: BlobId,
 }
 
 impl FileTreeView {
-    /// What a checkout shows below a folder, of the files that are wanted by the path at which they are seen. A file is
-    /// taken once, at its own place before another, and each real folder is looked into once: links may form a circle.
+    /// What a checkout shows below a folder, restricted to the files that are `wanted` by their visible path.
+    /// A file is returned once, preferably at its own place, and each real folder is visited once, because
+    /// links may form a cycle.
     pub fn resolve_files(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> ResolvedFiles {
         let mut shown = ResolvedFiles::default();
         let mut files: BTreeMap<RepoPath, ResolvedFile> = BTreeMap::new();
@@ -60,7 +60,7 @@ impl FileTreeView {
             match entry.filter(|entry| entry.kind == FileKind::File) {
                 Some(file) => take(seen_at, &real, file.blob),
                 None if is_empty(&real) => {
-                    // A folder that was never there is no fault.
+                    // A folder that never existed is not an error.
                     if entry.is_some() || path != real {
                         shown.nowhere.push(seen_at);
                     }

@@ -1,4 +1,5 @@
-//! One settings file (`kcl.yaml`, `ci-test/settings.yaml`), and in which order Kusion's versions read them.
+//! One settings file (`kcl.yaml`, `ci-test/settings.yaml`), and the order in which Kusion's versions read
+//! them.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -33,7 +34,7 @@ impl FromStr for SettingsOrder {
     }
 }
 
-/// What one settings file says.
+/// The content of one settings file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     /// `file` and then `files`, joined as Kusion does, as written.
@@ -86,10 +87,10 @@ struct KeyValue {
 }
 
 impl Settings {
-    /// Reads a settings file; unknown keys are Kusion's or the user's business.
+    /// Parses a settings file. Unknown keys are ignored, because they belong to Kusion or the user.
     ///
     /// # Errors
-    /// Not UTF-8, not YAML, or a known key of another type.
+    /// Not UTF-8, not YAML, or a known key of the wrong type.
     pub fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
         let text = super::manifests::text(bytes)?;
         let document: Option<Document> = yaml::from_str(text)?;

@@ -1,4 +1,4 @@
-//! What is told, and how each protocol writes it.
+//! The content of notifications, and how each protocol writes it.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use crate::model::{NotifyEvent, StackId};
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// What it is about.
+    /// The event.
     pub topic: NotifyEvent,
     /// `owner/name`.
     pub repository: String,
     /// One line: `3 stacks applied, 1 failed`.
     pub title: String,
-    /// The stacks it is about.
+    /// The stacks concerned.
     pub stacks: Vec<StackId>,
-    /// The run's page.
+    /// The URL of the run.
     pub url: Option<String>,
 }
 
-/// Stacks named at most.
+/// The maximum number of stacks that are named.
 const MOST: usize = 20;
 
 impl Notification {
@@ -31,7 +31,7 @@ impl Notification {
         })
     }
 
-    /// The body of an incoming webhook of Slack, and of what speaks the same (Mattermost, Rocket.Chat, Discord's
+    /// The body of an incoming webhook of Slack and of compatible chats (Mattermost, Rocket.Chat, Discord's
     /// `/slack`).
     pub(super) fn slack(&self) -> Value {
         let mut text = format!("*{}*: {}", slack(&self.repository), slack(&self.title));

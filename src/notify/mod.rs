@@ -1,5 +1,5 @@
-//! Notifications: a chat's incoming webhook, or a signed webhook of one's own. They carry names, counts and a link to
-//! the run; never a value of a resource, so never a secret.
+//! Notifications: a chat's incoming webhook, or a signed webhook. They contain names, counts and a link to
+//! the run, but never a value of a resource, and so never a secret.
 
 mod message;
 mod sender;

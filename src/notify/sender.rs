@@ -1,4 +1,4 @@
-//! Sending. A notification that fails is told to the caller, who goes on: it never fails an apply.
+//! Sends notifications. A failure is returned to the caller, which continues: it never fails an apply.
 
 use std::time::Duration;
 
@@ -21,48 +21,35 @@ pub enum Kind {
     Webhook,
 }
 
-/// Who is told. The address is a secret: whoever has it may post.
+/// A receiver. The URL is a secret, because everybody who knows it may post.
 #[derive(Clone)]
 pub struct NotifyTarget {
-    /// The protocol.
     pub kind: Kind,
-    /// Its name in messages: the environment variable that holds the address.
+    /// Its name in messages: the environment variable with the URL.
     pub name: String,
-    /// The address.
     pub url: String,
     /// The signing key of a webhook.
     pub key: Option<String>,
 }
 
-/// A notification that was not delivered. Never holds the address.
+/// A notification was not delivered. Never contains the URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotifyError {
-    /// The address is none, or not HTTPS.
+    /// The URL is invalid, or not HTTPS.
     #[error("{name} holds no address that begins with https://")]
-    Address {
-        /// The variable.
-        name: String,
-    },
-    /// A webhook without a key could be forged by anybody.
+    Address { name: String },
+    /// Without a key anybody could forge a webhook.
     #[error("the webhook in {name} has no signing key")]
-    NoKey {
-        /// The variable.
-        name: String,
-    },
+    NoKey { name: String },
     /// No answer.
     #[error("no answer from the address in {name}")]
-    Unreachable {
-        /// The variable.
-        name: String,
-    },
-    /// A bad answer.
+    Unreachable { name: String },
+    /// A negative answer.
     #[error("the address in {name} answered {status}")]
     Refused {
-        /// The variable.
         name: String,
-        /// The status.
         status: u16,
-        /// What it asked to wait.
+        /// How long the receiver asks to wait.
         wait: Option<Duration>,
     },
 }
@@ -78,7 +65,6 @@ impl From<NotifyError> for UserError {
     }
 }
 
-/// Sends notifications.
 #[derive(Clone)]
 pub struct Sender {
     http: reqwest::Client,
@@ -87,10 +73,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender with ten seconds for each try.
+    /// A sender with a deadline of ten seconds per attempt.
     ///
     /// # Errors
-    /// No HTTP client can be made.
+    /// No HTTP client can be built.
     pub fn new(secrets: Secrets) -> Result<Self, UserError> {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(10))
@@ -111,8 +97,8 @@ impl Sender {
         })
     }
 
-    /// Sends one. A signed webhook is repeated with the same delivery id, by which its receiver knows it again; a chat
-    /// message is repeated only where it certainly did not arrive.
+    /// Sends a notification. A signed webhook is retried with the same delivery id, by which its receiver
+    /// recognises duplicates. A chat message is retried only if it certainly did not arrive.
     ///
     /// # Errors
     /// It was not delivered.
@@ -193,7 +179,8 @@ impl Sender {
     }
 }
 
-/// `sha256=` and the HMAC-SHA-256 in hexadecimal of `timestamp.body`: a receiver checks it and refuses old timestamps.
+/// `sha256=` and the HMAC-SHA-256 of `timestamp.body` in hexadecimal: a receiver verifies it and refuses old
+/// timestamps.
 pub fn signature(key: &str, timestamp: &str, body: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");
     mac.update(timestamp.as_bytes());
