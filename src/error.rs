@@ -1,12 +1,12 @@
-//! One error at the top: every room's own error becomes a [`UserError`] when it leaves the room.
+//! The top-level error: every room's own error becomes a [`UserError`] when it leaves the room.
 //!
-//! A failure always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
+//! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What went wrong, in a word that scripts can match on; also decides the exit code.
+/// The kind of an error, which scripts can match on. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
@@ -18,36 +18,36 @@ pub enum ErrorKind {
     Git,
     /// The monorepo's layout: `kcl.mod`, `project.yaml`, `stack.yaml`, settings.
     Layout,
-    /// KCL refused the code, or the core could not be run.
+    /// KCL rejected the code, or the core could not be run.
     Kcl,
-    /// The compiled Spec is malformed, refers to nothing, or has a cycle.
+    /// The compiled Spec is malformed, refers to something that does not exist, or has a cycle.
     Spec,
     /// A cluster could not be reached or refused a request.
     Kubernetes,
-    /// Terraform or a provider of it.
+    /// Terraform or one of its providers failed.
     Terraform,
     /// The object store could not be reached or refused a request.
     Store,
-    /// A state document is damaged, foreign or of an unknown version.
+    /// A state document is damaged, belongs to another repository or has an unknown version.
     State,
-    /// Somebody else holds the stack's lease (exit code 4).
+    /// Another run holds the stack's lease (exit code 4).
     LeaseHeld,
-    /// The plan holds something that nobody reviewed (exit code 3).
+    /// The plan contains a change that was not reviewed (exit code 3).
     Unreviewed,
-    /// A guardrail forbids it (exit code 3).
+    /// A policy forbids it (exit code 3).
     Policy,
-    /// GitHub's API or the runner's environment.
+    /// GitHub's API or the runner's environment failed.
     Github,
     /// A secret could not be resolved, or would have been exposed.
     Secret,
     /// Interrupted by a signal (exit code 130).
     Interrupted,
-    /// A fault of Konverge itself.
+    /// A bug in Konverge itself.
     Internal,
 }
 
 impl ErrorKind {
-    /// The process exit code of contracts, section Commands.
+    /// The exit code of the process.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Usage => 64,
@@ -59,15 +59,14 @@ impl ErrorKind {
     }
 }
 
-/// A place in a file: path relative to the repository where there is one; line and column from 1.
+/// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// The file.
     pub file: String,
-    /// Line, from 1.
+    /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column, from 1.
+    /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
 }
@@ -85,21 +84,20 @@ impl fmt::Display for Location {
     }
 }
 
-/// An error on its way to a person.
+/// An error for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserError {
-    /// The kind, which decides the exit code.
     pub kind: ErrorKind,
     /// One sentence: what failed and why.
     pub message: String,
-    /// Where, if there is a place.
+    /// Where it failed, if there is a place.
     pub location: Option<Location>,
-    /// What to do next; commands to type stand in backticks.
+    /// What to do next. Commands are in backticks.
     pub hints: Vec<String>,
 }
 
 impl UserError {
-    /// A failure with neither place nor hints yet.
+    /// An error without a place and hints.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -109,7 +107,7 @@ impl UserError {
         }
     }
 
-    /// Adds what to do next.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -127,14 +125,14 @@ impl UserError {
         self
     }
 
-    /// Puts words before the message: `context: message`.
+    /// Puts context before the message: `context: message`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
     }
 
-    /// The JSON form of contracts: `{"kind","message","file","line","column","hints"}`.
+    /// The JSON form: `{"kind","message","file","line","column","hints"}`.
     pub fn body(&self) -> ErrorBody {
         let location = self.location.as_ref();
         ErrorBody {
@@ -159,7 +157,7 @@ impl fmt::Display for UserError {
 
 impl std::error::Error for UserError {}
 
-/// What stands under `error` in JSON output.
+/// The value of `error` in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// See [`ErrorKind`].
@@ -169,20 +167,19 @@ pub struct ErrorBody {
     /// The file, if there is a place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Line from 1.
+    /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column from 1.
+    /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
     /// What to do next.
     pub hints: Vec<String>,
 }
 
-/// The outermost object of an error in JSON mode.
+/// The outermost object of an error in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorDocument {
-    /// The error.
     pub error: ErrorBody,
 }
 
@@ -198,7 +195,8 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         source = cause.source();
     }
-    // A slim image may hold none, and then there is no client even for a server that is spoken to in clear.
+    // A minimal image may have no certificates, and then no client can be built, even for a clear-text
+    // server.
     if text.contains("No CA certificates") {
         text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
     }

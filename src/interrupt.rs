@@ -1,5 +1,5 @@
-//! What a run that was asked to stop still waits for. A peer (a store, a cluster) that answers has time to end what is
-//! under way; one that is silent has not.
+//! What a run waits for after it was asked to stop. A peer (a store, a cluster) that answers gets time to
+//! finish running requests; a peer that does not answer gets none.
 
 use std::{
     sync::{
@@ -11,24 +11,25 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// How long a request may go on without an answer, if no other request to that peer was answered meanwhile.
+/// The maximum duration of a request without an answer, if no other request to the same peer was answered in
+/// the meantime.
 const SILENCE: Duration = Duration::from_millis(700);
-/// How long a request to a peer that answers may go on.
+/// The maximum duration of a request to a peer that answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A request was given up: the run was asked to stop, and the peer did not answer.
+/// The error of an abandoned request: the run was asked to stop, and the peer did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no answer came, and the run was asked to stop")]
 pub struct Stopped;
 
-/// The request to stop, as the requests to one peer see it. Clones share what is known of the peer.
+/// The stop request, as the requests to one peer see it. Clones share what is known of the peer.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     asked: CancellationToken,
     peer: Arc<AtomicU8>,
 }
 
-/// What is known of the peer since the run was asked to stop; at first nothing, which is 0.
+/// What is known of the peer since the stop request; at first nothing, which is 0.
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
@@ -41,16 +42,16 @@ impl Interrupt {
         }
     }
 
-    /// Whether the run was asked to stop.
+    /// Returns true if the run was asked to stop.
     pub fn is_asked(&self) -> bool {
         self.asked.is_cancelled()
     }
 
-    /// Waits for a request, tries and the pauses between them included. Before the run is asked to stop, as long as it
-    /// takes.
+    /// Waits for a request, including its retries and their pauses. Before the stop request it waits without
+    /// a limit.
     ///
     /// # Errors
-    /// The run was asked to stop, and the peer is silent.
+    /// The run was asked to stop, and the peer does not answer.
     pub async fn unless_silent<T>(&self, request: impl Future<Output = T>) -> Result<T, Stopped> {
         tokio::select! {
             biased;
@@ -109,7 +110,7 @@ mod tests {
     async fn a_silent_peer_is_given_up_once_for_all_requests() {
         let interrupt = asked();
         assert_eq!(interrupt.unless_silent(pending::<()>()).await, Err(Stopped));
-        // The next one is not waited for at all.
+        // The next request is not waited for at all.
         let next = interrupt.clone();
         let mut next = std::pin::pin!(next.unless_silent(pending::<()>()));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Konverge: the CI agent of a Konfig monorepo.
 //!
-//! The rooms, in the way of a change; `ARCHITECTURE.md` is the map with the allowed directions.
+//! The rooms in the order of a change; `ARCHITECTURE.md` is the map with the allowed directions.
 //!
 //! ```text
 //! git ─► konfig ─► affected ─► kcl ─► spec ─► engine ─► runtime ─► state ─► report ─► github
@@ -31,7 +31,7 @@ pub mod state;
 pub mod store;
 pub mod yaml;
 
-/// A plan is made of millions of small values that are let go of on another core than they were made on: glibc's
-/// allocator takes a third of its time for that (`cargo bench --bench kubernetes`).
+/// A plan consists of millions of small values that are freed on another core than they were allocated on.
+/// glibc's allocator needs a third of its time for that (`cargo bench --bench kubernetes`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,7 +1,7 @@
-//! Other programs: started without a shell, with an environment of our choosing, a deadline, and an end that is ours:
-//! a child never outlives this process.
+//! Runs other programs: without a shell, with a chosen environment and a deadline. A child never outlives
+//! this process.
 //!
-//! This is the one file where `unsafe` is allowed: `pre_exec` is the only door to the process options below.
+//! This is the only file where `unsafe` is allowed: the process options below need `pre_exec`.
 
 use std::{ffi::OsString, os::unix::process::ExitStatusExt, path::PathBuf, process::Stdio, time::Duration};
 
@@ -13,78 +13,60 @@ use tokio::{
 
 use crate::checkout::Executable;
 
-/// A program to run to its end.
+/// A program to run.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The executable.
     executable: Executable,
-    /// Its arguments; never passed through a shell.
+    /// The arguments; never passed through a shell.
     pub args: Vec<OsString>,
     /// The whole environment, or `None` to inherit ours.
     pub env: Option<Vec<(OsString, OsString)>>,
-    /// Set on top of the environment.
+    /// Added to the environment.
     pub extra_env: Vec<(OsString, OsString)>,
-    /// The working directory.
     pub dir: Option<PathBuf>,
-    /// What it is fed.
+    /// The input.
     pub stdin: Vec<u8>,
-    /// Killed after this.
+    /// The program is killed after this time.
     pub deadline: Duration,
-    /// Killed when it has written more on standard output, or on standard error.
+    /// The maximum number of bytes on standard output, and on standard error; the program is killed if it
+    /// writes more.
     pub most_output: usize,
-    /// No file that it, or a program that it starts, writes grows larger.
+    /// The maximum size of a file that it, or a program that it starts, writes.
     pub most_file_bytes: Option<u64>,
-    /// Its address space, and that of each program that it starts.
+    /// The maximum address space of it and of each program that it starts.
     pub most_memory: Option<u64>,
 }
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResult {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// All of its standard output.
     pub stdout: Vec<u8>,
-    /// All of its standard error.
     pub stderr: Vec<u8>,
 }
 
-/// A program could not be run to its end.
+/// The program could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error("`{0}` was not found")]
     NotFound(PathBuf),
-    /// It could not be started or spoken to.
+    /// It could not be started, or communication with it failed.
     #[error("`{path}` could not be run: {source}")]
-    Io {
-        /// The program.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// It said too much and was killed.
+    Io { path: PathBuf, source: std::io::Error },
+    /// It wrote too much output and was killed.
     #[error("`{path}` wrote more than {limit} bytes and was stopped")]
-    TooMuch {
-        /// The program.
-        path: PathBuf,
-        /// The limit.
-        limit: usize,
-    },
-    /// It did not end in time and was killed.
+    TooMuch { path: PathBuf, limit: usize },
+    /// It exceeded its deadline and was killed.
     #[error("`{path}` did not end within {} s and was stopped", deadline.as_secs())]
-    Deadline {
-        /// The program.
-        path: PathBuf,
-        /// The limit.
-        deadline: Duration,
-    },
+    Deadline { path: PathBuf, deadline: Duration },
 }
 
 impl Program {
-    /// A program with our environment, no input and ten minutes.
+    /// A program with our environment, no input and a deadline of ten minutes.
     pub fn new(executable: Executable) -> Self {
         Self {
             executable,
@@ -100,17 +82,16 @@ impl Program {
         }
     }
 
-    /// Adds arguments.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Runs it to its end, whatever its exit code.
+    /// Runs the program to its end, whatever its exit code.
     ///
     /// # Errors
-    /// It cannot be started, or does not end in time (then it is killed).
+    /// It cannot be started, or exceeds its deadline (then it is killed).
     pub async fn run(&self) -> Result<ProcessResult, ProcessError> {
         let path = self.executable.path();
         let io = |source: std::io::Error| match source.kind() {
@@ -148,7 +129,7 @@ impl Program {
         let stdout = child.stdout.take().expect("stdout was asked for");
         let stderr = child.stderr.take().expect("stderr was asked for");
         let feed = async {
-            // A program that does not read its input closes the pipe: that is its right.
+            // A program that does not read its input may close the pipe.
             let _ = stdin.write_all(&self.stdin).await;
             drop(stdin);
             Ok(())
@@ -174,7 +155,7 @@ impl Program {
 }
 
 impl Program {
-    /// All that comes, unless it is too much: then nobody reads any more, and the program is killed.
+    /// Reads all output. Stops reading if there is too much, and the program is killed.
     async fn read(&self, from: impl AsyncRead + Unpin) -> Result<Vec<u8>, ProcessError> {
         let mut all = Vec::new();
         let mut bounded = from.take((self.most_output as u64).saturating_add(1));
@@ -193,7 +174,7 @@ impl Program {
     }
 }
 
-/// Bounds what the child may take.
+/// Limits a resource of the child.
 #[allow(unsafe_code)]
 fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     let Some(most) = most else { return };
@@ -203,7 +184,7 @@ fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     }
 }
 
-/// Has the kernel kill the child when this process dies, however it dies.
+/// Makes the kernel kill the child when this process dies, however it dies.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = nix::unistd::getpid();
@@ -219,15 +200,15 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Has libgit2 open repositories whose config says `extensions.partialClone` (`git clone --filter`): their trees can be
-/// read like any other's. Without this it refuses them as unknown.
+/// Makes libgit2 open repositories with `extensions.partialClone` in their config (`git clone --filter`).
+/// Their trees can be read normally, but libgit2 refuses the unknown extension by default.
 #[allow(unsafe_code)]
 pub fn accept_partial_clones() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the option is process-wide and unguarded in libgit2; `Once` makes this the only writer, before the
-        // first repository is opened.
-        // A refusal leaves the default: such a repository is then refused by name when it is opened.
+        // SAFETY: the option is process-wide and unguarded in libgit2; `Once` makes this the only writer,
+        // before the first repository is opened. If the call fails, the default stays: such a repository then
+        // gives an error when it is opened.
         let _ = unsafe { git2::opts::set_extensions(&["partialclone"]) };
     });
 }

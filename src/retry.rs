@@ -1,32 +1,32 @@
-//! The one retry policy, used at every door to the outside. The clients' own retries are off.
+//! The one retry policy, used for all outside systems. The clients' own retries are off.
 //!
-//! Only what may be repeated is retried: an idempotent request, or one whose effect has been looked up first.
+//! Only what may be repeated is retried: an idempotent request, or one whose effect was looked up first.
 
 use std::{future::Future, time::Duration};
 
 use tokio::time::Instant;
 
-/// What an error means for the next try.
+/// What an error means for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// It will not get better.
+    /// A retry cannot succeed.
     GiveUp,
-    /// It may get better.
+    /// A retry may succeed.
     Retry,
-    /// The other side said when (`retry-after`).
+    /// The server said when to retry (`retry-after`).
     RetryAfter(Duration),
 }
 
-/// How often and how long.
+/// The number and timing of retries.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Tries in all, the first included.
+    /// The number of attempts, including the first.
     pub attempts: u32,
-    /// The wait after the first try; doubles each time, with jitter.
+    /// The wait after the first attempt; it doubles each time, with jitter.
     pub first: Duration,
-    /// No single wait is longer, unless the other side asked for it.
+    /// The maximum of a single wait, unless the server asked for a longer one.
     pub longest: Duration,
-    /// All waits together stay below this; a longer `retry-after` gives up at once.
+    /// The maximum of all waits together; a longer `retry-after` gives up at once.
     pub total: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Runs `operation` until it succeeds, its error is final, or the policy is used up; then the last error comes back.
+    /// Runs `operation` until it succeeds, its error is final, or the policy is exhausted.
     ///
     /// # Errors
     /// The last error of `operation`.
@@ -78,7 +78,7 @@ impl RetryPolicy {
     }
 }
 
-/// Between half and the whole of a wait, so that many clients do not come back at once.
+/// A random wait between half and the whole of `wait`, so that many clients do not return at once.
 fn jitter(wait: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_bytes()[0];
     wait / 2 + wait.mul_f64(f64::from(random) / 510.0)

@@ -1,18 +1,18 @@
-//! YAML at the edges, behind one door: inside, everything is [`serde_json::Value`] with key order kept.
+//! YAML, read and written only here: inside, everything is a [`serde_json::Value`] with the key order kept.
 //!
-//! Reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but refuses duplicate keys, and writes so
-//! that Kubernetes' own reader gets every string back.
+//! It reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but rejects duplicate keys.
+//! It writes so that Kubernetes' own reader gets every string back.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// A text that is not the YAML it should be.
+/// The error for a text that is not the expected YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlError {
-    /// Line from 1, if known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// Column from 1, if known.
+    /// The column, from 1, if known.
     pub column: Option<u32>,
     /// What is wrong, in one line.
     pub message: String,
@@ -34,7 +34,8 @@ impl From<serde_saphyr::Error> for YamlError {
     }
 }
 
-/// What the library advises its callers, which is no advice for whoever wrote the text; and what is said instead.
+/// Advice of the library that is meant for its callers and does not help the author of the text, with our
+/// replacement.
 const FOR_CALLERS: [(&str, &str); 2] = [
     (
         ", set DuplicateKeyPolicy in Options if acceptable",
@@ -46,7 +47,8 @@ const FOR_CALLERS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The library writes `line 3 column 3: …` before its message; the place has fields of its own here.
+/// Removes `line 3 column 3: …`, which the library writes before its message: the position has its own fields
+/// here.
 fn without_place(message: &str) -> &str {
     let message = message.trim_start_matches("error: ");
     match message.split_once(": ") {
@@ -59,24 +61,24 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true }
 }
 
-/// Reads one document into a type. An empty text reads as `null`.
+/// Parses one document into a type. An empty text is `null`.
 ///
 /// # Errors
-/// Not YAML, more than one document, or not of that shape.
+/// The text is not YAML, has more than one document, or does not match the type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
 }
 
-/// Reads every non-empty document of a `---`-separated text.
+/// Parses every non-empty document of a `---`-separated text.
 ///
 /// # Errors
-/// Not YAML.
+/// The text is not YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
     let all: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options())?;
     Ok(all.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Writes a value as block YAML, two spaces deep, ending with a newline.
+/// Writes a value as block YAML, indented by two spaces, with a newline at the end.
 pub fn to_string<T: Serialize>(value: &T) -> String {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 };
     let mut text = serde_saphyr::to_string_with_options(value, options)

@@ -1,26 +1,24 @@
-//! Why a path or a program is not used.
+//! Why a path or a program is refused.
 
 use std::path::PathBuf;
 
 use crate::error::{ErrorKind, UserError};
 
-/// A path that must not be run or trusted, or a program that is not there.
+/// A path that must not be run or trusted, or a program that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// A relative path.
     #[error("{what} is `{path}`, which is not an absolute path", path = display_path(path))]
     Relative {
-        /// The setting.
         what: String,
-        /// The path as it was given.
+        /// The path as given.
         path: PathBuf,
     },
     /// A path that leads into the checkout.
     #[error("{what} is `{path}`, which lies in the repository{by}", path = display_path(path), by = by(path, place))]
     Inside {
-        /// The setting.
         what: String,
-        /// The path as it was given.
+        /// The path as given.
         path: PathBuf,
         /// Where it enters the checkout.
         place: PathBuf,
@@ -28,20 +26,18 @@ pub enum Untrusted {
     /// A path below `/proc`.
     #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = display_path(path))]
     Process {
-        /// The setting.
         what: String,
-        /// The path as it was given.
+        /// The path as given.
         path: PathBuf,
     },
     /// A path with too many links.
     #[error("{what} is `{path}`, which has too many links", path = display_path(path))]
     TooManyLinks {
-        /// The setting.
         what: String,
-        /// The path as it was given.
+        /// The path as given.
         path: PathBuf,
     },
-    /// A program that is not on the `PATH`, or only where it must not be run from.
+    /// A program that is not on the `PATH`, or only at places from which nothing may be run.
     #[error("`{}` was not found on the PATH{}", names.join("` or `"), passed_over.as_ref().map_or_else(String::new, |path| {
         format!(" (`{}` leads into the repository and is not run)", display_path(path))
     }))]
@@ -57,7 +53,7 @@ fn display_path(path: &std::path::Path) -> String {
     path.display().to_string().escape_debug().to_string()
 }
 
-/// The way in, where the path does not show it.
+/// Describes where the path enters the checkout, if the path does not show it.
 fn by(path: &std::path::Path, place: &std::path::Path) -> String {
     match path.starts_with(place) {
         true => String::new(),

@@ -1,4 +1,4 @@
-//! Programs that may be run: found outside of the checkout.
+//! Programs that may be run: found outside the checkout.
 
 use std::{
     ffi::OsStr,
@@ -9,8 +9,8 @@ use std::{
 
 use super::{Checkout, Untrusted, links::Leads};
 
-/// A program outside of the checkout, with the `PATH` for the programs that it runs in turn. Only a [`Checkout`] makes
-/// one.
+/// A program outside the checkout, with the `PATH` for the programs that it runs itself. Only a [`Checkout`]
+/// creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executable {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// Where it is, as an absolute path.
+    /// The absolute path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -30,8 +30,8 @@ impl Executable {
 }
 
 impl Checkout {
-    /// The first of these programs that is on the `PATH`. Relative folders of the `PATH`, folders in the checkout, and
-    /// programs that are links into it are passed over.
+    /// The first of these programs on the `PATH`. Relative folders of the `PATH`, folders in the checkout,
+    /// and programs that are links into it are skipped.
     ///
     /// # Errors
     /// There is none.
@@ -55,7 +55,7 @@ impl Checkout {
         })
     }
 
-    /// The program that a setting gives by its name or its absolute path.
+    /// The program that a setting gives by name or absolute path.
     ///
     /// # Errors
     /// The path leads into the checkout or below `/proc`, or is relative; the name is not on the `PATH`.

@@ -1,4 +1,4 @@
-//! Where a path leads, link by link.
+//! Follows a path, link by link.
 
 use std::{
     collections::VecDeque,
@@ -9,28 +9,28 @@ use std::{
 
 use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 
-/// Links that are followed before a path is given up: as many as the kernel follows.
+/// The maximum number of links, as in the kernel.
 const MOST_LINKS: usize = 40;
 
 /// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Leads {
-    /// Never into the checkout, and not below `/proc`.
+    /// Outside the checkout and not below `/proc`.
     Outside,
-    /// To, or over, this place in the checkout.
+    /// To, or through, this place in the checkout.
     Inside(PathBuf),
-    /// Below `/proc`, where a name means what the process that looks makes of it.
+    /// Below `/proc`, where a name depends on the process that opens it.
     Process,
-    /// It is not absolute.
+    /// The path is not absolute.
     Nowhere,
-    /// It has more links than anybody follows.
+    /// The path has too many links.
     TooFar,
 }
 
-/// Follows a path over each of its links. The checkout's root is given with its links resolved.
+/// Follows a path through all of its links. The root of the checkout must have its links resolved.
 ///
-/// A place in the checkout counts wherever it stands on the way: a link there leads where the branch wants. Git's own
-/// folder at the root is no such place, since no revision can hold it.
+/// A place in the checkout counts wherever it is on the path, because the branch decides where a link there
+/// leads. Git's own folder at the root does not count, because no revision can contain it.
 pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
     if !path.is_absolute() {
         return Leads::Nowhere;
@@ -83,7 +83,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Whether a folder is `/proc`, or that file system mounted elsewhere.
+/// Returns true if a folder is `/proc`, or that file system mounted elsewhere.
 fn is_of_processes(path: &Path) -> bool {
     let is_folder = || fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     path == Path::new("/proc")
@@ -126,7 +126,7 @@ mod tests {
         symlink(root, elsewhere.join("alias")).unwrap();
         symlink("alias/tools", elsewhere.join("second")).unwrap();
         symlink("../checkout/tools/tool", elsewhere.join("linked")).unwrap();
-        // A link of the branch that leads out again is still the branch's choice.
+        // A link in the branch that leads out again is still chosen by the branch.
         symlink(elsewhere, root.join("out")).unwrap();
         let inside = [
             root.clone(),
@@ -150,7 +150,7 @@ mod tests {
             elsewhere.join("not/there"),
             root.join("../elsewhere/tool"),
             root.join(".git/cache"),
-            // A sibling whose name begins alike.
+            // A sibling with the same name prefix.
             PathBuf::from(format!("{}-tools/tool", root.display())),
         ];
         for path in outside {

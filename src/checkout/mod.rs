@@ -1,7 +1,8 @@
-//! The checkout that a run works in. Whoever proposes a change chooses the files in it, links included.
+//! The checkout of a run. The author of a change chooses the files in it, including links.
 //!
-//! Two rules follow, and each has one place: nothing that is run or trusted may come from there ([`Checkout::trust`],
-//! [`Checkout::find`]), and nothing that is written there may follow a link ([`write()`]).
+//! Two rules follow, and each is implemented in one place. Nothing that is run or trusted may come from the
+//! checkout ([`Checkout::trust`], [`Checkout::find`]). Nothing that is written into it may follow a link
+//! ([`write()`]).
 
 mod error;
 mod executable;
@@ -20,16 +21,16 @@ pub use self::{
     write::{Existing, WrittenFile, write},
 };
 
-/// The root of the checkout, and the folders of the `PATH` that lie outside of it.
+/// The root of the checkout, and the folders of the `PATH` outside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkout {
-    /// With its links resolved; `None` without a repository.
+    /// With links resolved; `None` without a repository.
     root: Option<PathBuf>,
     search_path: OsString,
 }
 
 impl Checkout {
-    /// A checkout, with the value of `PATH` that programs are searched in.
+    /// A checkout, with the value of `PATH` for the search of programs.
     pub fn new(root: Option<&Path>, search_path: Option<&OsStr>) -> Self {
         let root = root.map(|root| root.canonicalize().unwrap_or_else(|_| root.to_owned()));
         let mut checkout = Self {
@@ -38,7 +39,7 @@ impl Checkout {
         };
         let folders = std::env::split_paths(search_path.unwrap_or_default());
         let trusted = folders.filter(|folder| checkout.leads(folder) == Leads::Outside);
-        // A folder came from splitting a PATH, so it holds no separator.
+        // A folder from a split `PATH` contains no separator.
         checkout.search_path = std::env::join_paths(trusted).unwrap_or_default();
         checkout
     }
@@ -48,8 +49,8 @@ impl Checkout {
         Self::new(root, std::env::var_os("PATH").as_deref())
     }
 
-    /// Refuses a path that leads into the checkout or below `/proc`, over whatever links, or that is not absolute.
-    /// `what` names the setting in the error.
+    /// Returns an error for a path that leads into the checkout or below `/proc`, through any links, or that
+    /// is not absolute. `what` names the setting in the error.
     ///
     /// # Errors
     /// See [`Untrusted`].

@@ -1,4 +1,4 @@
-//! Writing into the checkout without following a link of it.
+//! Writes into the checkout without following any link in it.
 
 use std::{
     ffi::OsStr,
@@ -18,31 +18,31 @@ use nix::{
     unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat},
 };
 
-/// What happens to a file that is there already.
+/// What happens to an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It is replaced in one step.
+    /// It is replaced atomically.
     Replace,
-    /// It stays as it is.
+    /// It is kept.
     Keep,
 }
 
-/// What became of the file.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenFile {
     /// The content was written.
     Created,
-    /// It was there and is as it was.
+    /// The file existed and is unchanged.
     Kept,
 }
 
-/// Writes a file below a folder, with the folders that are missing on the way. No link below the root is followed, and
-/// none is replaced. What is made belongs to the owner of the root: a job that runs as root in a container must leave
-/// nothing that the runner cannot remove.
+/// Writes a file below a folder, and creates missing folders. No link below the root is followed or replaced.
+/// New files get the owner of the root: a job that runs as root in a container must leave nothing that the
+/// runner cannot remove.
 ///
 /// # Errors
-/// A link or a file stands where a folder must be, a link stands at the file's own place, the path leaves the root or
-/// goes into `.git`, or the system refuses the write.
+/// A link or a file is where a folder must be, a link is at the file's own place, the path leaves the root or
+/// enters `.git`, or the system refuses the write.
 pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io::Result<WrittenFile> {
     let owner = Owner::of(root)?;
     let names = names(path)?;
@@ -69,7 +69,7 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
             let replaced = create(&folder, OsStr::new(&fresh), content, &owner, mode)
                 .and_then(|()| Ok(renameat(&folder, fresh.as_str(), &folder, name)?));
             if replaced.is_err() {
-                // It may not have been made.
+                // It may not have been created.
                 let _ = unlinkat(&folder, fresh.as_str(), UnlinkatFlags::NoRemoveDir);
             }
             replaced.map(|()| WrittenFile::Created)
@@ -102,7 +102,7 @@ fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     path.components().map(name).collect()
 }
 
-/// Opens a folder in a folder, or makes it.
+/// Opens a folder in a folder, or creates it.
 fn enter(folder: &OwnedFd, name: &OsStr, owner: &Owner) -> Result<OwnedFd, Errno> {
     match openat(folder, name, FOLDER, Mode::empty()) {
         Err(Errno::ENOENT) => {}
@@ -152,7 +152,7 @@ fn refusal(path: &Path, why: &str) -> io::Error {
     ))
 }
 
-/// To whom new files go; `None` if they belong to them anyway.
+/// The owner of new files; `None` if they already belong to that owner.
 struct Owner(Option<(Uid, Gid)>);
 
 impl Owner {
