@@ -1,4 +1,4 @@
-//! `konverge affected`: which stacks a change touches, and why.
+//! `konverge affected`: the stacks that a change affects, and why.
 
 use std::num::NonZeroU32;
 
@@ -13,28 +13,27 @@ use crate::{
     report::{escape::log, json, mermaid, terminal},
 };
 
-/// Boxes of a picture that was asked for: more than a comment shows, still something to look at.
+/// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
 const DRAWN: usize = 2_000;
 
-/// Arguments of `konverge affected`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Compare with this revision [default: the merge base of HEAD and the default branch]
     #[arg(long, value_name = "REV")]
     base: Option<String>,
-    /// The revision that holds the change
+    /// The revision with the change
     #[arg(long, value_name = "REV", default_value = "HEAD")]
     head: String,
-    /// Look at the working tree instead of a commit
+    /// Read the change from the working tree instead of a commit
     #[arg(long, conflicts_with = "head")]
     worktree: bool,
-    /// Every stack, whatever changed
+    /// Select every stack, whatever changed
     #[arg(long, conflicts_with = "base")]
     all: bool,
-    /// Compile both sides, and tell stacks whose Spec changed from those that compile to the same
+    /// Compile both sides and compare the Specs, to find stacks whose Spec did not change
     #[arg(long)]
     exact: bool,
-    /// How to print it
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Split the stacks across at most N jobs of a GitHub matrix (1 to 256)
@@ -53,14 +52,13 @@ enum Output {
     Json,
     /// GitHub's `strategy.matrix`, see --shards
     Matrix,
-    /// A picture of why, as GitHub draws it in Markdown
+    /// A Mermaid diagram of the reasons, which GitHub renders in Markdown
     Mermaid,
-    /// The folders alone, one a line
+    /// Only the folders, one per line
     Folders,
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         matches!(self.output, Output::Json | Output::Matrix)
     }
@@ -117,7 +115,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(code)
 }
 
-/// Says what is wrong with single files, unless the stack's own line says it.
+/// Shows the errors in single files, unless the stack's own line shows them.
 fn say_problems(answer: &AffectedAnswer, context: &CliContext) {
     for problem in &answer.problems {
         let unresolved = answer.affected.stacks.iter().any(|stack| {

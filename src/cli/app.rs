@@ -39,7 +39,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 };
                 super::context::write_all(&mut std::io::stdout().lock(), &json::document(&document));
             }
-            // Printing can only fail when nobody reads.
+            // Printing fails only if nobody reads.
             let _ = error.print();
             return ExitCode::from(code);
         }
@@ -62,7 +62,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             () = may_be_dropped(&context) => Err(UserError::new(ErrorKind::Interrupted, "interrupted")),
         }
     });
-    // A blocking call under way (a slow file system) must not hold up the end.
+    // A running blocking call (a slow file system) must not delay the end.
     runtime.shutdown_background();
     match result {
         Ok(code) => ExitCode::from(code),
@@ -77,7 +77,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Whether a command line that could not be read asked for JSON, as far as that can be told.
+/// Returns true if an invalid command line requested JSON, as far as that can be determined.
 fn asks_for_json(args: &[OsString]) -> bool {
     let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
     let one = |arg: &str| matches!(arg, "--output=json" | "-ojson" | "-o=json");
@@ -111,7 +111,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
 }
 
 impl Command {
-    /// Whether stdout carries JSON, errors included.
+    /// Returns true if stdout is JSON, including errors.
     fn wants_json(&self) -> bool {
         match self {
             Self::Affected(args) => args.wants_json(),
@@ -131,8 +131,8 @@ impl Command {
     }
 }
 
-/// The action's inputs and the variables that say the same outside of it. The runner hands inputs on as `INPUT_…`,
-/// hyphens kept; an input that is not given is empty.
+/// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…`
+/// with hyphens kept; an input that is not set is empty.
 const INPUTS: [(&str, &str); 7] = [
     ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
     ("INPUT_LIVE", "KONVERGE_LIVE"),
@@ -166,7 +166,7 @@ fn context(cli: &Cli) -> CliContext {
     }
 }
 
-/// Logs go to stderr, masked like everything else.
+/// Starts logging to stderr, masked like all output.
 fn start_logging(context: &CliContext) {
     let default = match context.global.verbose {
         0 => "konverge=error",
@@ -191,13 +191,13 @@ fn start_logging(context: &CliContext) {
 
 struct MaskedStderr {
     secrets: Secrets,
-    /// Whether events may be coloured: then nobody but a person reads them.
+    /// True if events may be coloured: then only a person reads them.
     is_terminal: bool,
 }
 
 impl std::io::Write for MaskedStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // tracing-subscriber hands over one whole event at a time.
+        // tracing-subscriber writes one whole event at a time.
         let mut text = self.secrets.mask(&String::from_utf8_lossy(bytes));
         if !self.is_terminal {
             text = log_each(&text).join("\n") + "\n";
@@ -211,7 +211,8 @@ impl std::io::Write for MaskedStderr {
     }
 }
 
-/// Returns when the run is asked to stop and has changed nothing: whatever it waits for, it need not end by itself.
+/// Returns when the run was asked to stop and has changed nothing: then it can be dropped, whatever it waits
+/// for.
 async fn may_be_dropped(context: &CliContext) {
     context.cancel.cancelled().await;
     if context.writes.load(Ordering::SeqCst) {
@@ -219,7 +220,8 @@ async fn may_be_dropped(context: &CliContext) {
     }
 }
 
-/// The first SIGINT or SIGTERM asks to stop (no new operation, state and journal are written); the third ends at once.
+/// The first SIGINT or SIGTERM asks the run to stop (no new operations; state and journal are written); the
+/// third ends it immediately.
 fn watch_signals(cancel: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =

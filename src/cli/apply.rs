@@ -1,4 +1,4 @@
-//! `konverge apply`: for a person who has seen the plan, or a script that says `--yes`. In CI it is `konverge ci` that
+//! `konverge apply`: for a person who has seen the plan, or a script with `--yes`. In CI `konverge ci`
 //! applies what was reviewed.
 
 use super::{
@@ -12,40 +12,40 @@ use crate::{
     report::{self, terminal::Style},
 };
 
-/// Arguments of `konverge apply`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", always_asked))]
 pub struct Args {
     #[command(flatten)]
     opened: OpenedTargets,
-    /// Skip confirmation (required without a terminal). `policy.max_delete` and `policy.drift: stop` hold then
+    /// Skip the confirmation (required without a terminal). `policy.max_delete` and `policy.drift: stop`
+    /// apply then
     #[arg(long, short)]
     yes: bool,
-    /// Let a Spec that has become empty delete everything the stack made
+    /// Allow a Spec that has become empty to delete all resources of the stack
     #[arg(long)]
     allow_empty: bool,
-    /// Be done when everything is written, whether it becomes ready or not; what must come after something else then
-    /// comes after its writing only
+    /// Don't wait for readiness. Dependents then start when their dependencies are written, not when they are
+    /// ready
     #[arg(long)]
     no_wait: bool,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
     pub output: ApplyOutput,
 }
 
-/// How an outcome is printed.
+/// The output format of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ApplyOutput {
     /// For a terminal
     Text,
-    /// As the reference of JSON formats has it
+    /// JSON, as in the reference of JSON formats
     Json,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
+/// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let mut session = open(args, &context.run()).await?;
     let skipped = ops::SkippedRemovals::take_planned(&session.planning, &mut session.targets);

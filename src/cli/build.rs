@@ -1,4 +1,4 @@
-//! `konverge build`: prints what KCL makes of a stack.
+//! `konverge build`: prints the compiled Spec of a stack.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,6 @@ use crate::{
     secrets::mask_resource,
 };
 
-/// Arguments of `konverge build`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -36,10 +35,10 @@ pub struct Args {
     /// A Spec file instead of stacks, printed in normal form; needs neither a repository nor KCL
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "base"])]
     spec: Option<PathBuf>,
-    /// How to print it
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
     output: Output,
-    /// Print secret values in clear; refused in CI, where others read the log
+    /// Print secret values in clear text; refused in CI, where others read the log
     #[arg(long)]
     show_secrets: bool,
 }
@@ -50,12 +49,11 @@ enum Output {
     Yaml,
     /// The Spec as JSON
     Json,
-    /// The Kubernetes objects alone, as `kubectl` reads them
+    /// Only the Kubernetes objects, for `kubectl`
     Manifests,
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         self.output == Output::Json
     }
@@ -64,7 +62,7 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The first stack that cannot be compiled, after those that can have been printed.
+/// The first stack that does not compile, after the others have been printed.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.show_secrets && context.in_ci() {
         return Err(UserError::new(
@@ -119,7 +117,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
         }
         mask_resource(&context.secrets, resource)
     };
-    // What is secret is known when all were looked at.
+    // All secrets are known only after all stacks were compiled.
     let mut specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
         .iter()
         .map(|(stack, spec)| (*stack, spec.resources.iter().map(shown).collect()))
@@ -181,7 +179,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
     }
 }
 
-/// Says which stack follows, where there are several.
+/// Prints which stack follows, if there are several.
 fn head(context: &CliContext, stacks: usize, index: usize, stack: Option<&Stack>) {
     if stacks < 2 {
         return;

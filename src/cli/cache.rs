@@ -1,4 +1,4 @@
-//! `konverge cache`: what was compiled, learned and kept on this machine.
+//! `konverge cache`: the caches of this machine.
 
 use clap::Subcommand;
 
@@ -9,7 +9,6 @@ use crate::{
     ops::caches::{self, CacheContents},
 };
 
-/// Arguments of `konverge cache`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,11 +17,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say where the caches are and how large
+    /// Show where the caches are and how large
     Show,
-    /// Delete what was not used for a while; is safe: the next run is slower
+    /// Delete what was not used for a while; safe, the next run is slower
     Prune {
-        /// How long not used, such as `30d`
+        /// The minimum time since the last use, such as `30d`
         #[arg(long, value_name = "AGE", default_value = "30d", conflicts_with = "all")]
         older_than: Span,
         /// Delete everything

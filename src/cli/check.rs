@@ -17,7 +17,6 @@ use crate::{
     report::{json, lint as report},
 };
 
-/// Arguments of `konverge check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -27,10 +26,10 @@ pub struct Args {
     /// Rewrite golden files (ci-test/stdout.golden.yaml) that differ
     #[arg(long, conflicts_with = "rev")]
     update: bool,
-    /// Leave a check out; may be repeated
+    /// Skip a check; may be repeated
     #[arg(long, value_name = "CHECK", value_parser = checks())]
     skip: Vec<LintRule>,
-    /// How to print what was found
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -48,21 +47,20 @@ enum Output {
     Json,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// Workflow commands, which GitHub shows at their lines
+    /// Workflow commands, which GitHub shows at the lines of the files
     Annotations,
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         matches!(self.output, Output::Json | Output::Sarif)
     }
 }
 
-/// Runs the command; 1 if anything is an error.
+/// Runs the command; returns 1 if there is any error.
 ///
 /// # Errors
-/// The repository or the core cannot be had.
+/// The repository or the core is not available.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let request = OpenRequest {

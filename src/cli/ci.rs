@@ -1,4 +1,4 @@
-//! `konverge ci`: what the event of a GitHub Actions run asks for.
+//! `konverge ci`: handles the event of a GitHub Actions run.
 
 use clap::ValueEnum;
 
@@ -8,16 +8,17 @@ use crate::{
     ops::ci::{self, CiOptions, ShardMode},
 };
 
-/// Arguments of `konverge ci`. KONVERGE_APPROVE holds digests that whoever let the job go on agrees to, and
-/// KONVERGE_ENVIRONMENT names the environment in which they did.
+/// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: whoever approves the job's environment
+/// approves these plans. KONVERGE_ENVIRONMENT names that environment.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Compare with live infrastructure; default: KONVERGE_LIVE, else required, and never for a fork's pull
-    /// request
+    /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
+    /// request from a fork
     #[arg(long, value_name = "WHEN", value_enum)]
     live: Option<LiveArg>,
-    /// Which share of a preview that is dealt out over the jobs of a matrix, as in `2/8`; `all/8` is the job after them,
-    /// which gives the verdict on all eight as the status `konverge/preview`; default: KONVERGE_SHARD, else the whole
+    /// Shard to process, for a preview that is split over the jobs of a matrix, as in `2/8`. `all/8` is the
+    /// job after them, which combines all eight into the status `konverge/preview`. Default: KONVERGE_SHARD,
+    /// or else all stacks
     #[arg(long, value_name = "N/M")]
     shard: Option<String>,
 }
@@ -25,7 +26,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Not in GitHub Actions, an event that is refused, or a repository or configuration that cannot be used.
+/// Not in GitHub Actions, an event that is refused, or an unusable repository or configuration.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = match (
         args.live,
@@ -56,7 +57,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
     };
     let run = context.run();
-    // What becomes of the run has to be said on GitHub.
+    // The result of the run must be published on GitHub.
     run.begin_writes()?;
     let ended = ci::run(&run, &options).await?;
     context.print(&ended.text);

@@ -1,4 +1,4 @@
-//! Arguments that several commands share: which stacks, which revisions, which infrastructure.
+//! Arguments that several commands share: stacks, revisions, infrastructure.
 
 use std::path::PathBuf;
 
@@ -30,17 +30,17 @@ pub struct OpenedTargets {
 /// Stacks whose Specs cannot be compiled.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Without {
-    /// A stack whose Spec does not compile and which wants nothing of what others delete; may be repeated. Without it
-    /// nothing that holds data is deleted while it could move there
+    /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
+    /// repeated. Without it, data that could move to that stack is not deleted
     #[arg(long = "without", value_name = "IDENTITY")]
     pub stacks: Vec<StackId>,
 }
 
 impl OpenedTargets {
-    /// Opens it.
+    /// Opens the targets.
     ///
     /// # Errors
-    /// Whatever is wrong with repository, revisions, configuration, names, core or store, or with the file.
+    /// Errors of the repository, revisions, configuration, names, core, store or file.
     pub async fn open(
         &self,
         run: &RunContext,
@@ -65,22 +65,20 @@ impl OpenedTargets {
     }
 }
 
-/// Which stacks.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stacks {
-    /// Stacks, by folder or identity; default: those that the change affects
+    /// Stacks, by folder or identity; default: the stacks that the change affects
     #[arg(value_name = "STACK")]
     pub names: Vec<String>,
     /// Every stack
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
-    /// Take only this share of the stacks: `2/8` is the second of eight jobs
+    /// Shard to process: `2/8` is the second of eight jobs
     #[arg(long, value_name = "N/M")]
     pub shard: Option<Shard>,
 }
 
 impl Stacks {
-    /// As the use cases have it.
     pub fn selection(&self) -> Selection {
         match (self.all, self.names.is_empty()) {
             (true, _) => Selection::All,
@@ -90,19 +88,18 @@ impl Stacks {
     }
 }
 
-/// For a command whose stacks are all of them by default.
+/// For a command that selects all stacks by default.
 pub fn every_by_default(names: clap::Arg) -> clap::Arg {
     names.help("Stacks, by folder or identity; default: every one")
 }
 
-/// For a command that always asks the real infrastructure.
+/// For a command that always queries the live infrastructure.
 pub fn always_asked(live: clap::Arg) -> clap::Arg {
     live.help("The real infrastructure is always asked here: `never` is refused")
         .hide_possible_values(true)
         .hide_default_value(true)
 }
 
-/// Which revisions.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Read this revision instead of the working tree
@@ -113,7 +110,6 @@ pub struct Revisions {
     pub base: Option<String>,
 }
 
-/// Which infrastructure.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Infrastructure {
     /// Compare with live infrastructure
@@ -124,25 +120,23 @@ pub struct Infrastructure {
 }
 
 impl Infrastructure {
-    /// The cluster given here.
+    /// The cluster from the command line.
     pub fn given_cluster(&self) -> GivenCluster {
         self.cluster.given()
     }
 }
 
-/// Which cluster, where konverge.yaml says none.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClusterArg {
-    /// A kubeconfig, for stacks to which konverge.yaml gives no cluster
+    /// A kubeconfig, for stacks without a cluster in konverge.yaml
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
-    /// The context in it
+    /// The context in the kubeconfig
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
 }
 
 impl ClusterArg {
-    /// As the use cases have it.
     pub fn given(&self) -> GivenCluster {
         GivenCluster {
             kubeconfig: self.kubeconfig.clone(),
@@ -152,14 +146,14 @@ impl ClusterArg {
     }
 }
 
-/// Compare with live infrastructure.
+/// Whether the live infrastructure is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LiveArg {
     /// If a cluster is configured; else Spec is compared with Spec
     Auto,
     /// Spec is compared with Spec
     Never,
-    /// An error if no cluster is configured
+    /// Fail if no cluster is configured
     Required,
 }
 
@@ -179,7 +173,7 @@ pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
     #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "base"])]
     pub path: Option<PathBuf>,
-    /// The identity under which the state of --spec is kept; default: spec/<file name>
+    /// The identity for the state of --spec; default: spec/<file name>
     #[arg(long, value_name = "IDENTITY", requires = "path")]
     pub stack: Option<String>,
 }

@@ -5,14 +5,12 @@ use clap_complete::Shell;
 
 use super::{Cli, CliContext};
 
-/// Arguments of `konverge completions`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shell
     shell: Shell,
 }
 
-/// Prints the completion script.
 pub fn run(args: &Args, context: &CliContext) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "konverge", &mut script);

@@ -1,4 +1,4 @@
-//! `konverge config`: the schema of konverge.yaml, and a check of the file at hand.
+//! `konverge config`: the schema of konverge.yaml, and a validation of the file.
 
 use std::io::ErrorKind as ErrorOf;
 
@@ -12,7 +12,6 @@ use crate::{
     report::escape,
 };
 
-/// Arguments of `konverge config`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -23,14 +22,14 @@ pub struct Args {
 enum Action {
     /// Print the JSON Schema of konverge.yaml
     Schema,
-    /// Check konverge.yaml and print how it is read; a key that is not printed has its default
+    /// Validate konverge.yaml and print the effective settings; a key that is not printed has its default
     Check,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// `check`: the file cannot be read or used.
+/// `check`: the file cannot be read or is invalid.
 pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     match args.action {
         Action::Schema => {
@@ -64,7 +63,7 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// What nobody said is not said.
+/// Removes the keys that are not set.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(keys) => keys

@@ -1,4 +1,4 @@
-//! Asking the person at the terminal, whose word is for what was shown and nothing else.
+//! Asks the person at the terminal to confirm exactly the plan that was shown.
 
 use std::{
     collections::BTreeMap,
@@ -24,22 +24,22 @@ use crate::{
     report::{self, terminal::Style},
 };
 
-/// What is asked of the person, and what `--yes` stands for.
+/// What the person confirms, and what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// To apply: the guardrails for applies by hand hold, and a person at a terminal may decide otherwise.
+    /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
     /// `deletes_all`: a Spec that has become empty may delete everything.
     Apply { deletes_all: bool },
-    /// To destroy the stacks that are named: the name is the consent to its size.
+    /// Destroying the named stacks: naming a stack approves the number of deletions.
     Destroy,
 }
 
-/// Whose word the apply has: with `--yes` whatever the guardrails let pass, else that of the person who is shown the plan
-/// and asked. `None` if they did not agree. Where nothing would change, or nothing could be
-/// planned, nobody is asked.
+/// Returns the approver of an apply. With `--yes` it approves what the policies allow; otherwise it is the
+/// person who is shown the plan and asked. `None` if the person did not confirm. Nobody is asked if nothing
+/// would change, or nothing could be planned.
 ///
 /// # Errors
-/// Nobody is there to answer, or the run was interrupted.
+/// Nobody can answer, or the run was interrupted.
 pub async fn consent(
     yes: bool,
     what: Asked,
@@ -73,8 +73,8 @@ pub async fn consent(
             }
         }
     }
-    // Where nothing would change outside there is nothing to agree to: what was looked at is recorded, and what could not
-    // be planned fails again, with its reason.
+    // Without changes there is nothing to confirm: the result is recorded, and what could not be planned
+    // fails again with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
     if !calm && !std::io::stdin().is_terminal() {
         return Err(UserError::new(
@@ -111,8 +111,8 @@ async fn ask(planning: &Planner, context: &CliContext) -> Result<bool, UserError
     }
 }
 
-/// Agrees to the plans that were shown. The apply plans anew under the lease, and by then another may have changed
-/// something.
+/// Approves the plans that were shown. The apply plans again under the lease, and by then something may have
+/// changed.
 struct ConfirmShownPlan(BTreeMap<StackId, StackPlan>);
 
 impl ConfirmShownPlan {
@@ -146,7 +146,7 @@ impl Approver for ConfirmShownPlan {
         Err(plan_changed_error(format_args!("the plan of `{}`", plan.id)))
     }
 
-    /// Values that became known are as they are; that something is taken away must have been shown.
+    /// Values that became known are accepted; a removal must have been shown.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
         if takes_away && self.action(stack, &plan.id) != Some(plan.action) {

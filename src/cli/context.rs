@@ -1,4 +1,4 @@
-//! What every command has at hand: where to print, whether in colour, what is secret, whether to stop.
+//! The context of every command: where to print, in which colours, what is secret, whether to stop.
 
 use std::{
     collections::BTreeMap,
@@ -24,35 +24,35 @@ pub enum Colour {
     Never,
 }
 
-/// The surroundings of one run.
+/// The context of one run.
 #[derive(Clone)]
 pub struct CliContext {
     /// Options of every command.
     pub global: Global,
-    /// The environment as it was at the start.
+    /// The environment at the start.
     pub env: BTreeMap<String, String>,
-    /// What is secret; masks everything that is printed.
+    /// The registry of secrets; masks everything that is printed.
     pub secrets: Secrets,
-    /// Set when the run is asked to stop.
+    /// Cancelled when the run is asked to stop.
     pub cancel: CancellationToken,
-    /// Set when the run begins to change something.
+    /// Set when the run starts to change something.
     pub writes: Arc<AtomicBool>,
-    /// Where the run was started.
+    /// The current folder at the start.
     pub current_dir: PathBuf,
-    /// What is drawn on the terminal just now; out of the way while anything is printed.
+    /// What is drawn on the terminal; hidden while anything is printed.
     pub drawn: Drawn,
 }
 
-/// A spinner, while there is one.
+/// The spinner, if there is one.
 pub type Drawn = Arc<Mutex<Option<ProgressBar>>>;
 
 impl CliContext {
-    /// Whether results are coloured.
+    /// Returns true if results are coloured.
     pub fn colour(&self) -> bool {
         self.colour_on(std::io::stdout().is_terminal())
     }
 
-    /// Whether messages on stderr are coloured.
+    /// Returns true if messages on stderr are coloured.
     pub fn colour_stderr(&self) -> bool {
         self.colour_on(std::io::stderr().is_terminal())
     }
@@ -68,12 +68,12 @@ impl CliContext {
         }
     }
 
-    /// Whether a person watches: progress may be drawn in place.
+    /// Returns true if a person watches, so that progress may be drawn in place.
     pub fn interactive(&self) -> bool {
         std::io::stderr().is_terminal() && !self.env.contains_key("GITHUB_ACTIONS") && !self.global.quiet
     }
 
-    /// Whether this is a job of a CI service: all of them set `CI`.
+    /// Returns true in a job of a CI service: all of them set `CI`.
     pub fn in_ci(&self) -> bool {
         let is_set = |name: &str| {
             self.env
@@ -83,13 +83,13 @@ impl CliContext {
         is_set("CI") || is_set("GITHUB_ACTIONS")
     }
 
-    /// Prints a result to stdout, whose values were masked when it was made. A reader that went away is no error.
+    /// Prints a result to stdout. Its values were masked when it was built. A closed pipe is not an error.
     pub fn print(&self, text: &str) {
         let text = self.secrets.mask_finished(text);
         self.undisturbed(|| write_all(&mut std::io::stdout().lock(), &text));
     }
 
-    /// Prints a result to stderr, where stdout is not its place.
+    /// Prints a result to stderr, if it does not belong on stdout.
     pub fn show(&self, text: &str) {
         let text = self.secrets.mask_finished(&ended(text));
         self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &text));
@@ -103,7 +103,7 @@ impl CliContext {
         }
     }
 
-    /// Prints a remark to stderr, masked, unless quiet.
+    /// Prints a note to stderr, masked, unless quiet.
     pub fn note(&self, text: &str) {
         if !self.global.quiet {
             self.complain(text);
@@ -115,7 +115,7 @@ impl CliContext {
         self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text))));
     }
 
-    /// The folder that `--repo` or KONVERGE_REPO names, else the current one.
+    /// The folder in `--repo` or KONVERGE_REPO, or else the current one.
     pub fn repo_dir(&self) -> PathBuf {
         let variable = || {
             self.env
@@ -130,7 +130,7 @@ impl CliContext {
         )
     }
 
-    /// Prints an error for people: message, place, what to do next.
+    /// Prints an error for people: message, place, hints.
     pub fn print_failure(&self, failure: &UserError) {
         let failure = redact::failure(failure, &self.secrets);
         let (red, cyan, off) = if self.colour_stderr() {

@@ -1,4 +1,4 @@
-//! `konverge destroy`: takes down everything that stacks made, in the reverse of their order.
+//! `konverge destroy`: deletes all resources of stacks, in the reverse of their order.
 
 use super::{
     CliContext,
@@ -12,21 +12,20 @@ use crate::{
     report::{self, terminal::Style},
 };
 
-/// Arguments of `konverge destroy`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", always_asked))]
 pub struct Args {
-    /// The stacks, by folder or identity; also ones that only the state knows
+    /// The stacks, by folder or identity; also stacks that only the state knows
     #[arg(value_name = "STACK", required = true)]
     names: Vec<String>,
     #[command(flatten)]
     infrastructure: Infrastructure,
     #[command(flatten)]
     without: Without,
-    /// Destroy without asking; needed where nobody can answer
+    /// Skip the confirmation (required without a terminal)
     #[arg(long, short)]
     yes: bool,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
     pub output: ApplyOutput,
 }
@@ -34,7 +33,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened, or nobody agreed. What goes wrong with a stack is in the outcome.
+/// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.infrastructure.live == LiveArg::Never {
         return Err(UserError::new(

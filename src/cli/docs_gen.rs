@@ -1,5 +1,5 @@
-//! The reference pages in `docs/reference/` and the man pages, made of the program itself. A test holds the pages
-//! against this.
+//! Generates the reference pages in `docs/reference/` and the man pages from the program itself. A test
+//! compares the pages with this output.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,6 @@ use crate::{
     error::{ErrorKind, UserError},
 };
 
-/// Arguments of the hidden command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The page
@@ -50,7 +49,7 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// `konverge.1`, `konverge-preview.1` and so on; what is not for people is left out.
+/// `konverge.1`, `konverge-preview.1` and so on, without internal commands.
 fn man(folder: &Path) -> Result<(), UserError> {
     let failed = |error: std::io::Error| {
         UserError::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()))
@@ -59,7 +58,7 @@ fn man(folder: &Path) -> Result<(), UserError> {
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
 }
 
-/// What an exit code means, for people; the codes themselves are [`ErrorKind::exit_code`]'s.
+/// The meaning of the exit codes; the codes themselves are in [`ErrorKind::exit_code`].
 const EXIT_CODES: [(u8, &str); 7] = [
     (0, "ok"),
     (1, "error"),
@@ -81,7 +80,7 @@ fn errors() -> String {
         let word = &kind["const"];
         let code = serde_json::from_value::<ErrorKind>(word.clone()).map_or(1, ErrorKind::exit_code);
         let meaning = value_text(kind).replace('\n', " ");
-        // The code has a column of its own.
+        // The code has its own column.
         let meaning = meaning.split(" (exit code").next().unwrap_or_default();
         text.push_str(&format!(
             "| `{}` | {}. | {code} |\n",
@@ -159,7 +158,7 @@ fn value_text(value: &Value) -> String {
         .to_owned()
 }
 
-/// The words that a choice has, with their meanings.
+/// The values of an enum with their meanings.
 fn value_words(definition: &Value) -> Option<String> {
     let choices = definition["oneOf"].as_array()?;
     let lines = choices.iter().filter_map(|choice| {

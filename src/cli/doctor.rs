@@ -1,5 +1,3 @@
-//! `konverge doctor`.
-
 use super::CliContext;
 use crate::{
     error::UserError,
@@ -7,15 +5,14 @@ use crate::{
     report::escape::{json, log},
 };
 
-/// Arguments of `konverge doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = DoctorOutput::Text)]
     pub output: DoctorOutput,
 }
 
-/// How findings are printed.
+/// The output format of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DoctorOutput {
     /// For people
@@ -24,7 +21,7 @@ pub enum DoctorOutput {
     Json,
 }
 
-/// Runs the command: 0 if nothing that is needed is missing, else 1.
+/// Runs the command. Returns 0 if nothing that is needed is missing, otherwise 1.
 ///
 /// # Errors
 /// None.

@@ -11,7 +11,6 @@ use crate::{
     report::{self, terminal::Style},
 };
 
-/// Arguments of `konverge drift`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("names", every_by_default), mut_arg("live", always_asked))]
 pub struct Args {
@@ -19,7 +18,7 @@ pub struct Args {
     stacks: Stacks,
     #[command(flatten)]
     infrastructure: Infrastructure,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
     pub output: ApplyOutput,
     /// Exit with 2 if anything drifted
@@ -27,10 +26,10 @@ pub struct Args {
     exit_code: bool,
 }
 
-/// Runs the command. Without stacks every one is looked at.
+/// Runs the command. Without arguments every stack is checked.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. A stack that cannot be looked at is shown, and gives exit code 1.
+/// The stacks cannot be opened. A stack that cannot be checked is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.infrastructure.live == LiveArg::Never {
         return Err(UserError::new(

@@ -1,4 +1,4 @@
-//! `konverge graph`: what depends on what.
+//! `konverge graph`: the dependency graph.
 
 use super::CliContext;
 use crate::{
@@ -7,37 +7,35 @@ use crate::{
     report::{escape::log, json},
 };
 
-/// Arguments of `konverge graph`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only what these files or folders depend on
+    /// Show only what these files or folders depend on
     #[arg(long, value_name = "FILE")]
     upstream: Vec<String>,
-    /// Only what depends on these files or folders
+    /// Show only what depends on these files or folders
     #[arg(long, value_name = "FILE")]
     downstream: Vec<String>,
     /// Read a revision instead of the working tree
     #[arg(long, value_name = "REV")]
     rev: Option<String>,
-    /// How to print it
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
-    /// Stacks, packages and files, one a line
+    /// Stacks, packages and files, one per line
     Text,
     /// For programs
     Json,
     /// For Graphviz
     Dot,
-    /// As GitHub draws it in Markdown
+    /// A Mermaid diagram, which GitHub renders in Markdown
     Mermaid,
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         self.output == Output::Json
     }

@@ -1,4 +1,4 @@
-//! `konverge health`: the verdict on manifests, without a cluster.
+//! `konverge health`: the health of manifests, without a cluster.
 
 use std::{io::Read as _, path::PathBuf};
 
@@ -20,13 +20,13 @@ use crate::{
                   Example: kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
 )]
 pub struct Args {
-    /// Files with Kubernetes objects, YAML or JSON, as a cluster gives them; `-` is standard input
+    /// Files with Kubernetes objects in YAML or JSON, as a cluster returns them; `-` is standard input
     #[arg(value_name = "MANIFEST", required = true)]
     manifests: Vec<PathBuf>,
-    /// Rules that win over the built-in ones
+    /// Rules that take precedence over the built-in ones
     #[arg(long, value_name = "DIR")]
     rules: Option<PathBuf>,
-    /// How to print it
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Exit with 2 if anything is not ready
@@ -43,7 +43,6 @@ enum Output {
 }
 
 impl Args {
-    /// Whether stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         self.output == Output::Json
     }

@@ -1,4 +1,4 @@
-//! `konverge init`.
+//! `konverge init`: sets up a repository.
 
 use super::CliContext;
 use crate::{
@@ -6,14 +6,13 @@ use crate::{
     ops::init::{self, WrittenFile},
 };
 
-/// Arguments of `konverge init`: none of its own.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
 /// Runs the command.
 ///
 /// # Errors
-/// Not in a repository, or it cannot be written to.
+/// Not in a repository, or it cannot be written.
 pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
     let report = init::run(&context.run()).await?;
     for (path, written) in &report.files {

@@ -10,7 +10,6 @@ use crate::{
     ops::toolchains::{self, InstallStep},
 };
 
-/// Arguments of `konverge kcl`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -19,21 +18,21 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Fetch a version of the official core, check it against its pinned hash and put it in place
+    /// Download a version of the official core, verify its pinned hash and install it
     Install {
         /// The version
         #[arg(default_value = toolchains::DEFAULT_VERSION)]
         version: String,
-        /// The Python interpreter that is to host it (default: the first on the PATH that fits)
+        /// The Python interpreter that runs the core (default: the first suitable one on the PATH)
         #[arg(long, value_name = "PYTHON")]
         interpreter: Option<PathBuf>,
-        /// The package index (default: PIP_INDEX_URL, else PyPI)
+        /// The package index (default: PIP_INDEX_URL, or else PyPI)
         #[arg(long, value_name = "URL")]
         index: Option<String>,
     },
-    /// List the versions that can be installed, and mark those that are
+    /// List the versions that can be installed, and mark the installed ones
     List,
-    /// Say where a version is found
+    /// Show where a version is installed
     Which {
         /// The version
         #[arg(default_value = toolchains::DEFAULT_VERSION)]
@@ -44,7 +43,7 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// The version is unknown, cannot be fetched, or is not what was pinned.
+/// The version is unknown, cannot be downloaded, or does not have its pinned hash.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {

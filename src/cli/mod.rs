@@ -1,4 +1,4 @@
-//! The command line: one file a command, arguments and printing, never how anything is done.
+//! The command line: one file per command, with arguments and printing only.
 
 mod affected;
 mod app;

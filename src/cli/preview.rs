@@ -1,4 +1,4 @@
-//! `konverge preview`.
+//! `konverge preview`: shows planned changes.
 
 use super::{CliContext, common_args::OpenedTargets};
 use crate::{
@@ -13,12 +13,11 @@ use crate::{
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
 };
 
-/// Arguments of `konverge preview`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     opened: OpenedTargets,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = PlanOutput::Text)]
     pub output: PlanOutput,
     /// Exit with 2 if anything would change
@@ -26,14 +25,14 @@ pub struct Args {
     exit_code: bool,
 }
 
-/// How a plan is printed.
+/// The output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum PlanOutput {
     /// For a terminal
     Text,
-    /// As the reference of JSON formats has it
+    /// JSON, as in the reference of JSON formats
     Json,
-    /// As the pull request's comment
+    /// The comment on the pull request
     Markdown,
     /// One self-contained page
     Html,
@@ -42,7 +41,7 @@ pub enum PlanOutput {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. A stack that cannot be planned is shown, and gives exit code 1.
+/// The stacks cannot be opened. A stack that cannot be planned is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
     let session = args
@@ -89,7 +88,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     })
 }
 
-/// Says what a plan was compared with where that is less than one may expect.
+/// Notes what a plan was compared with, if that is less than expected.
 fn remark(plan: &Plan, session: &Session) {
     if plan
         .stacks

@@ -1,4 +1,4 @@
-//! What is seen while something runs: a spinner on a terminal, plain lines elsewhere (folded by group in GitHub Actions).
+//! Shows the progress: a spinner on a terminal, plain lines elsewhere (grouped in GitHub Actions).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// How often the spinner turns.
+/// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Prints events and remarks to stderr.
+/// Prints events and notes to stderr.
 pub struct Screen {
     context: CliContext,
     lines: Mutex<ProgressLines>,
@@ -26,7 +26,7 @@ pub struct Screen {
 }
 
 impl CliContext {
-    /// What the use cases are given; events and remarks go to stderr.
+    /// The context of the use cases; events and notes go to stderr.
     pub fn run(&self) -> RunContext {
         let dialect = if self.env.contains_key("GITHUB_ACTIONS") {
             LogStyle::GithubActions
@@ -58,7 +58,7 @@ impl CliContext {
 }
 
 impl CliContext {
-    /// Takes away what is drawn: the place is needed for a question.
+    /// Hides the spinner, to make place for a question.
     pub(super) fn stop_drawing(&self) {
         if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
             spinner.disable_steady_tick();
@@ -66,7 +66,7 @@ impl CliContext {
         }
     }
 
-    /// Draws again after [`CliContext::stop_drawing`].
+    /// Shows it again after [`CliContext::stop_drawing`].
     pub(super) fn draw_again(&self) {
         if let Some(spinner) = &*self.drawn.lock().unwrap_or_else(PoisonError::into_inner) {
             spinner.set_message("");
@@ -98,7 +98,7 @@ impl EventSink for Screen {
 
 impl Notes for Screen {
     fn note(&self, text: &str) {
-        // What is remarked on may hold a pull request's words.
+        // A note may contain text of a pull request.
         self.context
             .note(&escape::log_each(&self.context.secrets.mask(text)).join("\n"));
     }

@@ -1,4 +1,4 @@
-//! `konverge status`: how stacks stand.
+//! `konverge status`: the applied revision, pending changes and health of stacks.
 
 use super::{
     CliContext,
@@ -26,10 +26,10 @@ pub struct Args {
     stacks: Stacks,
     #[command(flatten)]
     infrastructure: Infrastructure,
-    /// Watch until no rollout is in progress, until nothing is under way any more
+    /// Watch until no rollout is in progress
     #[arg(long)]
     watch: bool,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = StatusOutput::Text)]
     pub output: StatusOutput,
     /// Exit with 2 if anything is not applied or not ready
@@ -37,19 +37,19 @@ pub struct Args {
     exit_code: bool,
 }
 
-/// How a result is printed.
+/// The output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum StatusOutput {
     /// For a terminal
     Text,
-    /// As the help below has it
+    /// JSON, as described below
     Json,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the stacks from being opened. What cannot be found out of a stack is shown, and gives exit code 1.
+/// The stacks cannot be opened. A stack with an unknown status is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let selection = match args.stacks.selection() {
         Selection::Affected => Selection::All,

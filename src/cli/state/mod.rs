@@ -1,4 +1,4 @@
-//! `konverge state`: what is recorded, and the few ways to change it by hand.
+//! `konverge state`: the recorded state, and the few ways to change it manually.
 
 use std::path::PathBuf;
 
@@ -18,17 +18,16 @@ use crate::{
     report::{self, escape::log, terminal::Style},
 };
 
-/// Arguments of `konverge state`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
-    /// How the result is printed
+    /// The output format
     #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = StateOutput::Text)]
     pub output: StateOutput,
 }
 
-/// How a result is printed.
+/// The output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum StateOutput {
     /// For people
@@ -39,9 +38,9 @@ pub enum StateOutput {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// The stacks that have anything recorded
+    /// List the stacks with a recorded state
     List,
-    /// What is recorded of a stack
+    /// Show the recorded state of a stack
     Show {
         /// The stack, by identity or folder
         stack: String,
@@ -49,12 +48,12 @@ enum Action {
         #[arg(long, value_name = "N")]
         serial: Option<u64>,
     },
-    /// The serials of a stack that are kept
+    /// List the stored serials of a stack
     History {
         /// The stack, by identity or folder
         stack: String,
     },
-    /// The difference between two serials
+    /// Show the difference between two serials
     Diff {
         /// The stack, by identity or folder
         stack: String,
@@ -63,20 +62,20 @@ enum Action {
         /// The later serial
         to: u64,
     },
-    /// Apply the commit of an earlier serial again, compiled by the core that compiled it then
+    /// Apply the commit of an earlier serial again, compiled with the core of that time
     Rollback {
         /// The stack, by identity or folder
         stack: String,
-        /// The serial to go back to
+        /// The serial to restore
         #[arg(long, value_name = "N")]
         to: u64,
-        /// Apply; without it the plan is shown and nothing is done
+        /// Apply; without it only the plan is shown
         #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
         cluster: ClusterArg,
     },
-    /// Print a state as a file that `push` takes
+    /// Print a state as a file for `push`
     Pull {
         /// The stack, by identity or folder
         stack: String,
@@ -84,7 +83,7 @@ enum Action {
         #[arg(long, value_name = "N")]
         serial: Option<u64>,
     },
-    /// Put a pulled state back; refused if anything was written since it was pulled
+    /// Write a pulled state back; refused if anything was written since it was pulled
     Push {
         /// The stack, by identity
         stack: String,
@@ -96,22 +95,22 @@ enum Action {
     },
     /// Give a stack another identity
     Move {
-        /// Its identity now
+        /// The current identity
         from: StackId,
         /// New identity
         to: StackId,
     },
-    /// Forget resources, or a whole stack; nothing outside is touched
+    /// Forget resources, or a whole stack; live objects are not changed
     Forget {
         /// The stack, by identity or folder
         stack: String,
         /// The resources; default: all
         resources: Vec<ResourceId>,
-        /// Needed to forget a whole stack
+        /// Required to forget a whole stack
         #[arg(long, short)]
         yes: bool,
     },
-    /// Let a stack move to the cluster that its context leads to now
+    /// Let a stack move to the cluster that its cluster name means now
     Rebind {
         /// The stack, by identity or folder
         stack: String,
@@ -123,39 +122,40 @@ enum Action {
     Unlock {
         /// The stack, by identity or folder
         stack: String,
-        /// The lease's id, as the message of whoever waits for it shows
+        /// The lease id, as shown by the waiting run
         #[arg(long, value_name = "ID")]
         lease: String,
-        /// Why it may be ended; kept beside the lease
+        /// The reason; stored with the lease
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Take over what Kusion recorded: kusion_state.json, or the newest release
+    /// Import a Kusion state: kusion_state.json, or the newest release
     Import {
-        /// A file or a folder of releases; an object's URL (s3://BUCKET/KEY, gs://, az://, oss://), or that of a folder of
-        /// releases (ends in /); an https:// URL, or URL format with four %s; mysql://USER@HOST/DATABASE
+        /// A file or a folder of releases; the URL of an object (s3://BUCKET/KEY, gs://, az://, oss://), or
+        /// of a folder of releases (ends in /); an https:// URL, or URL format with four %s;
+        /// mysql://USER@HOST/DATABASE
         from: String,
-        /// The stack's identity; default: as the file says
+        /// The identity of the stack; default: as in the file
         #[arg(long, value_name = "IDENTITY")]
         stack: Option<StackId>,
-        /// The cluster that Kusion kept it under, in a database or behind a URL format
+        /// The cluster under which Kusion stored it, in a database or behind a URL format
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
-        /// The stack's folder in the repository
+        /// The folder of the stack in the repository
         #[arg(long, value_name = "DIR")]
         folder: Option<String>,
     },
-    /// Look whether the store keeps its promises and everything in it can be read
+    /// Verify the store and its documents
     Doctor {
-        /// Write the index again from the states
+        /// Rebuild the index from the states
         #[arg(long)]
         repair: bool,
     },
 }
 
 impl Action {
-    /// Whether what is recorded changes from the start. A rollback says so itself when it applies, an import when it has
-    /// read what it imports.
+    /// Returns true if the command changes the state from the start. A rollback declares its writes when it
+    /// applies, an import when it has read its source.
     fn writes(&self) -> bool {
         match self {
             Self::Push { .. }
@@ -174,7 +174,7 @@ impl Action {
         }
     }
 
-    /// Whether the key of the hashes may be made.
+    /// Whether the key of the hashes may be created.
     fn key(&self) -> KeyUse {
         match self {
             Self::Import { .. } => KeyUse::Make,
@@ -186,7 +186,7 @@ impl Action {
 /// Runs the command.
 ///
 /// # Errors
-/// What the state or the store has to say.
+/// Errors of the state or the store.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
     if args.action.writes() {
@@ -220,7 +220,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             let pulled = PulledState {
                 version: 1,
                 repository,
-                // A file from an older serial is pushed over the newest.
+                // A file from an older serial is written over the newest.
                 serial: newest.max(found.serial),
                 state: found.state,
             };
@@ -362,7 +362,7 @@ async fn import(
     for LeftOut { id, object } in &imported.left_out {
         let id = log(id.as_str());
         let way = match object {
-            // As a JSON string it is safe in a log, and stands in YAML and in KCL as it is.
+            // As a JSON string it is safe in a log, and valid in YAML and in KCL.
             Some(object) => format!(
                 "to take it over, add this line to its `extensions`:\n  \"kusionstack.io/import-id\": {}",
                 serde_json::Value::String(object.clone())

@@ -1,4 +1,4 @@
-//! What `konverge state` prints.
+//! The output of `konverge state`.
 
 use super::super::CliContext;
 use crate::{
@@ -117,7 +117,7 @@ pub(super) async fn history(
                     .as_deref()
                     .and_then(|commit| commit.get(..7))
                     .unwrap_or("-"),
-                // Without the parts of a second, whose zeros at the end are not printed.
+                // Rounded to whole seconds, which have a fixed width.
                 entry.time.round(jiff::Unit::Second).unwrap_or(entry.time),
                 log(&entry.writer.to_string()),
                 entry
@@ -136,7 +136,7 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// A receipt in a line: `applied, plan 0123456789ab: #7, approved by ada`.
+/// An apply record in one line: `applied, plan 0123456789ab: #7, approved by ada`.
 fn record_line(receipt: &ApplyRecord) -> String {
     let result = match receipt.result {
         StackResult::Applied => "applied",
