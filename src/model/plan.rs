@@ -77,7 +77,7 @@ impl Summary {
         } += 1;
     }
 
-    /// Resources that would change.
+    /// The number of resources that would change.
     pub fn changed(&self) -> usize {
         self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
     }

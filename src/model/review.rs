@@ -135,7 +135,8 @@ pub struct ReviewedStack {
     /// The digest of the Spec at the head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
-    /// What it would create or take over, by which the shares of a preview are compared with each other.
+    /// The short hashes of what the stack would create or adopt. With them the shards of a preview are
+    /// compared.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub claims: Marks,
     pub units: Vec<ReviewUnit>,

@@ -115,7 +115,7 @@ impl StackState {
         }
     }
 
-    /// As [`StackState::follow`], of many entries: in the order of their number, not of its square.
+    /// As [`StackState::follow`], for many entries: linear in their number.
     pub fn follow_all<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();

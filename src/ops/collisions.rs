@@ -108,7 +108,7 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     refused
 }
 
-/// The marks of what a stack would create or take over.
+/// The short hashes of what a stack would create or adopt.
 pub(super) fn marks(stack: &StackPlan, imports: &Imports) -> Marks {
     let new = stack
         .resources
@@ -117,7 +117,7 @@ pub(super) fn marks(stack: &StackPlan, imports: &Imports) -> Marks {
     Marks::of(new.map(|new| new.claim()))
 }
 
-/// As [`refuse`], of what stacks would create or take over that another job has previewed.
+/// As [`refuse`], for what stacks of another job's preview would create or adopt.
 pub(super) fn refuse_elsewhere(
     plan: &mut Plan,
     imports: &BTreeMap<StackId, Imports>,

@@ -30,12 +30,12 @@ pub struct Preview {
     pub reviewed: Vec<ReviewedStack>,
     /// Desired values that were not shown.
     pub hidden: Vec<UnreviewableValue>,
-    /// What Terraform resources take over, by stack.
+    /// What the Terraform resources import, by stack.
     pub(super) imports: BTreeMap<StackId, Imports>,
 }
 
 impl Preview {
-    /// Refuses what stacks would create or take over that another job has previewed.
+    /// Sets an error on stacks that would create or adopt what another job has previewed.
     pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
         collisions::refuse_elsewhere(&mut self.plan, &self.imports, elsewhere, secrets);
     }

@@ -10,15 +10,15 @@ use crate::{
     },
 };
 
-/// Removed stacks that an apply leaves alone.
+/// The removed stacks that an apply skips.
 pub struct SkippedRemovals {
     targets: Vec<Target>,
-    /// Why they are left alone.
+    /// Why they are skipped.
     pub reason: UserError,
 }
 
 impl SkippedRemovals {
-    /// Takes the removed stacks out of the targets of an apply, if one of them may be there.
+    /// Removes the removed stacks from the targets of an apply, if one of them may still exist.
     pub fn take(layout: &Layout, targets: &mut Vec<Target>) -> Option<Self> {
         let reason = reason(layout)?;
         let (removed, there) = targets.drain(..).partition(|target| target.head.is_none());
@@ -29,7 +29,7 @@ impl SkippedRemovals {
         })
     }
 
-    /// As [`SkippedRemovals::take`], of what is planned; where nothing is compiled nothing is taken for removed.
+    /// As [`SkippedRemovals::take`], for a planned apply. If nothing is compiled, no stack counts as removed.
     pub fn take_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
         match &planning.wanted {
             SpecSource::Compiled { head, .. } => Self::take(&head.layout, targets),
@@ -43,12 +43,11 @@ impl SkippedRemovals {
         (!skipped.targets.is_empty()).then_some(skipped)
     }
 
-    /// The stacks.
     pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
         self.targets.iter().map(|target| &target.id)
     }
 
-    /// How the apply ended for them.
+    /// The outcomes of the skipped stacks.
     pub fn outcomes(&self) -> impl Iterator<Item = StackOutcome> {
         let outcome = |target| apply::stopped_outcome(target, StackResult::Failed, &self.reason);
         self.targets.iter().map(outcome)

@@ -224,17 +224,17 @@ pub trait ApplySink: Send + Sync {
     async fn fence(&self) -> Result<(), UserError>;
 }
 
-/// Hears what a runtime has to say of a whole run, where no resource is meant. Drops it unless somebody listens.
+/// Receives a runtime's notes on the whole run, which concern no resource. Drops them without a listener.
 #[derive(Clone, Default)]
 pub struct RunNotes(Option<Arc<dyn Fn(&str) + Send + Sync>>);
 
 impl RunNotes {
-    /// Given who listens.
+    /// Sets the listener.
     pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Says it.
+    /// Sends a note.
     pub fn note(&self, text: &str) {
         if let Some(listener) = &self.0 {
             listener(text);

@@ -31,7 +31,8 @@ use crate::{
 
 /// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
-/// A run that has not read the index reads it at its end if more deltas than this are listed, merged ones included.
+/// A run that has not read the index reads it at its end if more deltas than this are listed, including
+/// merged ones.
 const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
 /// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
 const WORTH_A_DELTA: usize = 20;
@@ -127,7 +128,8 @@ pub struct IndexedStates {
     /// Entries that were found closed in their state, or rebuilt from states.
     found: BTreeMap<StackId, IndexEntry>,
     compaction: u64,
-    /// Every stack that has a state is in it: it rests on a compaction, or was made again from the states.
+    /// True if the index has every stack with a state: it is based on a compaction, or was rebuilt from the
+    /// states.
     complete: bool,
     rebuilt: bool,
     unmerged: BTreeSet<String>,
@@ -182,8 +184,8 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
 }
 
 impl StateStore {
-    /// What is recorded of all stacks, read once a run and shared by all that ask. Entries only grow, so what an older
-    /// reading says of a stack was so; what must be so now is read from the stack itself, under its lease.
+    /// The index, read once per run and shared by all callers. Entries only advance, so an older reading was
+    /// correct at its time. What must be current is read from the stack itself, under its lease.
     ///
     /// # Errors
     /// As [`StateStore::read_all`].
@@ -195,17 +197,17 @@ impl StateStore {
         known.await
     }
 
-    /// What is recorded of all stacks now: one LIST, one compaction and the deltas since; two requests more for each
-    /// stack that an apply left open. Writes nothing.
+    /// The current index: one LIST, one compaction and the deltas since; two more requests for each stack
+    /// that an apply left open. Writes nothing.
     ///
     /// # Errors
-    /// The store's. A damaged index document is skipped and the index made again from the states.
+    /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
     pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
         let index = self.read_index().await?;
         self.completed(index).await
     }
 
-    /// The index as its documents say, read once a run: open stacks are not looked up.
+    /// The index as its documents say, read once per run: open stacks are not looked up.
     async fn index(&self) -> Result<&IndexedStates, StateError> {
         self.index.get_or_try_init(|| self.read_index()).await
     }
@@ -286,8 +288,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Tells the index by a compaction instead of a delta, where one is due: so the index stays short although nobody
-    /// but such runs writes to it. Returns whether it did.
+    /// Updates the index by a compaction instead of a delta if one is due. So the index stays short even if
+    /// only such runs write to it. Returns true if it did.
     async fn settle_by_compaction(
         &self,
         entries: &BTreeMap<StackId, IndexEntry>,
@@ -355,7 +357,7 @@ impl StateStore {
         Ok(known)
     }
 
-    /// What the index says of a stack of which it says that a state was written, and not that it is retired.
+    /// The index entry of a stack whose state was written and that is not retired.
     pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
         let entry = self.index().await?.entries.get(stack);
         Ok(entry.filter(|entry| entry.serial > 0 && !entry.retired))
@@ -379,8 +381,8 @@ impl StateStore {
             .await
     }
 
-    /// The index's documents: one LIST, the newest compaction and the deltas that are not in it. A damaged one is
-    /// skipped; without a compaction, or with one that is damaged, the reading is not complete.
+    /// Reads the documents of the index: one LIST, the newest compaction and the deltas that are not in it. A
+    /// damaged one is skipped. Without a compaction, or with a damaged one, the reading is not complete.
     async fn read_index(&self) -> Result<IndexedStates, StateError> {
         let mut index = IndexedStates::default();
         for _ in 0..STALE_LISTINGS {
@@ -504,8 +506,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Writes the next compaction, and deletes what the one before it had merged. Losing the race is no loss: the
-    /// deltas are still there. Returns whether it was written.
+    /// Writes the next compaction, and deletes what the previous one had merged. Losing the race is harmless:
+    /// the deltas are still there. Returns true if it was written.
     async fn compact(&self, known: &IndexedStates) -> Result<bool, StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
@@ -532,7 +534,7 @@ impl StateStore {
     }
 }
 
-/// `None` of a document that is damaged: the index is made again from the states.
+/// `None` for a damaged document: the index is then rebuilt from the states.
 fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     match read {
         Ok(document) => Ok(Some(document)),

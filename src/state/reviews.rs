@@ -147,8 +147,8 @@ impl ReviewStore<'_> {
         Ok(joined)
     }
 
-    /// What the other shares of a run have recorded so far, each in its last attempt. Whoever saves its own record before
-    /// it asks is sure that of two shares at least one sees the other.
+    /// The latest records of the other shards of a run. If each shard saves its own record before it asks,
+    /// then of two shards at least one sees the other.
     ///
     /// # Errors
     /// As [`ReviewStore::latest`].

@@ -38,7 +38,7 @@ pub struct StateStore {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
-    /// The index as it stood when this run first asked for it.
+    /// The index at the time when this run first read it.
     pub(super) index: Arc<tokio::sync::OnceCell<IndexedStates>>,
     /// The same, with open stacks looked up.
     pub(super) known: Arc<tokio::sync::OnceCell<IndexedStates>>,
@@ -54,7 +54,7 @@ pub(super) struct Finished {
     pub announced: BTreeMap<StackId, u64>,
     /// The number of deltas written stack by stack.
     pub deltas: usize,
-    /// The index was compacted: it is short, and complete.
+    /// True if the index was compacted: it is short and complete.
     pub compacted: bool,
 }
 

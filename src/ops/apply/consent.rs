@@ -1,4 +1,4 @@
-//! Who agrees to what an apply is about to do.
+//! Who approves what an apply is about to do.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub struct PriorState {
     pub last_writes: LastWrites,
 }
 
-/// What the engine asks on its way is answered by who agreed to the stack.
+/// Answers the engine's questions during the apply with the approver of the stack.
 pub(super) struct ConsentReview<'a> {
     pub consent: &'a dyn Approver,
     pub stack: &'a StackId,

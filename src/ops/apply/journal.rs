@@ -1,4 +1,4 @@
-//! The journal of an apply: what happens is written down under the lease, and the state follows it.
+//! The journal of an apply: records what happens under the lease, and updates the state from it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct ApplyJournal<'a> {
     unstored: Mutex<Unstored>,
 }
 
-/// What ended is put into the state at the end, all at once: one by one would cost the square of their number.
+/// The state of an apply. Results are merged at the end, all at once: one by one would take quadratic time.
 struct FollowedState {
     state: StackState,
     ended: Vec<JournalEntry>,
@@ -36,7 +36,7 @@ impl FollowedState {
 }
 
 impl<'a> ApplyJournal<'a> {
-    /// Of a lease, from the state as it was.
+    /// The journal of a lease, from the state before the apply.
     pub fn new(lease: &'a Lease, state: StackState, unstored: Unstored) -> Self {
         Self {
             lease,
@@ -48,7 +48,7 @@ impl<'a> ApplyJournal<'a> {
         }
     }
 
-    /// The state as it became, and what the store did not take.
+    /// The state after the apply, and what the store did not accept.
     pub fn into_parts(self) -> (StackState, Unstored) {
         let FollowedState { mut state, ended } = self.followed.into_inner();
         state.follow_all(&ended);

@@ -1,4 +1,4 @@
-//! One stack of an apply: it gets the lease, is planned anew under it, agreed to, carried out and recorded.
+//! One stack of an apply: acquires the lease, plans again under it, asks for approval, applies and records.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     state::{Lease, LeaseOptions, WriteReason},
 };
 
-/// Applies one stack; whatever goes wrong is in its outcome.
+/// Applies one stack; errors are in its outcome.
 pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOptions) -> StackOutcome {
     match apply_stack(planning, target, options).await {
         Ok(outcome) => outcome,

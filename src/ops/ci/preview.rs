@@ -275,8 +275,9 @@ async fn record(
     Ok(())
 }
 
-/// Refuses what another share of the same run would create or take over too. The record is written by then: of two shares
-/// that end at once at least one sees the other, and the verdict on all of them is as bad as the worst.
+/// Sets an error on stacks that would create or adopt what another shard of the same run would too. The
+/// record is written before: of two shards that end at once at least one sees the other, and the combined
+/// status is as bad as the worst.
 async fn compare_with_other_shares(
     job: &Job,
     subject: &PreviewTarget,

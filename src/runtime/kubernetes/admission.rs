@@ -26,8 +26,8 @@ pub(super) struct Admission {
 struct Rule {
     /// As the server has it: groups, resources, operations.
     matches: Value,
-    /// Whether what comes of it also depends on what nobody looks at: somebody's rights, or parameters that cannot be
-    /// read.
+    /// True if the result also depends on things that are not read here: permissions of a user, or parameters
+    /// that cannot be read.
     by_unseen: bool,
     /// The versions of its parameters.
     parameters: Value,
@@ -121,7 +121,7 @@ impl Admission {
             .any(|rule| rule.by_unseen && rule.fits(group, plural))
     }
 
-    /// The versions of the parameters that decide what is made of objects of this kind.
+    /// The versions of the parameters that determine the mutation of objects of this kind.
     pub fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
         let rules = self.rules.iter().filter(|rule| rule.fits(group, plural));
         let parameters = rules.map(|rule| &rule.parameters);

@@ -1,5 +1,5 @@
-//! The parameters of MutatingAdmissionPolicies: objects that a binding hands to its policy. What the policy makes of an
-//! object follows from them, so their versions belong to the proof of *unchanged*.
+//! The parameters of MutatingAdmissionPolicies: objects that a binding passes to its policy. The mutation
+//! depends on them, so their versions are part of the guard of *unchanged*.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use super::{
     error::ApiError,
 };
 
-/// Only names and versions are needed of a list.
+/// Only the names and versions of the list's items are needed.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The versions of the parameters by the name of the policy, of those policies whose parameters can be read.
+/// The versions of the parameters by the name of the policy, for policies whose parameters can be read.
 pub(super) type ParameterVersions = HashMap<String, Value>;
 
 /// Reads the versions of what the bindings refer to.
 ///
 /// # Errors
-/// The server does not answer. A policy whose parameters cannot be read for lack of a right is left out.
+/// The server does not answer. A policy whose parameters cannot be read without permission is left out.
 pub(super) async fn read(
     api: &Api,
     discovery: &Discovery,
@@ -56,12 +56,12 @@ pub(super) async fn read(
     Ok(read)
 }
 
-/// The versions of what a binding refers to; `None` without the right to read it.
+/// The versions of what a binding refers to; `None` without permission to read it.
 async fn referenced(api: &Api, of: &ResourceType, reference: &Value) -> Result<Option<Value>, ApiError> {
     let (name, namespace) = (reference["name"].as_str(), reference["namespace"].as_str());
     let request = match name {
         Some(name) if namespace.is_some() || !of.namespaced => ApiRequest::get(of.object(namespace, name)),
-        // That of the namespace of each object.
+        // The namespace of each object.
         Some(name) => list(of, namespace).query("fieldSelector", format!("metadata.name={name}")),
         None => list(of, namespace).query("labelSelector", selector(&reference["selector"])),
     };
@@ -94,7 +94,7 @@ fn version(object: &Value) -> Value {
     ])
 }
 
-/// A label selector as a query has it.
+/// A label selector in the form of a query.
 fn selector(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object();
     let equal = labels.into_iter().flatten().map(|(key, value)| {

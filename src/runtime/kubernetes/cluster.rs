@@ -27,7 +27,7 @@ pub(super) struct Cluster {
     pub api: Api,
     /// The address of the server.
     server: String,
-    /// Hears what concerns the cluster as a whole.
+    /// Receives notes on the cluster as a whole.
     pub notes: RunNotes,
     discovery: RwLock<Option<Arc<Discovery>>>,
     identity: OnceCell<Option<ClusterIdentity>>,

@@ -3,8 +3,9 @@
 //! A stack that would be compared with another cluster is stopped, because there all of its objects would be
 //! created again.
 //!
-//! An object that was applied and is still there proves the same without a request: the server gives each object a uid of
-//! its own. Only where none is left the cluster is asked, and without the right to ask the stack is stopped.
+//! An applied object that still exists proves the same without a request: the server gives each object its
+//! own uid. The cluster is queried only if none exists any more; without permission the stack is then
+//! stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub(super) struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Asks a cluster; `None` if it cannot be told, which is said.
+    /// Queries a cluster; `None`, with a note, if its identity cannot be determined.
     pub async fn ask(cluster: &Cluster) -> Result<Option<Self>, UserError> {
         let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match cluster.api.call(&request).await {
@@ -56,19 +57,19 @@ impl ClusterIdentity {
     }
 }
 
-/// What lets a cluster be recognised.
+/// The permission that is needed to identify a cluster.
 const NEEDED_RIGHT: &str = "it needs the right to `get` the namespace `kube-system`";
 
-/// Something that was applied, and what was found of it.
+/// An applied object, and its live object.
 pub(super) struct AppliedObject<'a> {
     pub prior: &'a Recorded,
-    /// The cluster that its name leads to now.
+    /// The cluster that its cluster name means now.
     pub cluster: &'a Cluster,
     pub live: Option<&'a RawObject>,
 }
 
 impl AppliedObject<'_> {
-    /// Whether the object that was applied is still there.
+    /// Returns true if the applied object still exists.
     fn is_found(&self) -> bool {
         let recorded = self.prior.private.get("uid").and_then(Value::as_str);
         let live = self.live.and_then(RawObject::parse);
@@ -78,10 +79,11 @@ impl AppliedObject<'_> {
     }
 }
 
-/// Refuses to compare what was applied with another cluster than the one it was applied to.
+/// Checks that applied objects are compared with the cluster of their last apply.
 ///
 /// # Errors
-/// A cluster's name leads to another cluster now; or that cannot be told, or not be asked.
+/// A cluster name means another cluster now; or that cannot be determined, because the cluster cannot be
+/// queried.
 pub(super) async fn check<'a>(
     scope: &StackScope,
     applied: impl Iterator<Item = AppliedObject<'a>>,

@@ -1,5 +1,5 @@
-//! Fields that the last apply wrote, that the Spec no longer sets, and that an apply alone would leave in the object,
-//! because a manager that updates owns them too: they are found, and removed by a patch.
+//! Fields that the last apply wrote, that the Spec no longer sets, and that an apply alone would keep,
+//! because an updating manager owns them too. This module finds them and removes them with a patch.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,6 @@ use crate::model::{diff, masked_value::join_path};
 /// because only updating managers own it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Leftover {
-    /// Where.
     pub path: String,
     /// The fields of it that they own.
     pub fields: Map<String, Value>,

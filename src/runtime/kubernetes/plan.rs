@@ -234,8 +234,8 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     (health, runtime.secrets.mask(&verdict.message))
 }
 
-/// What was found, if the clusters are those that the stack was applied to. What a wrong one refuses to show is its own
-/// business.
+/// The live objects, if the clusters are those of the stack's last apply. If they are not, errors of the
+/// wrong cluster do not matter.
 async fn of_the_same_cluster(
     scope: &StackScope,
     items: &[Item],

@@ -59,7 +59,7 @@ pub struct Options {
     /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
     /// answer.
     pub cancel: CancellationToken,
-    /// Hears what concerns a cluster as a whole.
+    /// Receives notes on a cluster as a whole.
     pub notes: RunNotes,
 }
 
