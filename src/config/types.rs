@@ -69,6 +69,7 @@ pub struct State {
 /// The lease on a stack during an apply.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Lease")]
 pub struct LeaseConfig {
     /// How long a lease is valid without a renewal. Default: 60 s.
     pub term: Span,
@@ -88,6 +89,7 @@ impl Default for LeaseConfig {
 /// How to connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Cluster")]
 pub struct ClusterConfig {
     /// The environment variable with the path of a kubeconfig. Default: KUBECONFIG, or else `~/.kube/config`.
     pub kubeconfig_env: Option<String>,
@@ -151,6 +153,7 @@ pub struct StackPolicy {
 /// A period in which nothing is applied.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Freeze")]
 pub struct FreezeConfig {
     /// The start, as RFC 3339: `2026-12-23T00:00:00Z`.
     pub from: String,
@@ -201,6 +204,7 @@ pub enum Sandbox {
 /// How Terraform is run.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Terraform")]
 pub struct TerraformConfig {
     /// The name or absolute path of the executable, outside the repository. Default: `terraform`, or else
     /// `tofu`, on the PATH.
@@ -257,6 +261,7 @@ pub struct Apply {
 /// What happens if another field manager owns a field that the Spec sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "Conflicts")]
 pub enum ConflictsConfig {
     /// A field that the last apply wrote is restored, as `policy.drift` says. For any other field the
     /// resource fails, and the error names the owner.
@@ -273,6 +278,7 @@ pub enum ConflictsConfig {
 /// What may be applied, for every stack; `stacks[].policy` narrows it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Policy")]
 pub struct PolicyConfig {
     /// What an apply does about fields that others changed since the last apply. Default: `restore`.
     pub drift: DriftPolicy,

@@ -1,9 +1,10 @@
-//! docs/tutorial.md, typed line for line on a real API server: from the branch to drift, rollback and the end. And the
-//! ten lines of docs/guides/add-an-application.md.
+//! Pages that are typed line for line: docs/tutorial.md on a real API server, docs/guides/add-an-application.md, and the
+//! README of konfig-example.
 
 use std::path::Path;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use konverge::policy::CodeOwners;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
@@ -161,4 +162,52 @@ fn an_application_is_added_in_ten_lines() {
         "{\n    replicas = 2\n    image",
     );
     shell.type_in(lines[lines.len() - 1]);
+}
+
+/// The README of the example: ten lines for an application, a policy that refuses, `make check` by konverge itself.
+#[test]
+fn the_readme_of_the_example_holds() {
+    let monorepo = Repository::konfig_example();
+    let shell = Shell {
+        monorepo: &monorepo,
+        state: tempfile::tempdir().unwrap(),
+        kubeconfig: "/nonexistent".to_owned(),
+    };
+    let page = std::fs::read_to_string(root().join("konfig-example/README.md")).unwrap();
+    let mut told = String::new();
+    for block in blocks(&page, "sh") {
+        for line in block.lines() {
+            let outcome = shell.type_in(line);
+            told.push_str(&outcome.stdout);
+            told.push_str(&outcome.stderr);
+        }
+    }
+    let refusal = "policy no-latest: the tag latest means something else every day";
+    assert!(page.contains(refusal) && told.contains(refusal), "{told}");
+    assert!(told.contains("refused\n"), "{told}");
+    assert!(told.contains("~ storefront/prod"), "{told}");
+    assert!(
+        monorepo
+            .read("appops/storefront/prod/ci-test/stdout.golden.yaml")
+            .contains("storefront:2.4.0"),
+        "`make golden` accepts the new Spec"
+    );
+}
+
+/// Each folder of the example has owners, so that `reviewers: [CODEOWNERS]` can be satisfied.
+#[test]
+fn each_stack_of_the_example_has_owners() {
+    let monorepo = Repository::konfig_example();
+    let owners = CodeOwners::read(&monorepo.read(".github/CODEOWNERS"));
+    let of = |path: &str| owners.owners(path).to_vec();
+    assert_eq!(of("appops/orders/prod/main.k"), ["example/orders"]);
+    assert_eq!(of("appops/storefront/prod/main.k"), ["example/developers"]);
+    for path in [
+        "konverge.yaml",
+        ".github/workflows/konverge.yml",
+        "base/pkg/policy/policy.k",
+    ] {
+        assert_eq!(of(path), ["example/platform"], "{path}");
+    }
+    assert!(monorepo.read("konverge.yaml").contains("reviewers: [CODEOWNERS]"));
 }
