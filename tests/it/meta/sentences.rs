@@ -7,9 +7,8 @@ use super::docs::{pages, root};
 /// The average sentence of a page has fewer words than this.
 const LIMIT: usize = 16;
 
-/// Pages that the program or the benches write, and the map of the code.
-const LEFT_OUT: [&str; 6] = [
-    "ARCHITECTURE.md",
+/// Pages that the program or the benches write.
+const LEFT_OUT: [&str; 5] = [
     "docs/performance.md",
     "docs/reference/action.md",
     "docs/reference/commands.md",
