@@ -87,6 +87,7 @@ impl AppliedObject<'_> {
 pub(super) async fn check<'a>(
     scope: &StackScope,
     applied: impl Iterator<Item = AppliedObject<'a>>,
+    is_read: bool,
 ) -> Result<(), UserError> {
     let mut proven = BTreeSet::new();
     let mut unproven = BTreeMap::new();
@@ -109,7 +110,9 @@ pub(super) async fn check<'a>(
         match cluster.identity().await? {
             Some(now) if now.uid == before.uid => {}
             Some(now) => return Err(another_cluster(scope, name, &before, now)),
-            None => return Err(unknown_cluster(scope, name, &before)),
+            None if is_read => return Err(unknown_cluster(scope, name, &before)),
+            // That it could not be read stops the stack.
+            None => {}
         }
     }
     Ok(())

@@ -252,7 +252,7 @@ async fn of_the_same_cluster(
             live: live.get(place).and_then(Option::as_ref),
         })
     });
-    cluster_identity::check(scope, applied).await?;
+    cluster_identity::check(scope, applied, found.is_ok()).await?;
     found
 }
 
