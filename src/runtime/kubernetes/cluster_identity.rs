@@ -79,7 +79,8 @@ impl AppliedObject<'_> {
     }
 }
 
-/// Checks that applied objects are compared with the cluster of their last apply.
+/// Checks that applied objects are compared with the cluster of their last apply. `is_read` is false if the live
+/// objects could not be read: then there is no proof, and the read error stops the stack.
 ///
 /// # Errors
 /// A cluster name means another cluster now; or that cannot be determined, because the cluster cannot be
