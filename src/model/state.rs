@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
@@ -158,10 +158,39 @@ pub struct Recorded {
     /// As in the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// What the runtime needs to find and verify the object: UID, echo hash, group-kind. Never a secret in
-    /// clear text.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub private: Value,
+    /// What the runtime needs to find and verify the object. Never a secret in clear text.
+    #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
+    pub private: RuntimeRecord,
+}
+
+/// A runtime's own part of a record. Only the runtime that wrote it reads it, as a type of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RuntimeRecord(Value);
+
+impl RuntimeRecord {
+    /// A record of an object whose write is not known to have arrived: nothing is proven by it.
+    pub fn unproven() -> Self {
+        Self(Value::Object(Map::new()))
+    }
+
+    /// The record of a runtime's type.
+    pub fn encode(record: &impl Serialize) -> Self {
+        Self(serde_json::to_value(record).expect("a record is plain data with text keys"))
+    }
+
+    /// The record as a runtime's type; `None` if there is none, or if it is of another form.
+    pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
+        match &self.0 {
+            Value::Null => None,
+            record => T::deserialize(record).ok(),
+        }
+    }
+
+    /// True if the runtime recorded nothing.
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
 }
 
 /// An approved replacement. Once the old object is gone, only a creation remains of it.

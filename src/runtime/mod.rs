@@ -8,7 +8,9 @@ pub mod kubernetes;
 pub mod terraform;
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
     sync::Arc,
 };
 
@@ -16,7 +18,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId, StackId,
         health::Health,
@@ -138,7 +140,7 @@ pub struct PlannedResource {
     /// one are masked. Never print or store them.
     pub sensitive: Vec<String>,
     /// The runtime's own data for the apply; not masked.
-    pub private: Value,
+    pub preparation: Preparation,
 }
 
 impl PlannedResource {
@@ -157,8 +159,50 @@ impl PlannedResource {
             provisional: false,
             expected: None,
             sensitive: Vec::new(),
-            private: Value::Null,
+            preparation: Preparation::none(),
         }
+    }
+}
+
+/// The runtime's own data for the apply, as a type of the runtime. Shared, so that a plan is cheap to copy.
+#[derive(Clone, Default)]
+pub struct Preparation(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Preparation {
+    /// Nothing was prepared.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Wraps what a runtime prepared.
+    pub fn new<T: Any + Send + Sync>(prepared: T) -> Self {
+        Self(Some(Arc::new(prepared)))
+    }
+
+    /// True if nothing was prepared.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns what the runtime prepared.
+    ///
+    /// # Errors
+    /// Nothing of this type was prepared: the plan is of another runtime.
+    pub fn get<T: Any>(&self) -> Result<&T, UserError> {
+        let prepared = self.0.as_ref().and_then(|prepared| prepared.downcast_ref());
+        prepared
+            .ok_or_else(|| UserError::new(ErrorKind::Internal, "the plan was not prepared by this runtime"))
+    }
+}
+
+impl fmt::Debug for Preparation {
+    /// Without the contents: they hold secrets in clear.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "prepared"
+        } else {
+            "not prepared"
+        })
     }
 }
 

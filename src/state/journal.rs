@@ -92,7 +92,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::{Digest, RepoPath, spec::RuntimeKind};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn recorded(id: &str, word: &str) -> Recorded {
         Recorded {
@@ -102,7 +102,7 @@ mod tests {
             attributes: json!({"word": word}).as_object().unwrap().clone().into(),
             depends_on: Vec::new(),
             extensions: serde_json::Map::new(),
-            private: Value::Null,
+            private: crate::model::state::RuntimeRecord::default(),
         }
     }
 

@@ -3,7 +3,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::{ResourceId, spec::RuntimeKind, state::Recorded};
+use crate::model::{
+    ResourceId,
+    spec::RuntimeKind,
+    state::{Recorded, RuntimeRecord},
+};
 
 /// The content of a Kusion file.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +110,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
             .filter_map(|id| id.as_str()?.parse().ok())
             .collect(),
         extensions: map("extensions"),
-        private: Value::Null,
+        private: RuntimeRecord::default(),
         id,
     })
 }

@@ -1,11 +1,12 @@
 //! Manual changes of the state. Each one holds the lease and writes a serial of its own.
 
-use serde_json::json;
-
 use super::{PulledState, StateBackend};
 use crate::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, RepoPath, ResourceId, StackId, state::StackState},
+    model::{
+        ClusterName, RepoPath, ResourceId, StackId,
+        state::{RuntimeRecord, StackState},
+    },
     ops::runtime_factory::StateSeal,
     runtime::{
         kubernetes::forget_clusters,
@@ -272,7 +273,7 @@ pub async fn rebind(
         }
         for resource in &mut state.resources {
             if resource.cluster.as_ref().is_some_and(|name| names.contains(name)) {
-                resource.private = json!({});
+                resource.private = RuntimeRecord::unproven();
             }
         }
         state.input_digest = None;

@@ -1,6 +1,6 @@
 //! Executes a plan: the same request as the dry-run, bound to the object that was read.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     OWNER, completed_jobs,
@@ -10,17 +10,18 @@ use super::{
     dry_run,
     error::ApiError,
     error_classify, fetch, field_takeover,
+    object_record::PreparedWrite,
+    object_ref,
     plan::{PlanItem, record},
     precondition::{self, Precondition, WriteKind},
     readiness,
     runtime::Kubernetes,
-    volume_expansion::Expansion,
 };
 use crate::{
     error::{ErrorKind, UserError},
     model::{StackId, plan::Action},
     retry::{self, RetryDecision},
-    runtime::{AppliedResource, ApplySink, PlannedResource, StackScope},
+    runtime::{AppliedResource, ApplySink, Item, PlannedResource, StackScope},
     secrets::secret_texts,
 };
 
@@ -68,6 +69,7 @@ async fn carry_out(
     planned: &PlannedResource,
     sink: &dyn ApplySink,
 ) -> Result<AppliedResource, UserError> {
+    let prepared: &PreparedWrite = planned.preparation.get()?;
     let mut subject = PlanItem::resolve(runtime, &planned.item).await?;
     let cluster = std::sync::Arc::clone(&subject.cluster);
     if subject.of.is_none() {
@@ -79,11 +81,13 @@ async fn carry_out(
         .await?;
     }
     let Some(of) = subject.of.clone() else {
-        return Err(subject.not_served(planned.private["body"]["apiVersion"].as_str().unwrap_or_default()));
+        let body = prepared.body.as_ref();
+        let version = body.and_then(|body| body["apiVersion"].as_str());
+        return Err(subject.not_served(version.unwrap_or_default()));
     };
-    let mut seen = Precondition::load(&planned.private);
-    if planned.item.desired.is_some() {
-        readiness::prepare(runtime, &subject, &of, &planned.private["body"]).await;
+    let mut seen = prepared.precondition.clone();
+    if let Some(body) = &prepared.body {
+        readiness::prepare(runtime, &subject, &of, body).await;
     }
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
@@ -108,7 +112,7 @@ async fn carry_out(
                 sink.replacing(&planned.item.id).await?;
                 sink.fence().await?;
                 let mut dependents = Dependents::Go;
-                if let Some(expansion) = Expansion::load(&planned.private) {
+                if let Some(expansion) = &prepared.expansion {
                     let grown = expansion.carry_out(&cluster, false).await;
                     grown.map_err(|error| subject.refusal(&error).context("expanding its volume claims"))?;
                     dependents = Dependents::Stay;
@@ -118,27 +122,32 @@ async fn carry_out(
         }
         Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
     }
-    if let Some(ending) = planned.private["ending"].as_str() {
+    if let Some(ending) = prepared.ending.as_deref() {
         delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
     }
     sink.fence().await?;
     // Nothing may fail between the write and its record.
     let guard = cluster.guard(&of, subject.name.namespace()).await?;
-    let desired = planned.item.desired.as_ref();
-    let desired = desired.ok_or_else(|| {
-        UserError::new(
+    let body = prepared.body.as_ref().and_then(Value::as_object);
+    let (Some(desired), Some(body)) = (&planned.item.desired, body) else {
+        return Err(UserError::new(
             ErrorKind::Internal,
-            "nothing is wanted, yet something was written",
-        )
-    })?;
-    let body = planned.private["body"].as_object().cloned().unwrap_or_default();
-    let live = write(&subject, &of, planned, seen, &scope.stack).await?;
+            "the plan writes an object and has no object to write",
+        ));
+    };
+    let live = write(
+        (&subject, &of),
+        (&planned.item, prepared, body),
+        seen,
+        &scope.stack,
+    )
+    .await?;
     let mut recorded = record(
         runtime,
         &planned.item,
         &subject,
         desired,
-        &body,
+        body,
         Some(&live),
         Some(&guard),
     );
@@ -188,24 +197,24 @@ async fn still_to_become_ready(
 /// Sends the object. An object that was read is written only while it is the same object with the same owner.
 /// An object that did not exist is created, and no existing object is overwritten.
 async fn write(
-    subject: &PlanItem,
-    of: &ResourceType,
-    planned: &PlannedResource,
+    (subject, of): (&PlanItem, &ResourceType),
+    (item, prepared, body): (&Item, &PreparedWrite, &Map<String, Value>),
     mut seen: Option<Precondition>,
     stack: &StackId,
 ) -> Result<Value, UserError> {
-    let mut body = planned.private["body"].clone();
-    let annotations = &planned.private["body"]["metadata"]["annotations"];
-    let doing = WriteKind::WritingFor(annotations[OWNER].as_str().unwrap_or_default());
+    let mut body = Value::Object(body.clone());
+    let owner = object_ref::annotation(&body, OWNER)
+        .unwrap_or_default()
+        .to_owned();
+    let doing = WriteKind::WritingFor(&owner);
     if let Some(found) = seen.take() {
-        seen = Some(field_takeover::take_over(subject, of, (found, doing), &planned.private["claim"]).await?);
+        seen = Some(field_takeover::take_over(subject, of, (found, doing), &prepared.claim).await?);
     }
-    let force = planned.private["force"] == true;
     let policy = retry::RetryPolicy::default();
     // A kind or a namespace that was created a moment ago may not be known everywhere yet.
     let fresh = |error: &ApiError| match error.verdict() {
         RetryDecision::GiveUp if error.is_code(404) && seen.is_none() => RetryDecision::Retry,
-        RetryDecision::GiveUp if dry_run::may_pass(error, of, &planned.item.needs) => RetryDecision::Retry,
+        RetryDecision::GiveUp if dry_run::may_pass(error, of, &item.needs) => RetryDecision::Retry,
         _ => RetryDecision::GiveUp,
     };
     let mut bound = seen.clone();
@@ -217,7 +226,7 @@ async fn write(
             }
             None => creation::only_create(&mut body),
         }
-        let mut request = dry_run::request(of, &subject.name, &body, force, false);
+        let mut request = dry_run::request(of, &subject.name, &body, prepared.force, false);
         request.bound = true;
         let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
             Ok(answer) => return Ok(answer.value),

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{client::ApiRequest, cluster::Cluster, fetch::RawObject, runtime::Kubernetes};
+use super::{
+    client::ApiRequest, cluster::Cluster, fetch::RawObject, object_record::ObjectRecord, runtime::Kubernetes,
+};
 use crate::{
     error::{ErrorKind, UserError},
     model::{ClusterName, state::Recorded},
@@ -71,11 +73,11 @@ pub(super) struct AppliedObject<'a> {
 impl AppliedObject<'_> {
     /// Returns true if the applied object still exists.
     fn is_found(&self) -> bool {
-        let recorded = self.prior.private.get("uid").and_then(Value::as_str);
+        let recorded = ObjectRecord::of(self.prior).and_then(|record| record.uid);
         let live = self.live.and_then(RawObject::parse);
         let live = live.as_ref().and_then(|live| live.get("metadata"));
         let uid = live.and_then(|metadata| Some(metadata.as_map()?.text("uid")));
-        recorded.is_some_and(|recorded| !recorded.is_empty() && uid == Some(recorded))
+        recorded.is_some_and(|recorded| !recorded.is_empty() && uid == Some(&recorded))
     }
 }
 

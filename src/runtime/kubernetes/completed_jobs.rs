@@ -3,10 +3,8 @@
 
 use serde_json::Value;
 
+use super::object_record::ObjectRecord;
 use crate::model::state::Recorded;
-
-/// Records that a Job completed.
-const COMPLETED: &str = "completed";
 
 /// Returns true if an object is a Job that has completed.
 pub(super) fn has_completed(object: &Value) -> bool {
@@ -18,7 +16,7 @@ pub(super) fn has_completed(object: &Value) -> bool {
 /// Records that it has completed.
 pub(super) fn note(recorded: &mut Recorded, object: &Value) {
     if has_completed(object) {
-        recorded.private[COMPLETED] = Value::Bool(true);
+        ObjectRecord::update(recorded, |record| record.completed = true);
     }
 }
 
@@ -26,5 +24,5 @@ pub(super) fn note(recorded: &mut Recorded, object: &Value) {
 pub(super) fn went_by_itself(prior: &Recorded) -> bool {
     let spec = prior.attributes.get("spec");
     let lives_on = spec.is_none_or(|spec| spec["ttlSecondsAfterFinished"].is_null());
-    prior.private[COMPLETED] == true && !lives_on
+    !lives_on && ObjectRecord::of(prior).is_some_and(|record| record.completed)
 }

@@ -19,11 +19,11 @@ pub(super) async fn take_over(
     subject: &PlanItem,
     of: &ResourceType,
     (seen, doing): (Precondition, WriteKind<'_>),
-    claim: &Value,
+    claim: &Map<String, Value>,
 ) -> Result<Precondition, UserError> {
-    let Some(claim) = claim.as_object().filter(|claim| !claim.is_empty()) else {
+    if claim.is_empty() {
         return Ok(seen);
-    };
+    }
     let path = of.object(subject.name.namespace(), &subject.name.name);
     for attempt in 1.. {
         let live = fetch::get(&subject.cluster, of, &subject.name).await?;

@@ -33,6 +33,7 @@ mod managed_fields;
 mod noop_detection;
 mod noop_guard;
 mod object_diff;
+mod object_record;
 mod object_ref;
 mod plan;
 mod precondition;

@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// What is recorded of an apply to recognise it later.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AppliedEcho {
     /// The digest of what was sent.
     pub desired: Digest,
@@ -60,20 +61,6 @@ impl AppliedEcho {
             Cow::Borrowed(_) => Self::from_apply(&sent, live, guard),
             Cow::Owned(masked) => Self::from_apply(&sent, &Value::Object(masked), guard),
         }
-    }
-
-    /// The recorded form.
-    pub fn to_json(&self) -> Value {
-        json!({"desired": self.desired, "live": self.live, "guard": self.guard})
-    }
-
-    /// Parses the recorded form; `None` if there is none.
-    pub fn read(recorded: &Value) -> Option<Self> {
-        Some(Self {
-            desired: recorded.get("desired")?.as_str()?.parse().ok()?,
-            live: recorded.get("live")?.as_str()?.parse().ok()?,
-            guard: recorded.get("guard")?.as_str()?.to_owned(),
-        })
     }
 }
 
@@ -330,7 +317,6 @@ mod tests {
         let sent = desired();
         let sent = sent.as_object().unwrap();
         let echo = AppliedEcho::from_apply(sent, &live(), "g").unwrap();
-        assert_eq!(AppliedEcho::read(&echo.to_json()), Some(echo.clone()));
         let mut foreign = live();
         foreign["spec"]["clusterIP"] = json!("10.0.0.2");
         assert_eq!(AppliedEcho::from_apply(sent, &foreign, "g").unwrap(), echo);

@@ -2,8 +2,7 @@
 //! If only the version changed, the object is read again; if the owner changed, it is not written. Without a
 //! change this needs no request.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, fetch, object_ref, plan::PlanItem};
 use crate::error::{ErrorKind, UserError};
@@ -12,7 +11,7 @@ use crate::error::{ErrorKind, UserError};
 pub(super) const TRIES: u32 = 10;
 
 /// What a write is bound to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Precondition {
     pub uid: String,
     pub version: String,
@@ -39,16 +38,6 @@ impl Precondition {
             version: text("resourceVersion"),
             marks: MARKS.map(|mark| object_ref::annotation(object, mark).map(str::to_owned)),
         }
-    }
-
-    /// Loads it from a plan's private data, see [`Precondition::keep`].
-    pub fn load(private: &Value) -> Option<Self> {
-        Self::deserialize(&private["seen"]).ok()
-    }
-
-    /// Stores it in a plan's private data.
-    pub fn keep(object: &Value, private: &mut Value) {
-        private["seen"] = json!(Self::from_object(object));
     }
 
     /// Reads the object again and checks that the write is still allowed; `None` if it is gone.

@@ -18,6 +18,7 @@ use super::{
     error::ApiError,
     fetch,
     health::{self, Health, Related, Weight},
+    object_record::ObjectRecord,
     plan::PlanItem,
     related_fetch,
     runtime::Kubernetes,
@@ -210,21 +211,16 @@ fn is_older(seen: &Value, than: &Value) -> bool {
     }
 }
 
-/// Records that an object was written and not seen to be ready.
-const UNREADY: &str = "unready";
-
 /// Returns true if the earlier apply did not see it become ready.
 pub(super) fn is_unready(recorded: &Recorded) -> bool {
-    recorded.private[UNREADY] == true
+    ObjectRecord::of(recorded).is_some_and(|record| record.unready)
 }
 
 /// The record of an object with or without the mark that it is not ready yet.
 pub(super) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
-    if let Some(private) = recorded.private.as_object_mut() {
-        match unready {
-            true => drop(private.insert(UNREADY.to_owned(), Value::Bool(true))),
-            false => drop(private.shift_remove(UNREADY)),
-        }
+    // A record imported from Kusion has no data of ours, and gets none: that would make it look like an intent.
+    if !recorded.private.is_none() {
+        ObjectRecord::update(&mut recorded, |record| record.unready = unready);
     }
     recorded
 }

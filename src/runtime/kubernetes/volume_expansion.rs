@@ -2,7 +2,6 @@
 //! existing claims. So the claims are patched, and the set is recreated around its pods, which keep running.
 
 use http::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
 use crate::model::diff;
 
 /// The growth of a set's claims.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Expansion {
     namespace: String,
     set: String,
@@ -53,16 +52,6 @@ impl Expansion {
             set: name("name")?,
             templates: grown,
         })
-    }
-
-    /// Loads it from a plan's private data, see [`Expansion::keep`].
-    pub fn load(private: &Value) -> Option<Self> {
-        Self::deserialize(&private["expansion"]).ok()
-    }
-
-    /// Stores it in a plan's private data.
-    pub fn keep(&self, private: &mut Value) {
-        private["expansion"] = json!(self);
     }
 
     /// Requests the desired storage of each claim; with `dry` only checks that it would be accepted. Returns
@@ -170,10 +159,6 @@ mod tests {
         ] {
             assert_eq!(Expansion::between(&set("1Gi", "a"), &other), None);
         }
-        let mut private = json!({});
-        expansion.keep(&mut private);
-        assert_eq!(Expansion::load(&private), Some(expansion));
-        assert_eq!(Expansion::load(&json!({})), None);
     }
 
     #[test]

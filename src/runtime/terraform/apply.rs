@@ -17,7 +17,7 @@ use super::{
     binary::BinaryKind,
     error::TerraformError,
     log_messages::LogMessage,
-    plan_convert::{self, PreparedPlan, Ready},
+    plan_convert::{PreparedPlan, Ready, SavedPlanToken},
     progress::ApplyProgress,
     resource_state::ResourceState,
     state_document::{InFlight, TerraformState},
@@ -52,11 +52,11 @@ async fn apply_all(
 ) -> Result<(), UserError> {
     let mut groups: BTreeMap<String, Vec<ResourceId>> = BTreeMap::new();
     for planned in planned {
-        let token = plan_convert::token_of(&planned);
-        if token.is_empty() {
+        if planned.preparation.is_none() {
             forget(runtime, scope, sink, &planned.item.id).await?;
         } else {
-            groups.entry(token).or_default().push(planned.item.id);
+            let SavedPlanToken(token) = planned.preparation.get()?;
+            groups.entry(token.clone()).or_default().push(planned.item.id);
         }
     }
     for (token, ids) in groups {

@@ -125,14 +125,15 @@ async fn plan_all(
                     book: &book,
                     secrets: &options.secrets,
                 };
-                let (planned, ready) = segment.present(subjects, runtime.next_token());
+                let token = runtime.next_token();
+                let (planned, ready) = segment.present(subjects, token.clone());
                 runtime.keep(PreparedPlan {
                     stack: scope.stack.clone(),
                     workspace,
                     ready,
                     users: module.users,
                     hashes,
-                    token: planned.first().map(plan_convert::token_of).unwrap_or_default(),
+                    token,
                 });
                 answers.extend(planned.into_iter().map(|p| (p.item.id.clone(), Ok(p))));
                 return Ok(());

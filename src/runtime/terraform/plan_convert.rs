@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     diff::{self, Origins},
@@ -22,9 +22,9 @@ use crate::{
         StackId,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
-        state::{Recorded, Replacement},
+        state::{Recorded, Replacement, RuntimeRecord},
     },
-    runtime::PlannedResource,
+    runtime::{PlannedResource, Preparation},
     secrets::{Secrets, mask_provider},
 };
 
@@ -65,10 +65,9 @@ pub(super) struct Segment<'a> {
     pub(super) secrets: &'a Secrets,
 }
 
-/// The saved plan of a planned resource.
-pub(super) fn token_of(planned: &PlannedResource) -> String {
-    planned.private["plan"].as_str().unwrap_or_default().to_owned()
-}
+/// The name of the saved plan that a planned resource belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SavedPlanToken(pub String);
 
 impl Ready {
     /// Returns true if `terraform apply` is going to create an object for it.
@@ -204,7 +203,7 @@ impl Segment<'_> {
             provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),
-            private: json!({"plan": token}),
+            preparation: Preparation::new(SavedPlanToken(token.to_owned())),
         };
         (planned, ready)
     }
@@ -282,7 +281,7 @@ impl Segment<'_> {
             attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
             depends_on: Vec::new(),
             extensions: masked(extensions),
-            private: json!({"address": subject.address.to_string()}),
+            private: RuntimeRecord::default(),
         }
     }
 

@@ -68,7 +68,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     assert_eq!((updated.len(), updated[0].number), (1, opened[0].number));
     assert!(updated[0].body.contains("three"), "{}", updated[0].body);
     // Its age is that of the first difference.
-    let first_seen = |body: &str| body.split("first seen ").nth(1).unwrap()[..24].to_owned();
+    let first_seen = |body: &str| body.split("first detected ").nth(1).unwrap()[..24].to_owned();
     assert_eq!(first_seen(&updated[0].body), first_seen(&opened[0].body));
 
     stage.by_hand("drift-loose", Some("one")).await;

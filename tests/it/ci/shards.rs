@@ -159,10 +159,7 @@ async fn a_share_that_is_missing_was_not_reviewed() {
     dealt.job(100, "1/2").outcome.check(0);
     let verdict = dealt.job(100, "all/2");
     verdict.outcome.check(1);
-    assert_eq!(
-        verdict.outcome.stdout,
-        "ended without a word: the jobs of shares 2/2\n"
-    );
+    assert_eq!(verdict.outcome.stdout, "no result from shards 2/2\n");
     assert_eq!(dealt.status("konverge/preview").as_deref(), Some("error"));
 
     let merged = dealt.stage.merge(7, "change");

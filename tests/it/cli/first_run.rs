@@ -311,7 +311,7 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
     let nobody = shop.run(&["apply", "shop/dev"]).expect(64);
     let (plan, refusal) = nobody
         .stderr
-        .split_once("error: nobody is there to agree")
+        .split_once("error: confirmation required")
         .expect(&nobody.stderr);
     assert!(plan.contains("shop/dev"), "{plan}");
     assert!(refusal.contains("--yes"), "{refusal}");

@@ -61,7 +61,8 @@ async fn assert_converged(stack: &TestStack, objects: &Objects, ns: &str, wanted
     for object in wanted {
         let live = objects.get(object).await.unwrap();
         let recorded = stack.state.resource(&id(object).parse().unwrap()).unwrap();
-        assert_eq!(recorded.private["uid"], live["metadata"]["uid"], "{}", id(object));
+        let recorded: Value = recorded.private.decode().unwrap();
+        assert_eq!(recorded["uid"], live["metadata"]["uid"], "{}", id(object));
     }
     let plan = stack.plan_well(wanted).await;
     assert_eq!(plan.public.summary.unchanged, wanted.len(), "{:?}", plan.public);

@@ -41,7 +41,7 @@ fn recorded(name: &str) -> Recorded {
             .into(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
-        private: serde_json::json!({"uid": name}),
+        private: konverge::model::state::RuntimeRecord::encode(&serde_json::json!({"uid": name})),
     }
 }
 

@@ -84,7 +84,7 @@ pub async fn merged_without_terraform() {
     let (_, comment) = stage.comments().pop().unwrap();
     for said in [
         "`halfway/dev` could not be planned in full",
-        "leaves out 2 resources",
+        "skip 2 resources",
         "**failed in part** ~1",
         "Merging now would leave what failed as it is",
     ] {

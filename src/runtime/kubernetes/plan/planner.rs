@@ -22,14 +22,23 @@ use crate::{
         ClusterName, ResourceId,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
-        state::Recorded,
+        state::{Recorded, RuntimeRecord},
     },
     runtime::{
-        Foreign, Item, Needs, PlannedResource, StackScope,
+        Foreign, Item, Needs, PlannedResource, Preparation, StackScope,
         kubernetes::{
-            KEEP, OWNER, PROTECT, completed_jobs, crd_validation::Definition, error::ApiError,
-            error_classify, noop_detection::AppliedEcho, noop_guard::Guard, object_diff, object_ref,
-            precondition::Precondition, readiness, runtime::Kubernetes,
+            KEEP, OWNER, PROTECT, completed_jobs,
+            crd_validation::Definition,
+            error::ApiError,
+            error_classify,
+            noop_detection::AppliedEcho,
+            noop_guard::Guard,
+            object_diff,
+            object_record::{ObjectRecord, PreparedWrite},
+            object_ref,
+            precondition::Precondition,
+            readiness,
+            runtime::Kubernetes,
         },
     },
     secrets::{mask_object, secret_texts},
@@ -80,7 +89,7 @@ pub(super) struct DraftPlan {
     provisional: bool,
     refusal: Option<ServerRefusal>,
     pub(super) expected: Option<Value>,
-    private: Value,
+    write: PreparedWrite,
 }
 
 impl DraftPlan {
@@ -99,7 +108,7 @@ impl DraftPlan {
             provisional: false,
             refusal: None,
             expected: None,
-            private: Value::Null,
+            write: PreparedWrite::default(),
         }
     }
 }
@@ -148,7 +157,7 @@ impl ObjectPlanner<'_> {
             (Some(_), Some(live)) if is_ending(&live) => {
                 let mut draft = self.create_later(&item, &subject);
                 draft.notes.push(ending_note(&live));
-                draft.private["ending"] = live["metadata"]["uid"].clone();
+                draft.write.ending = live["metadata"]["uid"].as_str().map(str::to_owned);
                 draft
             }
             (Some(_), Some(live)) => {
@@ -244,7 +253,7 @@ impl ObjectPlanner<'_> {
             provisional: draft.provisional,
             sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
-            private: draft.private,
+            preparation: Preparation::new(draft.write),
             item,
         }
     }
@@ -310,7 +319,7 @@ impl ObjectPlanner<'_> {
             draft.data_loss = true;
             draft.notes.push(loss.to_owned());
         }
-        Precondition::keep(live, &mut draft.private);
+        draft.write.precondition = Some(Precondition::from_object(live));
         draft
     }
 
@@ -420,16 +429,13 @@ pub(in crate::runtime::kubernetes) fn record(
     guard: Option<&Guard>,
 ) -> Recorded {
     let secrets = &runtime.secrets;
-    let mut private = Map::new();
+    let mut record = ObjectRecord::default();
     if let Some(live) = live {
-        private.insert("uid".to_owned(), live["metadata"]["uid"].clone());
+        record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
-        let echo =
+        record.echo =
             guard.and_then(|guard| AppliedEcho::from_masked_apply(secrets, body, live, &guard.of(live)));
-        if let Some(echo) = echo {
-            private.insert("echo".to_owned(), echo.to_json());
-        }
     }
     let mut attributes = body.clone();
     object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));
@@ -440,7 +446,7 @@ pub(in crate::runtime::kubernetes) fn record(
         attributes: Arc::new(mask_object(secrets, &attributes).into_owned()),
         depends_on: Vec::new(),
         extensions: desired.extensions.clone(),
-        private: Value::Object(private),
+        private: RuntimeRecord::encode(&record),
     };
     if let Some(live) = live {
         completed_jobs::note(&mut recorded, live);
@@ -462,15 +468,15 @@ fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     .hint("if that API is gone for good, delete its APIService: then what was recorded of it is forgotten")
 }
 
-fn recorded_uid(prior: &Recorded) -> Option<&str> {
-    prior.private.get("uid").and_then(Value::as_str)
+fn recorded_uid(prior: &Recorded) -> Option<String> {
+    ObjectRecord::of(prior)?.uid
 }
 
 /// Returns true if the record is only an intent, whose write may never have arrived, and the live object has
 /// no owner: then somebody else created it. A record imported from Kusion has no private data at all; its
 /// object is ours.
 fn was_never_ours(item: &Item, live: &Value) -> bool {
-    let only_meant = |prior: &Recorded| !prior.private.is_null() && recorded_uid(prior).is_none();
+    let only_meant = |prior: &Recorded| !prior.private.is_none() && recorded_uid(prior).is_none();
     item.prior.as_ref().is_some_and(only_meant) && object_ref::annotation(live, OWNER).is_none()
 }
 

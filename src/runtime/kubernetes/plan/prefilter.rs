@@ -3,8 +3,6 @@
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
-use serde_json::Value;
-
 use super::{
     PlanItem, Proof, Task,
     planner::{ObjectPlanner, unchanged},
@@ -20,6 +18,7 @@ use crate::{
         json_ref::JsonRef,
         noop_detection::{self, AppliedEcho},
         noop_guard::Guard,
+        object_record::ObjectRecord,
         object_ref,
     },
     secrets::mask_object,
@@ -165,7 +164,8 @@ impl ObjectPlanner<'_> {
         let cluster = &subject.cluster.api.name;
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);
-        let echo = prior.and_then(|prior| AppliedEcho::read(prior.private.get("echo")?));
+        let record = prior.and_then(ObjectRecord::of).unwrap_or_default();
+        let (echo, recorded_uid) = (record.echo, record.uid);
         let Some(live) = raw
             .parse()
             .filter(|live| self.is_ours(live) && !noop_detection::is_shared(live))
@@ -191,8 +191,8 @@ impl ObjectPlanner<'_> {
             let live = raw.read(&subject.cluster)?;
             AppliedEcho::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
         };
-        let recorded_uid = prior.private.get("uid").and_then(Value::as_str);
-        let is_same_object = recorded_uid == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
+        let is_same_object =
+            recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
         // What would be sent equals what was sent: the record is valid.
         let stands = holds
             && is_same_object

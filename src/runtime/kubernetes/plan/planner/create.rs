@@ -91,7 +91,7 @@ impl ObjectPlanner<'_> {
         draft.recorded = self.record(item, subject, &body, None, None);
         let body = Value::Object(body);
         draft.expected = Some(after_create(body.clone(), &body));
-        draft.private = json!({"body": body, "force": false});
+        draft.write.body = Some(body);
         draft
     }
 

@@ -51,7 +51,7 @@ impl ObjectPlanner<'_> {
         let mut around_pods = false;
         let asked = Value::Object(body.clone());
         draft.expected = Some(after_create(asked.clone(), &asked));
-        draft.private["force"] = json!(false);
+        draft.write.force = false;
         if let Some(of) = &subject.of {
             let mut name = subject.name.clone();
             name.name = scratch_name(&asked);
@@ -127,7 +127,7 @@ impl ObjectPlanner<'_> {
                 draft.notes.push(format!(
                     "{first}; then it is recreated around its pods, which keep running, as do the volumes"
                 ));
-                expansion.keep(&mut draft.private);
+                draft.write.expansion = Some(expansion);
                 true
             }
             Err(error) => {

@@ -1,7 +1,7 @@
 //! Plans existing objects: unchanged if that can be proven, otherwise by the server's answer.
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     DraftPlan, ObjectPlanner, PlanItem,
@@ -29,6 +29,7 @@ use crate::{
             field_ownership::Transfer,
             noop_guard::Guard,
             object_diff::{self, DiffSides},
+            object_record::PreparedWrite,
             precondition::Precondition,
             rollout_impact,
         },
@@ -298,9 +299,13 @@ impl ObjectPlanner<'_> {
         draft.notes.extend(answered.answer.warnings.iter().cloned());
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
-        draft.private = json!({"body": answered.body, "force": answered.force});
-        Precondition::keep(sides.live, &mut draft.private);
-        draft.private["claim"] = Value::Object(transfer.claim);
+        draft.write = PreparedWrite {
+            body: Some(answered.body.clone()),
+            force: answered.force,
+            precondition: Some(Precondition::from_object(sides.live)),
+            claim: transfer.claim,
+            ..PreparedWrite::default()
+        };
         draft
     }
 
@@ -349,8 +354,12 @@ impl ObjectPlanner<'_> {
         draft.changes = changes;
         draft.recorded = self.record(item, subject, body, Some(live), None);
         draft.expected = Some(after_update(becomes));
-        draft.private = json!({"body": body, "force": item.prior.is_none()});
-        Precondition::keep(live, &mut draft.private);
+        draft.write = PreparedWrite {
+            body: Some(Value::Object(body.clone())),
+            force: item.prior.is_none(),
+            precondition: Some(Precondition::from_object(live)),
+            ..PreparedWrite::default()
+        };
         draft
     }
 }
