@@ -4,6 +4,7 @@ pub mod docs;
 pub mod forges;
 pub mod messages;
 pub mod optional_toolchain;
+pub mod paths;
 pub mod release;
 pub mod rooms;
 pub mod sentences;
