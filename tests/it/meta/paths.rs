@@ -57,7 +57,7 @@ fn twenty_questions_have_an_answer() {
     let rows = text
         .lines()
         .filter(|line| line.starts_with("| ") && line.contains('?'));
-    let answers: Vec<_> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    let answers: Vec<_> = rows.filter_map(|row| row.rsplit('`').nth(1)).collect();
     assert!(answers.len() >= 20, "{answers:?}");
     for answer in answers {
         assert!(root.join(answer).is_file(), "`{answer}` does not exist");
