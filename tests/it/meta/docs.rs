@@ -342,7 +342,7 @@ fn man_pages_are_made() {
         "{}",
         read("konverge.1")
     );
-    assert!(read("konverge-preview.1").contains("real infrastructure"));
+    assert!(read("konverge-preview.1").contains("live infrastructure"));
     assert!(read("konverge-state-unlock.1").contains("lease"));
     let names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
