@@ -102,10 +102,11 @@ async fn the_tutorial_goes_from_a_branch_to_drift_and_back() {
         found.join("\n")
     };
     assert!(of("konverge affected").contains("hello/dev"), "{told:#?}");
+    let preview = of("konverge preview");
     for kind in ["Namespace", "ServiceAccount", "Service", "Deployment"] {
         assert!(
-            of("konverge preview").contains(&format!("create ")) && of("konverge preview").contains(kind),
-            "{kind}"
+            preview.contains("create ") && preview.contains(kind),
+            "{kind}: {preview}"
         );
     }
     assert!(of("konverge preview --output markdown").starts_with("<!-- konverge:v1 "));
