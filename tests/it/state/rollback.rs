@@ -298,7 +298,7 @@ async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
     let shown = shop.rollback(&["--to", "1", "--output", "json"]).expect(0).json();
     let resource = &shown["stacks"][0]["resources"][0];
     assert_eq!(resource["action"], "replace", "{shown}");
-    assert_eq!(resource["replace"], json!(["/data/word"]), "{shown}");
+    assert_eq!(resource["replace"], json!(["/data"]), "{shown}");
     let changes = resource["changes"].as_array().unwrap();
     // The label that was added by hand goes with the old object: it is no change of the Spec, and nothing else is.
     assert_eq!(changes.len(), 1, "{shown}");
