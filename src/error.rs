@@ -94,6 +94,17 @@ pub struct UserError {
     pub location: Option<Location>,
     /// What to do next. Commands are in backticks.
     pub hints: Vec<String>,
+    /// The errors one by one, if the message holds several.
+    pub causes: Vec<Cause>,
+}
+
+/// One of several errors that one message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Where, if there is a place.
+    pub location: Option<Location>,
+    /// What is wrong.
+    pub message: String,
 }
 
 impl UserError {
@@ -104,6 +115,7 @@ impl UserError {
             message: message.into(),
             location: None,
             hints: Vec::new(),
+            causes: Vec::new(),
         }
     }
 

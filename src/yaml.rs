@@ -34,9 +34,22 @@ impl From<serde_saphyr::Error> for YamlError {
     }
 }
 
-/// Advice of the library that is meant for its callers and does not help the author of the text, with our
+/// Words of the library that are meant for its callers and do not help the author of the text, with our
 /// replacement.
-const FOR_CALLERS: [(&str, &str); 2] = [
+const FOR_CALLERS: [(&str, &str); 15] = [
+    ("expected mapping start", "must be a mapping (`key: value`)"),
+    ("expected sequence start", "must be a list"),
+    ("expected string scalar", "must be a text"),
+    ("invalid boolean", "must be `true` or `false`"),
+    ("invalid u16", POSITIVE),
+    ("invalid u32", POSITIVE),
+    ("invalid u64", POSITIVE),
+    ("invalid usize", POSITIVE),
+    ("invalid i64", "must be a whole number"),
+    ("invalid f64", "must be a number"),
+    ("unknown variant ", "unknown value "),
+    ("unknown field ", "unknown key "),
+    ("missing field ", "missing key "),
     (
         ", set DuplicateKeyPolicy in Options if acceptable",
         ": it stands here twice",
@@ -46,6 +59,8 @@ const FOR_CALLERS: [(&str, &str); 2] = [
         "there may be one document only, and a second begins here: take out `---` and what follows it",
     ),
 ];
+
+const POSITIVE: &str = "must be a whole number, not negative and not too large";
 
 /// Removes `line 3 column 3: …`, which the library writes before its message: the position has its own fields
 /// here.
@@ -153,5 +168,32 @@ mod tests {
     fn long_lines_are_not_folded() {
         let value = json!({"key": "word ".repeat(60).trim_end()});
         assert_eq!(to_string(&value).lines().count(), 1);
+    }
+
+    #[test]
+    fn what_a_value_must_be_is_said_without_names_of_types() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code)]
+        struct Shape {
+            list: Option<Vec<String>>,
+            count: Option<u32>,
+            flag: Option<bool>,
+            inner: Option<Box<Shape>>,
+        }
+        let said = |text: &str| from_str::<Shape>(text).unwrap_err().message;
+        for (text, expected) in [
+            ("list: a", "must be a list"),
+            ("list: [[a]]", "must be a text"),
+            ("count: -1", POSITIVE),
+            ("flag: maybe", "must be `true` or `false`"),
+            ("inner: 5", "must be a mapping (`key: value`)"),
+            (
+                "other: 5",
+                "unknown key `other`, expected one of list, count, flag, inner",
+            ),
+        ] {
+            assert_eq!(said(text), expected, "{text}");
+        }
     }
 }

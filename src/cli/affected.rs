@@ -37,11 +37,16 @@ pub struct Args {
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Split the stacks across at most N jobs of a GitHub matrix (1 to 256)
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_shards)]
     shards: NonZeroU32,
     /// Exit with 2 if a stack is affected
     #[arg(long)]
     exit_code: bool,
+}
+
+fn parse_shards(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse()
+        .map_err(|_| "it must be a whole number from 1 to 256")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -15,7 +15,7 @@ use crate::{
         stack::Stack,
     },
     ops::{
-        OpenRequest,
+        OpenRequest, Selection,
         compiler::{self, Compiler},
         selection::{self, SelectedStacks},
     },
@@ -83,9 +83,16 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         base: args.revisions.base.clone(),
         ..OpenRequest::default()
     };
-    let SelectedStacks { workspace, stacks } = selection::open(&run, &request).await?;
-    if stacks.is_empty() {
-        context.note("no stack is affected: name one, or use --all");
+    let SelectedStacks {
+        workspace, stacks, ..
+    } = selection::open(&run, &request).await?;
+    if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
+        context.note(match args.stacks.selection() {
+            Selection::Affected if args.stacks.shard.is_none() => {
+                "no stack is affected: name one, or use --all"
+            }
+            _ => "this share has no stack",
+        });
     }
     let compiler = Compiler::new(&run, &workspace.config);
     let mut built = Vec::new();
@@ -93,7 +100,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     for (stack, result) in stacks.iter().zip(compiler.specs(&workspace, &stacks).await) {
         match result {
             Ok(spec) => built.push((Some(stack), spec)),
-            Err(failure) => failures.push(failure),
+            Err(failure) => failures.push((&stack.id, failure)),
         }
     }
     run.check_interrupted()?;
@@ -101,6 +108,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if failures.is_empty() || args.output != Output::Json {
         print(args, context, &built);
     }
+    let mut failures = compiler::join_failures(failures);
     let Some(last) = failures.pop() else {
         return Ok(0);
     };

@@ -10,8 +10,8 @@ use crate::{
     error::UserError,
     model::lint::LintRule,
     ops::{
-        OpenRequest,
-        check::{self, CheckScope, workflow_commands},
+        OpenRequest, Selection,
+        check::{self, CheckScope, FileScope, workflow_commands},
         repository_root, selection,
     },
     report::{json, lint as report},
@@ -23,9 +23,12 @@ pub struct Args {
     stacks: Stacks,
     #[command(flatten)]
     revisions: Revisions,
-    /// Rewrite golden files (ci-test/stdout.golden.yaml) that differ
+    /// Write golden files (ci-test/stdout.golden.yaml) that differ, in the layout that they have
     #[arg(long, conflicts_with = "rev")]
     update: bool,
+    /// Format the KCL files that are checked
+    #[arg(long, conflicts_with = "rev")]
+    fix: bool,
     /// Skip a check; may be repeated
     #[arg(long, value_name = "CHECK", value_parser = checks())]
     skip: Vec<LintRule>,
@@ -70,13 +73,19 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         base: args.revisions.base.clone(),
         ..OpenRequest::default()
     };
-    let selected = selection::open(&run, &request).await?;
-    let scope = CheckScope {
-        all: args.stacks.all,
-        update: args.update,
-        skip: &args.skip,
+    let files = match request.selection {
+        Selection::All => FileScope::All,
+        Selection::Named(_) => FileScope::Stacks,
+        Selection::Affected => FileScope::Change,
     };
     let root = repository_root(&run.dir)?;
+    let selected = selection::open(&run, &request).await?;
+    let scope = CheckScope {
+        files,
+        update: args.update,
+        fix: args.fix,
+        skip: &args.skip,
+    };
     let inspection = check::run(&run, &selected, &root, scope).await?;
     let text = match args.output {
         Output::Text => report::text(&inspection),

@@ -266,10 +266,10 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
-/// Derives "did you mean `state`?" from "unknown field `statee`, expected one of state, stacks"; also for an
+/// Derives "did you mean `state`?" from "unknown key `statee`, expected one of state, stacks"; also for an
 /// unknown value of an enum.
 fn nearest(message: &str) -> Option<String> {
-    let (_, rest) = ["unknown field `", "unknown variant `"]
+    let (_, rest) = ["unknown key `", "unknown value `"]
         .iter()
         .find_map(|start| message.split_once(start))?;
     let (given, expected) = rest.split_once('`')?;

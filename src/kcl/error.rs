@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{KclDiagnostic, OLDEST_VERSION};
+use super::{KclDiagnostic, OLDEST_VERSION, core_hints, toolchain::is_too_old};
 use crate::{
     checkout::Untrusted,
-    error::{ErrorKind, UserError},
+    error::{Cause, ErrorKind, UserError},
 };
 
 /// A compilation, or the core itself, failed.
@@ -118,27 +118,9 @@ fn render(diagnostics: &[KclDiagnostic]) -> String {
     }
 }
 
-/// System modules that not every core has, with the first version that has them.
-const LATER_MODULES: [(&str, &str); 1] = [("base32", "0.12.0")];
-
-/// A hint if another version of the core would not report this error.
-fn another_core(diagnostic: &KclDiagnostic) -> Option<String> {
-    let message = &diagnostic.message;
-    if message.contains("escapes module root") {
-        return Some(
-            "cores before 0.13.2 read files outside of the folder of the program: try `kcl.version: 0.13.1` in konverge.yaml"
-                .to_owned(),
-        );
-    }
-    let (module, since) = LATER_MODULES.iter().find(|(module, _)| {
-        let module = format!("pkgpath {module} not found");
-        message.contains(&module)
-    })?;
-    Some(format!(
-        "`{module}` is a module of the core since {since}: try `kcl.version: {}` in konverge.yaml",
-        super::DEFAULT_VERSION
-    ))
-}
+/// How to get the command line of KCL, which a hint names.
+const GET_KCL: &str =
+    "`kcl` is KCL's own command line: https://www.kcl-lang.io/docs/user_docs/getting-started/install";
 
 impl From<KclError> for UserError {
     fn from(error: KclError) -> Self {
@@ -154,6 +136,9 @@ impl From<KclError> for UserError {
             KclError::TooOld { .. } => failure.hint(format!(
                 "write `kcl.version: {OLDEST_VERSION}` or a newer one into konverge.yaml, run `konverge kcl install` with that version, and unset KONVERGE_KCL"
             )),
+            KclError::WrongVersion { found, wanted, .. } if is_too_old(&wanted) => failure.hint(format!(
+                "write `kcl.version: {found}` into konverge.yaml: the oldest core that works is {OLDEST_VERSION}"
+            )),
             KclError::WrongVersion { found, wanted, .. } => failure
                 .hint(format!("unset KONVERGE_KCL, and run `konverge kcl install {wanted}`"))
                 .hint(format!("or write `kcl.version: {found}` into konverge.yaml")),
@@ -163,6 +148,10 @@ impl From<KclError> for UserError {
             KclError::Install { .. } => failure
                 .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
                 .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
+            KclError::UnknownVersion(version) if is_too_old(&version) => failure.hint(format!(
+                "the oldest core that works is {OLDEST_VERSION}: earlier ones lack the call that Konverge makes"
+            ))
+            .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::Start(why) if why.contains(super::sandbox::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
@@ -170,24 +159,43 @@ impl From<KclError> for UserError {
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } | KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
-            ),
+            )
+            .hint(GET_KCL),
             KclError::UnknownPackage(_) => failure
                 .hint("ask a maintainer to bring the change of kcl.mod and kcl.mod.lock in by a branch of this repository, then merge that into this pull request")
-                .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),
+                .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review")
+                .hint(GET_KCL),
             KclError::NotLocked(_) => {
-                failure.hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`")
+                failure
+                    .hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`")
+                    .hint(GET_KCL)
             }
-            KclError::Offline(_) => failure.hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
+            KclError::Offline(_) => failure
+                .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`")
+                .hint(GET_KCL),
             KclError::Package { .. } => {
-                failure.hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod")
+                failure
+                    .hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod")
+                    .hint(GET_KCL)
             }
+            KclError::Crash { why, .. } => match core_hints::hint_of_crash(&why) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            },
             KclError::Deadline { .. } => failure.hint("look for an endless loop or recursion; the limit is `kcl.timeout` in konverge.yaml"),
             KclError::Code(diagnostics) => {
                 let mut failure = failure;
                 if let Some(place) = diagnostics.first().and_then(|first| first.place.as_ref()) {
                     failure = failure.at(place.file.clone(), place.line, place.column);
                 }
-                for hint in diagnostics.iter().filter_map(another_core) {
+                failure.causes = diagnostics
+                    .iter()
+                    .map(|diagnostic| Cause {
+                        location: diagnostic.place.clone(),
+                        message: diagnostic.text(),
+                    })
+                    .collect();
+                for hint in diagnostics.iter().filter_map(core_hints::hint) {
                     if !failure.hints.contains(&hint) {
                         failure = failure.hint(hint);
                     }
@@ -201,31 +209,5 @@ impl From<KclError> for UserError {
             }
             _ => failure,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_that_another_core_would_not_give_names_that_core() {
-        let hints = |message: &str| {
-            let diagnostic = KclDiagnostic {
-                code: None,
-                name: "EvaluationError".to_owned(),
-                message: message.to_owned(),
-                place: None,
-                source: None,
-                related: Vec::new(),
-                hints: Vec::new(),
-            };
-            UserError::from(KclError::Code(vec![diagnostic])).hints
-        };
-        let older = hints("failed to read '/r/a.txt': path escapes module root");
-        assert!(older[0].contains("try `kcl.version: 0.13.1`"), "{older:?}");
-        let newer = hints("pkgpath base32 not found in the program");
-        assert!(newer[0].contains("try `kcl.version: 0.13.2`"), "{newer:?}");
-        assert!(hints("expected int, got str(b)").is_empty());
     }
 }

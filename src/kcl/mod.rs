@@ -10,6 +10,7 @@
 
 mod cache;
 mod compile;
+mod core_hints;
 mod diagnostic;
 mod error;
 mod fmt_lint_test;
@@ -28,7 +29,7 @@ pub use self::{
     compile::{CompileRequest, Compiled},
     diagnostic::KclDiagnostic,
     error::KclError,
-    fmt_lint_test::TestCase,
+    fmt_lint_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
     packages::{Bounds, KnownPackages, PackageFetcher, PackageTrust, clear_packages, packages_use},
     pool::{Pool, PoolOptions},

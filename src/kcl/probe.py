@@ -20,9 +20,10 @@ if home is None:
 if home is not None:
     found = glob.glob(os.path.join(glob.escape(home), "kcl_lib", "_kcl_lib*.so"))
     metadata = glob.glob(os.path.join(glob.escape(home), "kcl_lib-*.dist-info"))
+    if metadata:
+        answer["version"] = os.path.basename(metadata[0])[len("kcl_lib-") : -len(".dist-info")]
     if found and metadata:
         answer["extension"] = os.path.realpath(found[0])
-        answer["version"] = os.path.basename(metadata[0])[len("kcl_lib-") : -len(".dist-info")]
         loader = importlib.machinery.ExtensionFileLoader("_kcl_lib", answer["extension"])
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("_kcl_lib", loader))
         loader.exec_module(module)

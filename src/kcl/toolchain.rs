@@ -174,10 +174,12 @@ impl Probe {
     /// Returns an error if the core lacks the call that a worker makes.
     fn check_call(&self) -> Result<(), KclError> {
         match &self.version {
-            Some(version) if !self.callable => Err(KclError::TooOld {
-                interpreter: self.executable.clone(),
-                version: version.clone(),
-            }),
+            Some(version) if !self.callable && (self.extension.is_some() || is_too_old(version)) => {
+                Err(KclError::TooOld {
+                    interpreter: self.executable.clone(),
+                    version: version.clone(),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -245,6 +247,11 @@ pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError>
     Ok(data.join("kcl").join(version))
 }
 
+/// Whether a core of this version lacks the call that a worker makes.
+pub(super) fn is_too_old(version: &str) -> bool {
+    version.starts_with(|c: char| c.is_ascii_digit()) && numbers(version) < (0, 9)
+}
+
 /// The major and minor number.
 fn numbers(version: &str) -> (u32, u32) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
@@ -303,6 +310,25 @@ mod tests {
         );
         assert!(failure.hints[0].contains("kcl.version"), "{failure:?}");
         assert!(probe(true).check_call().is_ok());
+        // 0.8.0 has no library at all.
+        let mut without = probe(false);
+        without.extension = None;
+        let failure = crate::error::UserError::from(without.check_call().unwrap_err());
+        assert!(failure.message.contains("0.8.7"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_version_that_is_too_old_is_not_offered_for_installation() {
+        let wrong = KclError::WrongVersion {
+            interpreter: "/venv/bin/python".into(),
+            found: "0.13.2".to_owned(),
+            wanted: "0.8.7".to_owned(),
+        };
+        for error in [wrong, KclError::UnknownVersion("0.8.7".to_owned())] {
+            let hints = crate::error::UserError::from(error).hints.join("\n");
+            assert!(hints.contains("the oldest core that works is 0.9.0"), "{hints}");
+            assert!(!hints.contains("install 0.8.7"), "{hints}");
+        }
     }
 
     #[test]

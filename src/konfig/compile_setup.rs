@@ -10,7 +10,7 @@ use super::{
 use crate::model::{
     RepoPath,
     file_source::SourceError,
-    stack::{CompileSetup, SetupError},
+    stack::{CompileSetup, Entry, SetupError},
 };
 
 /// The setup of a stack.
@@ -32,6 +32,28 @@ pub(super) fn build_setup(
     let mut globs = false;
     let compile = merge_setup(reader, tree, order, (folder, project), &mut globs)?;
     Ok(StackSetup { compile, globs })
+}
+
+impl LayoutReader {
+    /// How files of a folder that is no stack are compiled, such as tests. The outer error is a missing object, the
+    /// inner one is the folder's own.
+    ///
+    /// # Errors
+    /// A file is not in the object database.
+    pub fn folder_setup(
+        &self,
+        tree: &FileTreeView,
+        folder: &RepoPath,
+        entries: Vec<Entry>,
+    ) -> Result<Result<CompileSetup, SetupError>, SourceError> {
+        let mut setup = CompileSetup {
+            work_dir: folder.clone(),
+            module_root: tree.module_root(folder),
+            entries,
+            ..CompileSetup::default()
+        };
+        Ok(dependencies::add(self, tree, &mut setup)?.map(|()| setup))
+    }
 }
 
 /// The outer error is a missing object, the inner one is the stack's own.

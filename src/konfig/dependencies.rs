@@ -61,14 +61,12 @@ fn add_of(
             continue;
         }
         if let Some(path) = &dependency.path {
-            let Some(package) = folder.join(path) else {
-                let message = {
-                    let at_root = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
-                    let at_root = at_root.and_then(Result::ok);
-                    let at_root = at_root.as_ref().and_then(|module| module.name.as_deref());
-                    outside_paths::dependency(tree, folder, name, path, at_root)
-                };
-                return Ok(Err(at(folder.child("kcl.mod"), message)));
+            let package = match folder.join(path) {
+                Some(package) => package,
+                None => match outside(reader, tree, folder, name, path)? {
+                    Ok(package) => package,
+                    Err(message) => return Ok(Err(at(folder.child("kcl.mod"), message))),
+                },
             };
             setup.packages.push((name.clone(), package.clone()));
             found(package);
@@ -96,4 +94,21 @@ fn add_of(
         });
     }
     Ok(Ok(()))
+}
+
+/// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the
+/// checkout's folder, else why it is refused.
+fn outside(
+    reader: &LayoutReader,
+    tree: &FileTreeView,
+    folder: &RepoPath,
+    name: &str,
+    path: &str,
+) -> Result<Result<RepoPath, String>, SourceError> {
+    let module = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
+    let module = module.and_then(Result::ok);
+    let root = module.as_ref().and_then(|module| module.name.as_deref());
+    let own = root.filter(|root| root.replace('-', "_") == name);
+    let package = outside_paths::by_checkout_name(folder, path, own).filter(RepoPath::is_root);
+    Ok(package.ok_or_else(|| outside_paths::dependency(tree, folder, name, path, root)))
 }

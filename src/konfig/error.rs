@@ -21,7 +21,7 @@ impl From<LayoutError> for UserError {
         let failure = UserError::new(ErrorKind::Layout, error.to_string());
         match error {
             LayoutError::NoModule => failure
-                .hint("at the repository's root: `kcl mod init`, or name another folder: `--repo DIR`")
+                .hint("write the file `kcl.mod` at the repository's root, with `[package]` and a `name`; or name another folder: `--repo DIR`")
                 .hint("a file that git does not know is not read: `git add kcl.mod`"),
             LayoutError::Source(_) => failure.hint("`git fsck` shows what the repository lacks"),
         }

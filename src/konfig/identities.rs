@@ -103,6 +103,23 @@ impl Layout {
         at.ok().map(|at| &self.stacks[at])
     }
 
+    /// One sentence where there is no stack.
+    pub fn empty_note(&self) -> Option<String> {
+        if !self.stacks.is_empty() {
+            return None;
+        }
+        Some(match self.left_out.len() {
+            0 => "this repository has no stack\n  hint: a stack is a folder with a `stack.yaml`, at or below a folder with \
+                  a `project.yaml`; a file that git does not know is not read: `git add` it"
+                .to_owned(),
+            _ => format!(
+                "every folder with a `stack.yaml` is left out, such as `{}`\n  hint: `exclude` in konverge.yaml, or a \
+                 package that holds them, leaves them out; `exclude: ['!GLOB']` takes folders in again",
+                self.left_out[0]
+            ),
+        })
+    }
+
     /// One sentence about the stacks whose identity is the path of their folder, if there are any.
     pub fn clash_note(&self) -> Option<String> {
         let first = self.clashes.first()?;

@@ -25,6 +25,24 @@ pub(super) fn dependency(
     format!("the dependency `{name}`: {}", refusal(text, from, package))
 }
 
+/// The path in the repository that a path means which goes up to the folder around the checkout and comes back by the
+/// name of the checkout's own folder, as kcl-lang's Konfig writes it. What git holds has no such name: the name of the
+/// package at the root stands for it. `root` is that name.
+pub(super) fn by_checkout_name(from: &RepoPath, text: &str, root: Option<&str>) -> Option<RepoPath> {
+    let mut depth = from.as_str().split('/').filter(|part| !part.is_empty()).count();
+    let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
+    while depth > 0 {
+        if parts.next()? != ".." {
+            return None;
+        }
+        depth -= 1;
+    }
+    let back = (parts.next()?, parts.next()?);
+    (back.0 == ".." && Some(back.1) == root)
+        .then(|| RepoPath::normalise(&parts.collect::<Vec<_>>().join("/")))
+        .flatten()
+}
+
 fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
     let what = format!("`{}` leads out of the repository", text.escape_debug());
     match meant {
@@ -44,4 +62,35 @@ fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<Repo
     (0..=parts.len())
         .filter_map(|start| RepoPath::normalise(&parts[start..].join("/")))
         .find(|path| exists(path))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_the_name_of_the_package_at_the_root_leads_back() {
+        let from = RepoPath::normalise("examples/server/prod").unwrap();
+        let meant = |text: &str, root| by_checkout_name(&from, text, root);
+        let root = Some("konfig");
+        assert_eq!(meant("../../../../konfig", root), Some(RepoPath::root()));
+        assert_eq!(
+            meant("../../../../konfig/a/b.k", root),
+            RepoPath::normalise("a/b.k")
+        );
+        for other in [
+            "../../../../other",
+            "../../../../../konfig",
+            "../../../..",
+            "../../../konfig",
+            "../../../../konfig/../other",
+            "../../../../konfig/../../konfig",
+            "/konfig",
+            "x/../../../../../konfig",
+        ] {
+            assert_eq!(meant(other, root), None, "{other}");
+        }
+        assert_eq!(meant("../../../../konfig", None), None);
+    }
 }

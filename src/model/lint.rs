@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RepoPath;
+use super::{RepoPath, StackId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,6 +53,9 @@ pub struct Diagnostic {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The stacks that it is an error of, where it was found by compiling them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<StackId>,
 }
 
 /// All diagnostics. The JSON has `"version":1`.
@@ -66,6 +69,27 @@ pub struct LintReport {
 }
 
 impl LintReport {
+    /// Sorts the diagnostics and joins those that are the same in several stacks.
+    pub fn new(stacks: usize, mut found: Vec<Diagnostic>) -> Self {
+        found.sort();
+        let mut remarks: Vec<Diagnostic> = Vec::with_capacity(found.len());
+        for mut diagnostic in found {
+            match remarks.last_mut().filter(|last| last.is_same(&diagnostic)) {
+                Some(last) => last.stacks.append(&mut diagnostic.stacks),
+                None => remarks.push(diagnostic),
+            }
+        }
+        for remark in &mut remarks {
+            remark.stacks.sort();
+            remark.stacks.dedup();
+        }
+        Self {
+            version: 1,
+            stacks,
+            remarks,
+        }
+    }
+
     /// Returns true if the check fails.
     pub fn failed(&self) -> bool {
         self.remarks
@@ -109,6 +133,12 @@ impl LintRule {
 }
 
 impl Diagnostic {
+    /// Returns true if another diagnostic is the same, except for its stacks.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |one: &Self| (one.file.clone(), one.line, one.column, one.rule, one.severity);
+        key(self) == key(other) && self.message == other.message && self.hint == other.hint
+    }
+
     /// Sets the position in the file.
     #[must_use]
     pub fn at(mut self, line: Option<u32>, column: Option<u32>) -> Self {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
+use super::{
+    AnalysisCache, OpenRevision, RevisionSpec, RunContext,
+    compiler::{Compiler, join_failures},
+};
 use crate::{
     affected::{Analysis, ScanCache},
     config::Config,
@@ -219,17 +222,20 @@ async fn compare_specs(
     let news = compiler.specs(head, &news).await;
     let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
     run.check_interrupted()?;
-    for (((at, ..), was), is) in pairs.iter().zip(olds).zip(news) {
+    let mut failures = Vec::new();
+    for (((at, old, new), was), is) in pairs.iter().zip(olds).zip(news) {
         affected.stacks[*at].spec = match (was, is) {
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
             (Ok(_), Ok(_)) => SpecChange::Changed,
             (was, is) => {
-                for failure in [was.err(), is.err()].into_iter().flatten() {
-                    run.notes.note(&failure.to_string());
-                }
+                let sides = [(&old.id, was.err()), (&new.id, is.err())];
+                failures.extend(sides.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
                 SpecChange::Error
             }
         };
+    }
+    for failure in join_failures(failures) {
+        run.notes.note(&failure.to_string());
     }
     for (at, ..) in modified {
         if affected.stacks[at].spec == SpecChange::NotCompiled {

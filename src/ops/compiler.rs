@@ -16,6 +16,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use super::{OpenRevision, RunContext, StateBackend, caches, remote_cache::RemoteCache};
 use crate::{
+    affected::Analysis,
     config::{Config, Sandbox},
     error::{ErrorKind, UserError},
     kcl::{
@@ -23,11 +24,12 @@ use crate::{
         Pool, PoolOptions, SandboxMode, SharedCache, Toolchain,
     },
     model::{
-        Digest, RepoPath,
+        Digest, RepoPath, StackId,
         file_source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
     },
+    report::errors,
     secrets::{mask_object, mask_resource, without_secrets},
     spec,
 };
@@ -214,13 +216,7 @@ impl Compiler {
     }
 
     async fn compile_cached(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Compiled, UserError> {
-        let setup = stack.compile.clone().map_err(|error| {
-            UserError::new(ErrorKind::Layout, &error.message).at(
-                error.file.to_string(),
-                error.line,
-                error.column,
-            )
-        })?;
+        setup_of(stack)?;
         let cache = self.cache();
         let key = workspace.analysis.input_digest(stack)?;
         let first = self
@@ -234,10 +230,8 @@ impl Compiler {
                 compiled
             }
             None => {
-                let StartedPool { pool, packages, .. } = self.start_pool().await?;
-                let lock = lock_of(workspace, &setup)?;
-                let fetched = packages.resolve(&setup.remote_packages, lock.as_deref()).await?;
-                let request = request(workspace, stack, setup, fetched)?;
+                let pool = self.pool().await?;
+                let request = self.request(workspace, &workspace.analysis, stack).await?;
                 let turn = self.turns.acquire().await.expect("it is never closed");
                 let compiled = pool.compile(&request).await?;
                 drop(turn);
@@ -250,6 +244,38 @@ impl Compiler {
             self.print_output(stack, &compiled);
         }
         Ok(compiled)
+    }
+
+    /// The closure of a program with contents, and its packages. `analysis` knows the program, which may be no stack of
+    /// the revision.
+    pub(super) async fn request(
+        &self,
+        workspace: &OpenRevision,
+        analysis: &Analysis,
+        stack: &Stack,
+    ) -> Result<CompileRequest, UserError> {
+        let setup = setup_of(stack)?;
+        let lock = lock_of(workspace, &setup)?;
+        let fetcher = &self.start_pool().await?.packages;
+        let packages = fetcher.resolve(&setup.remote_packages, lock.as_deref()).await?;
+        let closure = analysis.closure(stack)?;
+        let mut request = CompileRequest {
+            label: stack.id.to_string(),
+            setup,
+            folders: closure.folders,
+            packages,
+            ..CompileRequest::default()
+        };
+        for file in closure.files {
+            let content = read(workspace.source.as_ref(), file.blob)?;
+            if file.kind == FileKind::Symlink {
+                let target = String::from_utf8_lossy(&content).into_owned();
+                request.links.push((file.path, target));
+            } else {
+                request.files.push((file.path, content));
+            }
+        }
+        Ok(request)
     }
 
     /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
@@ -387,6 +413,31 @@ fn workers(config: &Config) -> usize {
     }
 }
 
+/// One failure for all stacks that failed with the same.
+pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserError)>) -> Vec<UserError> {
+    let failures: Vec<_> = failures.into_iter().collect();
+    let bodies: Vec<_> = failures
+        .iter()
+        .map(|(id, failure)| (*id, failure.body()))
+        .collect();
+    let groups = errors::group(bodies.iter().map(|(id, body)| (*id, body)));
+    groups
+        .into_iter()
+        .map(|group| {
+            let one = failures.iter().find(|(id, _)| *id == group.stacks[0]);
+            let (_, failure) = one.expect("a group is of these stacks");
+            match group.stacks.len() {
+                1 => failure.clone(),
+                count => UserError {
+                    message: group.message(),
+                    ..failure.clone()
+                }
+                .context(format!("{count} stacks ({})", group.names(str::to_owned))),
+            }
+        })
+        .collect()
+}
+
 /// Reads a Spec from a file.
 ///
 /// # Errors
@@ -401,31 +452,10 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     Ok(spec::read_text(&text, &name)?)
 }
 
-/// The closure of a stack, with contents.
-fn request(
-    workspace: &OpenRevision,
-    stack: &Stack,
-    setup: CompileSetup,
-    packages: Vec<(String, PathBuf)>,
-) -> Result<CompileRequest, UserError> {
-    let closure = workspace.analysis.closure(stack)?;
-    let mut request = CompileRequest {
-        label: stack.id.to_string(),
-        setup,
-        folders: closure.folders,
-        packages,
-        ..CompileRequest::default()
-    };
-    for file in closure.files {
-        let content = read(workspace.source.as_ref(), file.blob)?;
-        if file.kind == FileKind::Symlink {
-            let target = String::from_utf8_lossy(&content).into_owned();
-            request.links.push((file.path, target));
-        } else {
-            request.files.push((file.path, content));
-        }
-    }
-    Ok(request)
+fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
+    stack.compile.clone().map_err(|error| {
+        UserError::new(ErrorKind::Layout, &error.message).at(error.file.to_string(), error.line, error.column)
+    })
 }
 
 fn lock_of(workspace: &OpenRevision, setup: &CompileSetup) -> Result<Option<String>, UserError> {

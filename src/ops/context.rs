@@ -110,7 +110,7 @@ impl RunContext {
             _ => format!(
                 "{}@{} (process {})",
                 self.actor(),
-                self.var("HOSTNAME").unwrap_or("localhost"),
+                self.host(),
                 std::process::id()
             ),
         }
@@ -119,11 +119,19 @@ impl RunContext {
     /// Who started the run.
     pub fn actor(&self) -> String {
         let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
-        names
-            .iter()
-            .find_map(|name| self.var(name))
-            .unwrap_or("unknown")
-            .to_owned()
+        let named = names.iter().find_map(|name| self.var(name).map(str::to_owned));
+        // A service or a container may set none of them.
+        let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        named
+            .or_else(|| account().map(|user| user.name))
+            .unwrap_or_else(|| format!("user {}", nix::unistd::getuid()))
+    }
+
+    /// The machine.
+    fn host(&self) -> String {
+        let own = || nix::unistd::gethostname().ok()?.into_string().ok();
+        let named = self.var("HOSTNAME").map(str::to_owned).or_else(own);
+        named.unwrap_or_else(|| "localhost".to_owned())
     }
 
     /// Warns about an error that does not end the run, with its hints.

@@ -31,6 +31,7 @@ pub fn run(run: &RunContext, view: &GraphSelection) -> Result<GraphExport, UserE
     };
     let workspace = OpenRevision::open(run, &repository, &at)?;
     workspace.layout.require_module()?;
+    workspace.note_layout(run);
     let picture = workspace.analysis.picture();
     let up = paths(run, &repository, &workspace, &view.upstream)?;
     let down = paths(run, &repository, &workspace, &view.downstream)?;

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::{
-    error::{ErrorBody, UserError},
+    error::{Cause, ErrorBody, UserError},
     model::{
         ResourceId, StackId,
         apply_result::ApplyReport,
@@ -92,6 +92,14 @@ pub fn failure(failure: &UserError, secrets: &Secrets) -> UserError {
     UserError {
         message: secrets.mask(&failure.message),
         hints: failure.hints.iter().map(|hint| secrets.mask(hint)).collect(),
+        causes: failure
+            .causes
+            .iter()
+            .map(|cause| Cause {
+                location: cause.location.clone(),
+                message: secrets.mask(&cause.message),
+            })
+            .collect(),
         ..failure.clone()
     }
 }

@@ -268,10 +268,12 @@ impl OpenRevision {
 
     /// Notes once what is unusual about the stacks of this revision.
     pub fn note_layout(&self, run: &RunContext) {
-        for note in [self.layout.clash_note(), self.layout.package_note()]
-            .into_iter()
-            .flatten()
-        {
+        let notes = [
+            self.layout.empty_note(),
+            self.layout.clash_note(),
+            self.layout.package_note(),
+        ];
+        for note in notes.into_iter().flatten() {
             run.notes.note(&format!("note: {note}"));
         }
     }

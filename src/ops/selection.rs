@@ -8,6 +8,8 @@ pub struct SelectedStacks {
     pub workspace: OpenRevision,
     /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,
+    /// What a change is compared with, where the stacks are those that it affects.
+    pub base: Option<OpenRevision>,
 }
 
 /// Opens the revision of a request and selects its stacks.
@@ -24,6 +26,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     let workspace = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     workspace.layout.require_module()?;
     workspace.note_layout(run);
+    let mut compared = None;
     let mut stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
         Selection::Named(names) => workspace.find_stacks(run, repository.root(), names)?,
@@ -33,6 +36,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
                 known.keep(&base);
                 let affected = workspace.analysis.compare(&base.analysis);
                 let targets = open::affected_targets(&affected, Some(&base), &workspace);
+                compared = Some(base);
                 targets.into_iter().filter_map(|target| target.head).collect()
             }
             None => workspace.layout.stacks.clone(),
@@ -41,5 +45,9 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     if let Some(shard) = request.shard {
         shard.keep(&mut stacks);
     }
-    Ok(SelectedStacks { workspace, stacks })
+    Ok(SelectedStacks {
+        workspace,
+        stacks,
+        base: compared,
+    })
 }

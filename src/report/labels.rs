@@ -172,6 +172,11 @@ pub fn plural(n: usize, one: &str) -> String {
     }
 }
 
+/// A time to the second, in UTC.
+pub fn time(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
 /// A duration in its largest unit: `3 d`, `5 h`, `12 min`.
 pub fn age(time: Duration) -> String {
     let minutes = time.as_secs() / 60;

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::escape::{log, log_lines};
+use super::{
+    escape::{log, log_lines},
+    labels::plural,
+};
 use crate::model::{
     check_run::{Annotation, Level},
     lint::{Diagnostic, LintReport, LintSeverity},
@@ -23,6 +26,9 @@ pub fn text(inspection: &LintReport) -> String {
             remark.rule.name(),
             log(&place)
         ));
+        if let Some(stacks) = stacks_of(remark) {
+            text.push_str(&format!("    in {}\n", log(&stacks)));
+        }
         if let Some(hint) = &remark.hint {
             text.push_str(&format!("    hint: {}\n", log_lines(hint)));
         }
@@ -34,10 +40,37 @@ pub fn text(inspection: &LintReport) -> String {
         .count();
     let warnings = inspection.remarks.len() - errors;
     text.push_str(&format!(
-        "{} stacks checked: {errors} errors, {warnings} warnings\n",
-        inspection.stacks
+        "{} checked: {}, {}\n",
+        plural(inspection.stacks, "stack"),
+        plural(errors, "error"),
+        plural(warnings, "warning")
     ));
     text
+}
+
+/// Stacks that a diagnostic names.
+const NAMED: usize = 3;
+
+/// The stacks of an error that is the same in several: `16 stacks: a/dev, a/prod, b/dev and 13 more`.
+fn stacks_of(remark: &Diagnostic) -> Option<String> {
+    let count = remark.stacks.len();
+    if count < 2 {
+        return None;
+    }
+    let named: Vec<&str> = remark.stacks.iter().take(NAMED).map(|id| id.as_str()).collect();
+    let more = match count.saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("{count} stacks: {}{more}", named.join(", ")))
+}
+
+/// The message for where there is one line for each diagnostic.
+fn message(remark: &Diagnostic) -> String {
+    match stacks_of(remark) {
+        Some(stacks) => format!("{}\nin {stacks}", remark.message),
+        None => remark.message.clone(),
+    }
 }
 
 /// SARIF 2.1.0, for GitHub's code scanning.
@@ -72,7 +105,7 @@ fn result(remark: &Diagnostic) -> Value {
     json!({
         "ruleId": remark.rule.name(),
         "level": severity_word(remark),
-        "message": {"text": remark.message},
+        "message": {"text": message(remark)},
         "locations": [{"physicalLocation": physical}],
     })
 }
@@ -88,7 +121,7 @@ pub fn annotations(inspection: &LintReport) -> Vec<Annotation> {
         line: remark.line,
         column: remark.column,
         title: format!("konverge {}", remark.rule.name()),
-        message: remark.message.clone(),
+        message: message(remark),
     };
     inspection.remarks.iter().map(note).collect()
 }
@@ -130,6 +163,7 @@ mod tests {
                 severity: LintSeverity::Warning,
                 message: message.to_owned(),
                 hint: None,
+                stacks: Vec::new(),
             }],
         }
     }
@@ -149,7 +183,7 @@ mod tests {
         let text = text(&inspection("m\u{1b}[2J"));
         assert_eq!(
             text,
-            "warning[lint] a b/x,y.k:3:7\n    m\\u{1b}[2J\n2 stacks checked: 0 errors, 1 warnings\n"
+            "warning[lint] a b/x,y.k:3:7\n    m\\u{1b}[2J\n2 stacks checked: 0 errors, 1 warning\n"
         );
     }
 }

@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod diff;
 pub mod drift;
+pub mod errors;
 pub mod escape;
 pub mod html;
 mod input;
@@ -24,4 +25,4 @@ mod view_model;
 mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
-pub use labels::age;
+pub use labels::{age, plural};

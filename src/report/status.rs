@@ -66,14 +66,23 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     let digest = applied.spec_digest.as_ref();
     let digest = digest.map_or_else(String::new, |digest| format!(", Spec {}", digest.short()));
     format!(
-        "serial {}, {}{commit}{digest}; {} by {} ({}) at {}",
+        "serial {}, {}{commit}{digest}; {} by {} at {}",
         applied.serial,
         labels::plural(resources, "resource"),
         escape::log(&applied.reason),
-        escape::log(&applied.actor),
-        escape::log(&applied.run),
-        applied.written
+        escape::log(&writer(applied)),
+        labels::time(applied.written)
     )
+}
+
+/// Who applied it, and where that can be looked at. A run that has no page is named by person, machine and process: the
+/// process ended long ago.
+fn writer(applied: &AppliedStatus) -> String {
+    let by_hand = applied.run.strip_prefix(&format!("{}@", applied.actor));
+    match by_hand.and_then(|host| host.split_once(" (process ")) {
+        Some((host, _)) => format!("{} on {host}", applied.actor),
+        None => format!("{} ({})", applied.actor, applied.run),
+    }
 }
 
 fn health(objects: &[ObjectStatus]) -> String {
@@ -164,5 +173,24 @@ mod tests {
         );
         assert!(!text.contains("\n::"), "{text}");
         assert!(text.ends_with("1 stack: 0 applied and ready, 1 not.\n"), "{text}");
+    }
+
+    #[test]
+    fn who_applied_when_is_said_as_people_say_it() {
+        let applied = |run: &str| AppliedStatus {
+            serial: 1,
+            written: "2026-11-22T13:43:54.212055413Z".parse().unwrap(),
+            reason: "apply".to_owned(),
+            actor: "ann".to_owned(),
+            run: run.to_owned(),
+            commit: None,
+            spec_digest: None,
+        };
+        assert_eq!(
+            state(&applied("ann@laptop (process 18915)"), 1),
+            "serial 1, 1 resource; apply by ann on laptop at 2026-11-22 13:43:54 UTC"
+        );
+        let page = "https://ci.example/7";
+        assert!(state(&applied(page), 1).contains(&format!("apply by ann ({page}) at")));
     }
 }

@@ -1,6 +1,10 @@
 //! Reports for a terminal or a log, with colours if requested.
 
-use super::{diff, escape, labels};
+use super::{
+    diff,
+    errors::{self, ErrorGroup},
+    escape, labels,
+};
 use crate::error::ErrorBody;
 use crate::model::{
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
@@ -123,16 +127,15 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
     let mut failed = 0;
-    let mut told: Vec<&ErrorBody> = Vec::new();
+    let groups = failure_groups(plan);
     for stack in &plan.stacks {
         total = total.add(stack.summary);
         failed += usize::from(stack.error.is_some());
         match whole_failure(stack) {
-            // An error of many stacks is shown once.
-            Some(error) if told.contains(&error) => {}
-            Some(error) => {
-                told.push(error);
-                text.push_str(&failed_with(plan, error, style));
+            // An error of many stacks is shown once, at the first of them.
+            Some(_) => {
+                let group = groups.iter().find(|group| group.stacks[0] == &stack.id);
+                text.extend(group.map(|group| failed_with(group, style)));
             }
             None => text.push_str(&stack_plan(stack, style)),
         }
@@ -150,23 +153,21 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     text
 }
 
-/// Every failure of whole stacks, each shown once.
+/// Every failure of whole stacks; an error of many stacks is shown once.
 pub(super) fn failures(plan: &Plan, style: Style) -> String {
-    let mut told: Vec<&ErrorBody> = Vec::new();
-    for error in plan.stacks.iter().filter_map(whole_failure) {
-        if !told.contains(&error) {
-            told.push(error);
-        }
-    }
-    told.into_iter()
-        .map(|error| failed_with(plan, error, style))
-        .collect()
+    let groups = failure_groups(plan).into_iter();
+    groups.map(|group| failed_with(&group, style)).collect()
+}
+
+fn failure_groups(plan: &Plan) -> Vec<ErrorGroup<'_>> {
+    let failed = plan.stacks.iter();
+    errors::group(failed.filter_map(|stack| Some((&stack.id, whole_failure(stack)?))))
 }
 
 /// The failure of a stack: message, place, hints.
-fn failure(error: &ErrorBody) -> String {
+fn failure(error: &ErrorBody, message: &str) -> String {
     let mut text = String::new();
-    for line in escape::log_each(&error.message) {
+    for line in escape::log_each(message) {
         text.push_str(&format!("    {line}\n"));
     }
     if let Some(file) = &error.file {
@@ -189,26 +190,12 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
 }
 
 /// All stacks that failed with the same error.
-fn failed_with(plan: &Plan, error: &ErrorBody, style: Style) -> String {
-    const NAMED: usize = 10;
-    let same = plan
-        .stacks
-        .iter()
-        .filter(|stack| whole_failure(stack) == Some(error));
-    let mut names: Vec<_> = same
-        .map(|stack| style.ink(Color::Bold, &escape::log(stack.id.as_str())))
-        .collect();
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let more = match more {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+fn failed_with(group: &ErrorGroup<'_>, style: Style) -> String {
+    let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
     format!(
-        "{}{more}: {}\n{}",
-        names.join(", "),
+        "{names}: {}\n{}",
         style.ink(Color::Red, "failed"),
-        failure(error)
+        failure(group.error, &group.message())
     )
 }
 
@@ -218,7 +205,7 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
             style.ink(Color::Red, "failed in part"),
-            failure(error)
+            failure(error, &error.message)
         ),
         _ => String::new(),
     }
@@ -318,7 +305,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
         let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
         let at = stack.resources.iter().filter(told).count();
         if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
-            text.push_str(&failure(error));
+            text.push_str(&failure(error, &error.message));
         }
         let stays = |r: &&ResourceOutcome| {
             (r.action, r.result) == (Action::Forget, ResourceResult::Done) && r.message.is_some()
@@ -348,7 +335,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
                 .as_ref()
                 .filter(|_| at == 1 && labels::is_of(stack, resource));
             if let Some(error) = own {
-                text.push_str(&failure(error));
+                text.push_str(&failure(error, &error.message));
                 continue;
             }
             for line in resource

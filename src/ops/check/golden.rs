@@ -1,55 +1,115 @@
-//! Golden files: `ci-test/stdout.golden.yaml` contains the KCL output of a stack, compared by meaning.
+//! Golden files: `ci-test/stdout.golden.yaml` holds the Spec of a stack, compared by meaning with what `build` prints.
 
-use std::path::Path;
+use std::{borrow::Cow, collections::BTreeSet, path::Path};
 
-use serde_json::json;
+use serde_json::Value;
 
-use super::{super::OpenRevision, remark};
+use super::{
+    super::{OpenRevision, selection::SelectedStacks},
+    diagnostic, golden_text,
+    spec_equality::{comparable, is_same, is_same_resource},
+};
 use crate::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
     model::{
-        lint::{Diagnostic, LintRule},
-        spec::Spec,
+        RepoPath, diff,
+        lint::{Diagnostic, LintRule, LintSeverity},
+        masked_value,
+        spec::{Resource, Spec},
         stack::Stack,
     },
-    spec, yaml,
+    report,
+    secrets::{Secrets, mask_resource},
+    spec,
 };
 
 const FILE: &str = "stdout.golden.yaml";
 
-/// The maximum number of resources that a diagnostic names.
-const NAMED: usize = 5;
+/// Resources that a message names.
+const RESOURCES: usize = 5;
 
-/// Compares a Spec with the stack's golden file, or rewrites the file. A missing file is not compared, but it
-/// is created on update.
-pub(super) fn compare(
-    workspace: &OpenRevision,
-    root: &Path,
-    stack: &Stack,
-    printed: &Spec,
-    update: bool,
-) -> Result<Option<Diagnostic>, UserError> {
-    let path = stack.folder.child("ci-test").child(FILE);
-    let content = workspace
-        .source
-        .read_path(&path)
-        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
-    let kept = content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let difference = match &kept {
-        None if !update => return Ok(None),
-        None => "does not exist".to_owned(),
-        Some(text) => match spec::read_text(text, path.as_str()) {
-            Ok(golden) => match difference(&golden, printed) {
-                Some(difference) => difference,
-                None => return Ok(None),
-            },
-            Err(error) => error.to_string(),
-        },
-    };
-    if update {
-        let text = yaml::to_string(&json!({"resources": printed.resources}));
-        let written = write(root, path.as_str().as_ref(), text.as_bytes(), Existing::Replace);
+/// Fields of one resource that a message names.
+const FIELDS: usize = 3;
+
+/// Characters of a value that a message shows.
+const VALUE: usize = 60;
+
+/// Where the golden file of a stack lies.
+pub(super) fn path_of(stack: &Stack) -> RepoPath {
+    stack.folder.child("ci-test").child(FILE)
+}
+
+/// The golden files of a revision.
+pub(super) struct GoldenFiles<'a> {
+    workspace: &'a OpenRevision,
+    root: &'a Path,
+    secrets: &'a Secrets,
+}
+
+impl<'a> GoldenFiles<'a> {
+    /// Those of a revision whose files lie below `root`.
+    pub(super) fn new(workspace: &'a OpenRevision, root: &'a Path, secrets: &'a Secrets) -> Self {
+        Self {
+            workspace,
+            root,
+            secrets,
+        }
+    }
+
+    fn read(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
+        let content = self.workspace.source.read_path(path);
+        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Compares what `build` prints for a stack with its golden file.
+    pub(super) fn compare(&self, stack: &Stack, printed: &Spec) -> Result<Option<Diagnostic>, UserError> {
+        let path = path_of(stack);
+        let Some(text) = self.read(&path)? else {
+            return Ok(None);
+        };
+        let Some(differences) = self.differences(&text, &path, printed) else {
+            return Ok(None);
+        };
+        let message = format!("is not what the stack compiles to:\n{differences}");
+        let mut found = diagnostic(&path, LintRule::Golden, &message);
+        found.hint = Some(format!(
+            "if the new result is right: `konverge check --update {}`",
+            stack.folder
+        ));
+        Ok(Some(found))
+    }
+
+    fn differences(&self, text: &str, path: &RepoPath, printed: &Spec) -> Option<String> {
+        match spec::read_text(text, path.as_str()) {
+            Ok(golden) if is_same(&golden, printed) => None,
+            Ok(golden) => Some(describe(&golden, printed, self.secrets)),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Writes the golden file of a stack if it is not what `build` prints, in the layout that it has. Returns its path if
+    /// it was written.
+    pub(super) fn update(&self, stack: &Stack, printed: &Spec) -> Result<Option<RepoPath>, UserError> {
+        let path = path_of(stack);
+        let text = self.read(&path)?;
+        if let Some(text) = &text
+            && self.differences(text, &path, printed).is_none()
+        {
+            return Ok(None);
+        }
+        let like = match &text {
+            Some(_) => None,
+            None => self.any_golden()?,
+        };
+        let text = golden_text::write(text.as_deref(), like.as_deref(), printed);
+        let written = write(
+            self.root,
+            path.as_str().as_ref(),
+            text.as_bytes(),
+            Existing::Replace,
+        );
         written.map_err(|error| {
             UserError::new(
                 ErrorKind::Layout,
@@ -58,50 +118,146 @@ pub(super) fn compare(
             .at(path.to_string(), None, None)
             .hint("put a plain file there, or remove the link, and run it again")
         })?;
-        return Ok(None);
+        Ok(Some(path))
     }
-    let mut remark = remark(
-        &path,
-        LintRule::Golden,
-        &format!("is not what the stack compiles to: {difference}"),
-    );
-    remark.hint = Some(format!(
-        "if that is wanted: `konverge check --update {}`",
-        stack.folder
-    ));
-    Ok(Some(remark))
+
+    fn any_golden(&self) -> Result<Option<String>, UserError> {
+        let files = self.workspace.source.files();
+        let mut stacks = self.workspace.layout.stacks.iter().map(path_of);
+        let first = stacks.find(|path| files.contains_key(path));
+        first.map_or(Ok(None), |path| self.read(&path))
+    }
 }
 
-/// Describes which resources were added, removed or changed. Values are not shown, because they may be
-/// secret.
-fn difference(golden: &Spec, printed: &Spec) -> Option<String> {
-    let find = |spec: &Spec, id: &crate::model::ResourceId| {
-        spec.resources
-            .iter()
-            .find(|resource| resource.id == *id)
-            .map(|resource| resource.digest())
+/// Stacks without a golden file: an error where the change deleted it, a warning where most stacks have one.
+pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<Diagnostic> {
+    let head = &selected.workspace;
+    let has =
+        |workspace: &OpenRevision, stack: &Stack| workspace.source.files().contains_key(&path_of(stack));
+    let all = &head.layout.stacks;
+    let with: BTreeSet<&RepoPath> = all
+        .iter()
+        .filter(|stack| has(head, stack))
+        .map(|stack| &stack.folder)
+        .collect();
+    let usual = 2 * with.len() > all.len();
+    let mut found = Vec::new();
+    for stack in stacks.iter().filter(|stack| !with.contains(&stack.folder)) {
+        let deleted = selected.base.as_ref().is_some_and(|base| {
+            let before = head.layout.before(&base.layout, stack);
+            before.is_some_and(|before| has(base, before))
+        });
+        let (severity, message) = match deleted {
+            true => (
+                LintSeverity::Error,
+                "was deleted, and the stack is still there".to_owned(),
+            ),
+            false if usual => (
+                LintSeverity::Warning,
+                format!(
+                    "does not exist; {} of {} stacks have a golden file",
+                    with.len(),
+                    all.len()
+                ),
+            ),
+            false => continue,
+        };
+        let mut missing = diagnostic(&path_of(stack), LintRule::Golden, &message);
+        missing.severity = severity;
+        missing.hint = Some(format!("`konverge check --update {}` writes it", stack.folder));
+        found.push(missing);
+    }
+    found
+}
+
+/// Which resources and which of their fields differ, a line each; secret values are not shown.
+fn describe(golden: &Spec, printed: &Spec, secrets: &Secrets) -> String {
+    let find = |spec: &'_ Spec, wanted: &Resource| -> Option<Resource> {
+        spec.resources.iter().find(|found| found.id == wanted.id).cloned()
     };
-    let mut words = Vec::new();
+    let mut lines = Vec::new();
     for resource in &printed.resources {
-        match find(golden, &resource.id) {
-            None => words.push(format!("+ {}", resource.id)),
-            Some(digest) if digest != resource.digest() => words.push(format!("~ {}", resource.id)),
-            Some(_) => {}
+        match find(golden, resource) {
+            None => lines.push(format!("+ {}: the golden file does not have it", resource.id)),
+            Some(old) if is_same_resource(&old, resource) => {}
+            Some(old) => lines.push(format!("~ {}: {}", resource.id, fields(&old, resource, secrets))),
         }
     }
-    let gone = golden
+    for resource in golden
         .resources
         .iter()
-        .filter(|resource| find(printed, &resource.id).is_none());
-    words.extend(gone.map(|resource| format!("- {}", resource.id)));
-    if words.is_empty() {
-        return None;
+        .filter(|gone| find(printed, gone).is_none())
+    {
+        lines.push(format!("- {}: only the golden file has it", resource.id));
     }
-    let more = words.len().saturating_sub(NAMED);
-    words.truncate(NAMED);
-    let mut text = words.join(", ");
+    let more = lines.len().saturating_sub(RESOURCES);
+    lines.truncate(RESOURCES);
     if more > 0 {
-        text.push_str(&format!(" and {more} more"));
+        lines.push(format!("and {}", report::plural(more, "more resource")));
     }
-    Some(text)
+    lines.join("\n")
+}
+
+fn fields(old: &Resource, new: &Resource, secrets: &Secrets) -> String {
+    let masked = |resource: &Resource| secrets.mask_value(&comparable(&mask_resource(secrets, resource)));
+    let all = diff::differences(&masked(old), &masked(new));
+    if all.is_empty() {
+        return "a secret value differs".to_owned();
+    }
+    let mut words: Vec<String> = all
+        .iter()
+        .take(FIELDS)
+        .map(|found| {
+            let path = report::diff::dotted(&found.path);
+            let side = |value: &Option<Value>| value.as_ref().map_or(Cow::Borrowed("(none)"), show);
+            format!("{path}: {} → {}", side(&found.from), side(&found.to))
+        })
+        .collect();
+    if all.len() > FIELDS {
+        words.push(report::plural(all.len() - FIELDS, "more field"));
+    }
+    words.join("; ")
+}
+
+fn show(value: &Value) -> Cow<'static, str> {
+    if masked_value::as_secret(value).is_some() {
+        return Cow::Borrowed("(secret)");
+    }
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Owned(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::HashKey;
+
+    fn spec(data: &str) -> Spec {
+        let text = format!(
+            "- id: v1:ConfigMap:ns:a\n  type: Kubernetes\n  attributes: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, namespace: ns}}, {data}}}\n"
+        );
+        spec::read_text(&text, "f").unwrap()
+    }
+
+    #[test]
+    fn a_difference_names_the_resource_and_its_fields_and_no_secret() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let said = |old: &str, new: &str| describe(&spec(old), &spec(new), &secrets);
+        assert_eq!(
+            said("data: {a: '1'}", "data: {a: '2', b: x}"),
+            "~ v1:ConfigMap:ns:a: data.a: \"1\" → \"2\"; data.b: (none) → \"x\""
+        );
+        let secret = said("password: hunter2-hunter2", "password: other-hunter2");
+        assert!(
+            !secret.contains("hunter2") && secret.contains("password"),
+            "{secret}"
+        );
+        let empty = Spec::default();
+        assert!(describe(&empty, &spec("data: {}"), &secrets).starts_with("+ v1:ConfigMap:ns:a"));
+        assert!(describe(&spec("data: {}"), &empty, &secrets).starts_with("- v1:ConfigMap:ns:a"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::OpenRevision, kcl_tools::Files, remark};
+use super::{super::OpenRevision, checked_files::Files, diagnostic};
 use crate::{
     affected::{self, MixedImport},
     error::UserError,
@@ -33,7 +33,7 @@ fn describe(half: &MixedImport, files: &Files) -> Diagnostic {
     );
     let content = files.iter().find(|(path, _)| path == by);
     let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));
-    let mut remark = remark(by, LintRule::Irreproducible, &message).at(line, None);
+    let mut remark = diagnostic(by, LintRule::Irreproducible, &message).at(line, None);
     remark.severity = LintSeverity::Warning;
     remark.hint = Some(format!(
         "import the package alone, `import {}`: it holds what the file defines; or give the file a folder of its own",

@@ -1,11 +1,23 @@
 //! The `check` use case: validates a Konfig repository before any infrastructure is queried.
 
+mod checked_files;
+mod conventions;
+mod format;
 mod golden;
-mod kcl_tools;
+mod golden_text;
+mod imports;
+mod kcl_tests;
 mod mixed_imports;
 mod nondeterminism;
 mod ownership;
 mod schema;
+mod spec_equality;
+
+use std::path::Path;
+
+pub use checked_files::FileScope;
+use checked_files::{CheckedFiles, is_kcl};
+use golden::GoldenFiles;
 
 use super::{
     RunContext,
@@ -13,7 +25,7 @@ use super::{
     selection::SelectedStacks,
 };
 use crate::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, Location, UserError},
     github::workflow_commands,
     model::{
         RepoPath,
@@ -27,10 +39,12 @@ use crate::{
 /// What to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckScope<'a> {
-    /// Check every file of the repository, not only those of the selected stacks.
-    pub all: bool,
-    /// Rewrite golden files that differ.
+    /// The files to check.
+    pub files: FileScope,
+    /// Write golden files that differ.
     pub update: bool,
+    /// Format the files that are not formatted.
+    pub fix: bool,
     /// The checks to skip.
     pub skip: &'a [LintRule],
 }
@@ -43,30 +57,40 @@ pub struct CheckScope<'a> {
 pub async fn run(
     run: &RunContext,
     selected: &SelectedStacks,
-    root: &std::path::Path,
+    root: &Path,
     scope: CheckScope<'_>,
 ) -> Result<LintReport, UserError> {
-    let SelectedStacks { workspace, stacks } = selected;
-    let mut remarks = structure(selected, scope);
+    let workspace = &selected.workspace;
+    let stacks = &checked_stacks(selected);
+    let mut found = structure(selected, stacks, scope);
+    found.extend(conventions::check(workspace, stacks));
     let compiler = Compiler::new(run, &workspace.config);
     let (good, broken): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().partition(|stack| stack.compile.is_ok());
     for stack in broken {
         if let Err(error) = &stack.compile {
-            remarks
-                .push(remark(&error.file, LintRule::Structure, &error.message).at(error.line, error.column));
+            found.push(
+                diagnostic(&error.file, LintRule::Structure, &error.message).at(error.line, error.column),
+            );
         }
     }
+    let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
     for stack in &good {
-        match compiler.compile_for_print(workspace, stack).await {
-            Ok(spec) => {
-                remarks.extend(golden::compare(workspace, root, stack, &spec, scope.update)?);
-                let crds = compiler::crds(workspace, &stack.project_folder)?;
-                if let Err(error) = spec::append_crds(&mut spec.clone(), &crds) {
-                    remarks.push(diagnostic_from_error(stack, &UserError::from(error)));
+        let printed = compiler.compile_for_print(workspace, stack).await;
+        let whole = printed.and_then(|printed| {
+            let mut whole = printed.clone();
+            let crds = compiler::crds(workspace, &stack.project_folder)?;
+            spec::append_crds(&mut whole, &crds)?;
+            compiled.push((*stack, printed));
+            Ok(whole)
+        });
+        match whole {
+            Ok(whole) if scope.update => {
+                if let Some(path) = goldens.update(stack, &whole)? {
+                    run.notes.note(&format!("{path} is written"));
                 }
-                compiled.push((*stack, spec));
             }
+            Ok(whole) => found.extend(goldens.compare(stack, &whole)?),
             Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
             // Without a core every stack would fail in the same way.
             Err(failure)
@@ -75,23 +99,46 @@ pub async fn run(
             {
                 return Err(failure);
             }
-            Err(failure) => remarks.push(diagnostic_from_error(stack, &failure)),
+            Err(failure) => found.extend(diagnostics_of_failure(stack, &failure)),
         }
     }
-    remarks.extend(ownership::check(workspace, &compiled));
-    remarks.extend(schema::check(run, workspace, compiled)?);
-    let files = kcl_tools::files(workspace, &good, scope)?;
-    remarks.extend(nondeterminism::scan(&files, &good));
-    remarks.extend(mixed_imports::find(workspace, &files, &good)?);
-    remarks.extend(kcl_tools::run(&compiler, &files, workspace, &good).await?);
-    remarks.retain(|remark| !scope.skip.contains(&remark.rule));
-    remarks.sort();
-    remarks.dedup();
-    Ok(LintReport {
-        version: 1,
-        stacks: stacks.len(),
-        remarks,
-    })
+    if !scope.update {
+        found.extend(golden::find_missing(selected, stacks));
+    }
+    found.extend(ownership::check(workspace, &compiled));
+    found.extend(schema::check(run, workspace, compiled)?);
+    let checked = CheckedFiles::new(selected, stacks, scope.files)?;
+    let files = checked.contents()?;
+    let mut judged = nondeterminism::scan(&files, &good);
+    judged.extend(mixed_imports::find(workspace, &files, &good)?);
+    found.extend(judged.into_iter().filter(|found| checked.is_judged(&found.file)));
+    if files.iter().any(|(path, _)| is_kcl(path)) {
+        let pool = compiler.pool().await?;
+        match scope.fix {
+            true => {
+                for path in format::fix(pool, &files, &checked, root).await? {
+                    run.notes.note(&format!("{path} is formatted"));
+                }
+            }
+            false => found.extend(format::check(pool, &files, &checked).await),
+        }
+        found.extend(imports::check(pool, &files, &checked, workspace).await?);
+    }
+    found.extend(kcl_tests::check(&compiler, selected, &checked).await?);
+    found.retain(|found| !scope.skip.contains(&found.rule));
+    Ok(LintReport::new(stacks.len(), found))
+}
+
+/// The selected stacks, and those whose golden file the change touches.
+fn checked_stacks(selected: &SelectedStacks) -> Vec<Stack> {
+    let changed = checked_files::changed_paths(selected);
+    let mut stacks = selected.stacks.clone();
+    let all = selected.workspace.layout.stacks.iter();
+    let touched = all.filter(|stack| changed.contains(&golden::path_of(stack)));
+    stacks.extend(touched.cloned());
+    stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
+    stacks.dedup_by(|a, b| a.folder == b.folder);
+    stacks
 }
 
 /// Annotations as workflow commands for GitHub's runner, one per line.
@@ -101,10 +148,10 @@ pub fn workflow_commands(notes: &[Annotation]) -> String {
 }
 
 /// The errors of the layout, and settings that no stack uses.
-fn structure(selected: &SelectedStacks, scope: CheckScope<'_>) -> Vec<Diagnostic> {
-    let SelectedStacks { workspace, stacks } = selected;
+fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>) -> Vec<Diagnostic> {
+    let workspace = &selected.workspace;
     let concerns = |file: &RepoPath| {
-        scope.all
+        scope.files == FileScope::All
             || stacks.iter().any(|stack| {
                 file.is_within(&stack.folder) || file.parent().as_ref() == Some(&stack.project_folder)
             })
@@ -115,12 +162,12 @@ fn structure(selected: &SelectedStacks, scope: CheckScope<'_>) -> Vec<Diagnostic
         .iter()
         .filter(|problem| concerns(&problem.file))
         .map(|problem| {
-            remark(&problem.file, LintRule::Structure, &problem.message).at(problem.line, problem.column)
+            diagnostic(&problem.file, LintRule::Structure, &problem.message).at(problem.line, problem.column)
         });
     let orphan = |file: &&RepoPath| {
         let folder = match file.file_name() {
             "kcl.yaml" => file.parent(),
-            "settings.yaml" => file
+            "settings.yaml" | "stdout.golden.yaml" => file
                 .parent()
                 .filter(|above| above.file_name() == "ci-test")
                 .and_then(|above| above.parent()),
@@ -136,31 +183,43 @@ fn structure(selected: &SelectedStacks, scope: CheckScope<'_>) -> Vec<Diagnostic
         concerns(file) && folder.is_some_and(|folder| !known(&folder))
     };
     let orphans = workspace.source.files().keys().filter(orphan).map(|file| {
-        let mut remark = remark(
+        let mut found = diagnostic(
             file,
             LintRule::Structure,
             "belongs to no stack: there is no stack.yaml beside it",
         );
-        remark.severity = LintSeverity::Warning;
-        remark
+        found.severity = LintSeverity::Warning;
+        found
     });
     problems.chain(orphans).collect()
 }
 
-fn diagnostic_from_error(stack: &Stack, failure: &UserError) -> Diagnostic {
-    let place = failure.location.as_ref();
-    let file = place.and_then(|place| RepoPath::normalise(&place.file));
-    let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
-    let mut remark = remark(&file, LintRule::Compile, &failure.message).at(
-        place.and_then(|place| place.line),
-        place.and_then(|place| place.column),
-    );
-    remark.hint = failure.hints.first().cloned();
-    remark
+/// What KCL said of a stack, each error at its place.
+fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
+    let describe = |place: Option<&Location>, message: &str| {
+        let file = place.and_then(|place| RepoPath::normalise(&place.file));
+        let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
+        let mut found = diagnostic(&file, LintRule::Compile, message).at(
+            place.and_then(|place| place.line),
+            place.and_then(|place| place.column),
+        );
+        found.hint = failure.hints.first().cloned();
+        found.stacks = vec![stack.id.clone()];
+        found
+    };
+    if failure.causes.is_empty() {
+        let message = failure.message.strip_prefix(&format!("stack {}: ", stack.id));
+        let message = message.unwrap_or(&failure.message);
+        return vec![describe(failure.location.as_ref(), message)];
+    }
+    let causes = failure.causes.iter();
+    causes
+        .map(|cause| describe(cause.location.as_ref(), &cause.message))
+        .collect()
 }
 
 /// A diagnostic that fails the check.
-fn remark(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
+fn diagnostic(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
     Diagnostic {
         file: file.clone(),
         line: None,
@@ -169,5 +228,6 @@ fn remark(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
         severity: LintSeverity::Error,
         message: message.to_owned(),
         hint: None,
+        stacks: Vec::new(),
     }
 }

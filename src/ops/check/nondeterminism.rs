@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{kcl_tools::Files, remark};
+use super::{checked_files::Files, diagnostic};
 use crate::{
     affected,
     model::{
@@ -73,8 +73,8 @@ pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Diagnostic> {
             };
             let message =
                 format!("`{module}.{function}` depends on {what}: the same commit gives another Spec");
-            let mut remark =
-                remark(path, LintRule::Irreproducible, &message).at(Some(member.line), Some(member.column));
+            let mut remark = diagnostic(path, LintRule::Irreproducible, &message)
+                .at(Some(member.line), Some(member.column));
             remark.severity = LintSeverity::Warning;
             remark.hint = Some("pass the value as an option in kcl.yaml, where a review sees it".to_owned());
             remarks.push(remark);

@@ -15,6 +15,7 @@ use crate::{
     git::Repository,
     github::Client,
     process::Program,
+    report::plural,
     store,
 };
 
@@ -66,6 +67,9 @@ impl DoctorFinding {
     }
 }
 
+/// How a repository comes to a stack.
+const NO_STACK: &str = "a stack is a folder with a `stack.yaml`, at or below a folder with a `project.yaml`, both known to git (`git add`)";
+
 /// Checks everything that a run may need, in the order in which it is needed. Checks that depend on something
 /// missing are skipped, because that must be fixed first.
 pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
@@ -90,16 +94,13 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             .ok()
             .and_then(|files| Config::load(files.as_ref()).ok()),
     };
-    findings.push(DoctorFinding::from_result(
-        "repository",
-        module.map(|workspace| {
-            format!(
-                "{} stacks in {}",
-                workspace.layout.stacks.len(),
-                repository.root().display()
-            )
-        }),
-    ));
+    findings.push(match module.map(|workspace| workspace.layout.stacks.len()) {
+        Ok(0) => DoctorFinding::unused("repository", "it has no stack", NO_STACK),
+        stacks => DoctorFinding::from_result(
+            "repository",
+            stacks.map(|count| format!("{} in {}", plural(count, "stack"), repository.root().display())),
+        ),
+    });
     match config {
         Some(config) => {
             findings.push(core(run, &config).await);

@@ -117,7 +117,7 @@ fn describe_survey(survey: &Survey) -> Vec<String> {
 fn hints(survey: &Survey) -> Vec<String> {
     if !survey.layout.has_module {
         return vec![
-            "run `kcl mod init`, add a project.yaml and a stack.yaml, and `git add` them".to_owned(),
+            "write the file `kcl.mod`, with `[package]` and a `name`, add a project.yaml and a stack.yaml, and `git add` them".to_owned(),
             "if the monorepo is another repository: `konverge init --repo DIR`".to_owned(),
         ];
     }

@@ -7,12 +7,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::graph;
 use crate::{
+    error::ErrorBody,
     model::{
         plan::{Action, Basis, ResourcePlan},
         policy_finding::Enforcement,
     },
     report::{
-        CommentInput, diff, escape, labels,
+        CommentInput, diff, errors, escape, labels, terminal,
         view_model::{self, Group, PlanView, StackView},
     },
 };
@@ -139,27 +140,48 @@ fn tools(html: &mut String, view: &PlanView<'_>) {
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
 }
 
+/// An item of a list about stacks that failed with the same; the caller ends it.
+fn failed(html: &mut String, names: &str, failed: &str, error: &ErrorBody, message: &str) {
+    let place = error.file.as_ref().map_or(String::new(), |file| {
+        let line = error.line.map_or(String::new(), |l| format!(":{l}"));
+        format!(" at {}", escape::html_code(&format!("{file}{line}")))
+    });
+    let _ = write!(
+        html,
+        "<li class=\"failed\">{names} {failed}{place}<pre>{}</pre>",
+        escape::html(message)
+    );
+    for hint in &error.hints {
+        let _ = write!(html, "<p>Next: {}</p>", escape::html_code(hint));
+    }
+}
+
 fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     let mut lines = String::new();
+    let whole = view.stacks.iter().map(|stack| stack.plan);
+    let whole = whole.filter_map(|plan| Some((&plan.id, terminal::whole_failure(plan)?)));
+    for group in errors::group(whole) {
+        let names = group.names(escape::html_code);
+        failed(
+            &mut lines,
+            &names,
+            "could not be planned",
+            group.error,
+            &group.message(),
+        );
+        lines.push_str("</li>\n");
+    }
     for stack in &view.stacks {
         let name = escape::html_code(stack.plan.id.as_str());
-        if let Some(error) = &stack.plan.error {
-            let place = error.file.as_ref().map_or(String::new(), |file| {
-                let line = error.line.map_or(String::new(), |l| format!(":{l}"));
-                format!(" at {}", escape::html_code(&format!("{file}{line}")))
-            });
-            let _ = write!(
-                lines,
-                "<li class=\"failed\">{name} {}{place}<pre>{}</pre>",
+        if let (Some(error), Some(rest)) = (&stack.plan.error, labels::left_as_it_is(stack.plan)) {
+            failed(
+                &mut lines,
+                &name,
                 labels::failed(stack.plan),
-                escape::html(&error.message)
+                error,
+                &error.message,
             );
-            for hint in &error.hints {
-                let _ = write!(lines, "<p>Next: {}</p>", escape::html_code(hint));
-            }
-            if let Some(rest) = labels::left_as_it_is(stack.plan) {
-                let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
-            }
+            let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
             lines.push_str("</li>\n");
         }
         for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {

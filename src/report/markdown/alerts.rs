@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    error::ErrorBody,
     model::{
         plan::{Action, ResourcePlan},
         policy_finding::Enforcement,
     },
-    report::{CommentInput, escape, labels, view_model::PlanView},
+    report::{CommentInput, errors, escape, labels, terminal, view_model::PlanView},
 };
 
 /// The number of error lines that are shown.
@@ -21,6 +22,8 @@ struct Alert {
     line: String,
     /// The same without the parts that differ between stacks.
     joined: String,
+    /// How many things it is about.
+    count: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,29 +81,27 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             section: Section::Superseded,
             joined: line.clone(),
             line,
+            count: 1,
         });
+    }
+    let whole = view.stacks.iter().map(|stack| stack.plan);
+    let whole = whole.filter_map(|plan| Some((&plan.id, terminal::whole_failure(plan)?)));
+    for group in errors::group(whole) {
+        let names = group.names(escape::code);
+        alerts.push(failed(
+            &names,
+            "could not be planned",
+            group.error,
+            &group.message(),
+            group.stacks.len(),
+        ));
     }
     for stack in &view.stacks {
         let name = escape::code(stack.plan.id.as_str());
-        if let Some(error) = &stack.plan.error {
-            let place = match (&error.file, error.line) {
-                (Some(file), Some(line)) => format!(" at {}", escape::code(&format!("{file}:{line}"))),
-                (Some(file), None) => format!(" at {}", escape::code(file)),
-                (None, _) => String::new(),
-            };
-            let failed = labels::failed(stack.plan);
-            let mut line = format!("{name} {failed}{place}:\n{}", quote(&error.message));
-            for hint in &error.hints {
-                line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
-            }
-            if let Some(rest) = labels::left_as_it_is(stack.plan) {
-                line.push_str(&format!("\n>   {rest}"));
-            }
-            alerts.push(Alert {
-                section: Section::Failed,
-                line,
-                joined: format!("error {}", escape::code(&first_line(&error.message))),
-            });
+        if let (Some(error), Some(rest)) = (&stack.plan.error, labels::left_as_it_is(stack.plan)) {
+            let mut alert = failed(&name, labels::failed(stack.plan), error, &error.message, 1);
+            alert.line.push_str(&format!("\n>   {rest}"));
+            alerts.push(alert);
         }
         for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
             alerts.push(grave(&name, resource));
@@ -121,10 +122,30 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             section: Section::Denied,
             line: format!("{stack}{rule} {message}{hint}"),
             joined: rule,
+            count: 1,
         });
     }
     alerts.sort_by_key(|alert| alert.section);
     alerts
+}
+
+/// Stacks that failed with the same.
+fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: usize) -> Alert {
+    let place = match (&error.file, error.line) {
+        (Some(file), Some(line)) => format!(" at {}", escape::code(&format!("{file}:{line}"))),
+        (Some(file), None) => format!(" at {}", escape::code(file)),
+        (None, _) => String::new(),
+    };
+    let mut line = format!("{names} {failed}{place}:\n{}", quote(message));
+    for hint in &error.hints {
+        line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
+    }
+    Alert {
+        section: Section::Failed,
+        line,
+        joined: format!("error {}", escape::code(&first_line(message))),
+        count,
+    }
 }
 
 fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
@@ -150,13 +171,14 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
         section,
         line: format!("{word} {} in {stack}{why}", escape::code(&title.short())),
         joined: format!("{word} {}", escape::code(&title.kind)),
+        count: 1,
     }
 }
 
 fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
     let mut text = String::new();
     for alerts in alerts.chunk_by(|a, b| a.section == b.section) {
-        let n = alerts.len();
+        let n: usize = alerts.iter().map(|alert| alert.count).sum();
         let (tone, title) = match alerts[0].section {
             Section::Superseded => ("NOTE", "Superseded".to_owned()),
             Section::Failed => (

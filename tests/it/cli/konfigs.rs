@@ -77,27 +77,52 @@ fn every_stack_of_kusionstacks_konfig_is_what_the_core_alone_gives() {
     is_what_the_core_gives(&konfigs::konfig_2023(), 28);
 }
 
+/// As published, each stack names the repository's own package by the folder that it was cloned into.
+#[test]
+fn the_published_paths_of_kcl_langs_konfig_mean_the_repository_itself() {
+    let repository = konfigs::kcl_lang(RootPath::Published);
+    let upwards = konfigs::kcl_lang(RootPath::Upwards);
+    let build = |repository: &Repository| {
+        konverge(repository, &["build", "--all", "--output", "json"])
+            .expect(0)
+            .stdout
+    };
+    assert!(build(&repository) == build(&upwards), "the same Specs");
+    // Whatever the name of this checkout's folder is.
+    repository.replace("models/kube/render/render.k", "\"main\"", "\"app\"");
+    assert_eq!(stacks(&repository, &["--worktree"]).len(), 20);
+    // The name of the package decides.
+    repository.write("kcl.mod", "[package]\nname = \"else\"\n");
+    let refused = konverge(&repository, &["build", "examples/server/app_service/prod"]).expect(1);
+    assert!(
+        refused
+            .stderr
+            .contains("`../../../../../konfig` leads out of the repository"),
+        "{}",
+        refused.stderr
+    );
+}
+
 #[test]
 fn a_path_that_leads_out_of_the_repository_names_the_path_to_write() {
     let repository = konfigs::kcl_lang(RootPath::Published);
     let folder = "examples/server/app_service/prod";
+    let module = format!("{folder}/kcl.mod");
+    // One level more than the folder around the checkout.
+    repository.replace(&module, "../../../../../konfig", "../../../../../../work/konfig");
     let refused = konverge(&repository, &["build", folder]).expect(1);
     assert!(
         refused
             .stderr
-            .contains("`../../../../../konfig` leads out of the repository; write `../../../..`"),
+            .contains("`../../../../../../work/konfig` leads out of the repository; write `../../../..`"),
         "{}",
         refused.stderr
     );
-    repository.replace(
-        &format!("{folder}/kcl.mod"),
-        "../../../../../konfig",
-        "../../../..",
-    );
+    repository.replace(&module, "../../../../../../work/konfig", "../../../..");
     konverge(&repository, &["build", folder]).expect(0);
     // An entry that leads out by the name of the checkout's folder, too.
     repository.replace(
-        &format!("{folder}/kcl.mod"),
+        &module,
         "../base/base.k",
         "../../../../../konfig/examples/server/app_service/base/base.k",
     );
@@ -109,11 +134,7 @@ fn a_path_that_leads_out_of_the_repository_names_the_path_to_write() {
     );
     // Where nothing of that name is here, nothing is suggested.
     repository.write("kcl.mod", "[package]\nname = \"else\"\n");
-    repository.replace(
-        &format!("{folder}/kcl.mod"),
-        "../../../..\" }",
-        "../../../../../other\" }",
-    );
+    repository.replace(&module, "../../../..\" }", "../../../../../other\" }");
     let refused = konverge(&repository, &["build", folder]).expect(1);
     assert!(
         refused.stderr.contains("only files of the repository are read"),
@@ -339,7 +360,8 @@ fn a_repository_without_a_module_is_told_so() {
     repository.write("README.md", "Nothing yet.\n").commit("Nothing");
     let said = konverge(&repository, &["init"]).expect(0);
     assert!(
-        said.stderr.contains("there is no `kcl.mod`") && said.stderr.contains("kcl mod init"),
+        said.stderr.contains("there is no `kcl.mod`")
+            && said.stderr.contains("with `[package]` and a `name`"),
         "{}",
         said.stderr
     );

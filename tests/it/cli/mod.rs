@@ -3,8 +3,11 @@
 pub mod bad_input;
 pub mod build;
 pub mod check;
+pub mod check_change;
+pub mod check_goldens;
 pub mod destroy;
 pub mod doctor;
+pub mod empty_repository;
 pub mod example;
 pub mod first_run;
 pub mod konfigs;

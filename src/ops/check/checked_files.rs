@@ -1,0 +1,155 @@
+//! Which files the checks of single files look at: all, those of the stacks that were named, or those of a change.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use super::super::{OpenRevision, selection::SelectedStacks};
+use crate::{
+    error::{ErrorKind, UserError},
+    konfig::{Changes, PackageKind},
+    model::{RepoPath, file_source::FileKind, stack::Stack},
+};
+
+/// Files with their contents.
+pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
+
+/// Whose files are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileScope {
+    /// Those of the whole repository.
+    #[default]
+    All,
+    /// Those of the stacks that were named.
+    Stacks,
+    /// Those that a change touches; all of them where there is nothing to compare with.
+    Change,
+}
+
+/// The files that are looked at.
+pub(super) struct CheckedFiles<'a> {
+    workspace: &'a OpenRevision,
+    stacks: &'a [Stack],
+    scope: FileScope,
+    /// What differs from the base.
+    changed: HashSet<RepoPath>,
+    /// What the stacks are made of.
+    compiled: BTreeSet<RepoPath>,
+    /// What the stacks are made of here and were not made of at the base.
+    added: BTreeSet<RepoPath>,
+}
+
+/// What differs between the base and the revision that is checked; nothing where there is no base.
+pub(super) fn changed_paths(selected: &SelectedStacks) -> HashSet<RepoPath> {
+    let head = &selected.workspace;
+    let base = selected.base.as_ref();
+    base.map(|base| Changes::compute(base.analysis.tree(), head.analysis.tree()).paths)
+        .unwrap_or_default()
+}
+
+impl<'a> CheckedFiles<'a> {
+    /// The files for these stacks.
+    pub(super) fn new(
+        selected: &'a SelectedStacks,
+        stacks: &'a [Stack],
+        scope: FileScope,
+    ) -> Result<Self, UserError> {
+        let workspace = &selected.workspace;
+        let scope = match &selected.base {
+            None if scope == FileScope::Change => FileScope::All,
+            _ => scope,
+        };
+        let mut files = Self {
+            workspace,
+            stacks,
+            scope,
+            changed: changed_paths(selected),
+            compiled: BTreeSet::new(),
+            added: BTreeSet::new(),
+        };
+        for stack in stacks.iter().filter(|stack| stack.compile.is_ok()) {
+            let now = paths(workspace, stack)?;
+            let before = selected.base.as_ref().and_then(|base| {
+                let old = workspace.layout.before(&base.layout, stack)?;
+                paths(base, old).ok()
+            });
+            if let Some(before) = before {
+                files.added.extend(now.difference(&before).cloned());
+            }
+            files.compiled.extend(now);
+        }
+        Ok(files)
+    }
+
+    /// Whether the format and the imports of a KCL file are checked.
+    pub(super) fn is_edited(&self, path: &RepoPath) -> bool {
+        if !is_kcl(path) || is_vendored(self.workspace, path) {
+            return false;
+        }
+        match self.scope {
+            FileScope::All => true,
+            FileScope::Change => self.changed.contains(path),
+            FileScope::Stacks => self.stacks.iter().any(|stack| {
+                let in_other = |other: &Stack| other.folder != stack.folder && path.is_within(&other.folder);
+                path.is_within(&stack.folder)
+                    || path.is_within(&stack.project_folder)
+                        && !self.workspace.layout.stacks.iter().any(in_other)
+            }),
+        }
+    }
+
+    /// Whether it is checked that a file makes a Spec depend on the repository alone.
+    pub(super) fn is_judged(&self, path: &RepoPath) -> bool {
+        match self.scope {
+            FileScope::All | FileScope::Stacks => true,
+            FileScope::Change => self.changed.contains(path) || self.added.contains(path),
+        }
+    }
+
+    /// Whether the tests in a folder are run wherever they import nothing that differs.
+    pub(super) fn runs_tests_in(&self, folder: &RepoPath) -> bool {
+        match self.scope {
+            FileScope::All => true,
+            FileScope::Change => false,
+            FileScope::Stacks => {
+                let beside = |path: &RepoPath| path.parent().as_ref() == Some(folder);
+                self.compiled.iter().any(beside)
+            }
+        }
+    }
+
+    /// What the stacks are made of, and the files that are checked by themselves.
+    pub(super) fn contents(&self) -> Result<Files, UserError> {
+        let source = &self.workspace.source;
+        let files = source.files().iter().filter(|(path, entry)| {
+            entry.kind == FileKind::File && (self.compiled.contains(*path) || self.is_edited(path))
+        });
+        files
+            .map(|(path, entry)| {
+                let content = source.read(entry.blob);
+                let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+                Ok((path.clone(), content))
+            })
+            .collect()
+    }
+}
+
+fn paths(workspace: &OpenRevision, stack: &Stack) -> Result<BTreeSet<RepoPath>, UserError> {
+    let closure = workspace.analysis.closure(stack)?;
+    Ok(closure.files.into_iter().map(|file| file.path).collect())
+}
+
+/// Whether a file belongs to a package that others maintain.
+pub(super) fn is_vendored(workspace: &OpenRevision, path: &RepoPath) -> bool {
+    let mut packages = workspace.layout.packages.iter();
+    packages.any(|(folder, kind)| *kind == PackageKind::Vendored && path.is_within(folder))
+}
+
+pub(super) fn is_kcl(path: &RepoPath) -> bool {
+    path.file_name().ends_with(".k")
+}
+
+pub(super) fn is_test(path: &RepoPath) -> bool {
+    path.file_name().ends_with("_test.k")
+}

@@ -1,0 +1,83 @@
+//! What most projects of a repository have and a project lacks: a `tenant`, a file `OWNERS`. Konfig's own checks asked
+//! for both; a repository that has neither follows another convention.
+
+use std::collections::BTreeSet;
+
+use super::{super::OpenRevision, diagnostic};
+use crate::{
+    konfig::Project,
+    model::{
+        RepoPath,
+        lint::{Diagnostic, LintRule, LintSeverity},
+        stack::Stack,
+    },
+};
+
+/// One remark for each project of these stacks and each thing that it lacks.
+pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnostic> {
+    let checked: BTreeSet<&RepoPath> = stacks.iter().map(|stack| &stack.project_folder).collect();
+    let with_stacks: BTreeSet<&RepoPath> = workspace
+        .layout
+        .stacks
+        .iter()
+        .map(|stack| &stack.project_folder)
+        .collect();
+    let projects: Vec<&Project> = workspace
+        .layout
+        .projects
+        .iter()
+        .filter(|project| with_stacks.contains(&project.folder))
+        .collect();
+    let owners = |project: &Project| project.folder.child("OWNERS");
+    let mut found = lacking(
+        &projects,
+        &checked,
+        |project| project.tenant.is_some(),
+        |project, count| {
+            let message = format!("has no `tenant`; {count} have one");
+            let mut found = diagnostic(
+                &project.folder.child("project.yaml"),
+                LintRule::Structure,
+                &message,
+            );
+            found.hint = Some("the tenant is a part of the identity of each stack of the project".to_owned());
+            found
+        },
+    );
+    found.extend(lacking(
+        &projects,
+        &checked,
+        |project| workspace.source.files().contains_key(&owners(project)),
+        |project, count| {
+            let message = format!("does not exist; {count} have one");
+            let mut found = diagnostic(&owners(project), LintRule::Structure, &message);
+            found.hint = Some("name the owners of the project in it, as the other projects do".to_owned());
+            found
+        },
+    ));
+    found
+}
+
+/// The projects without something that more than half of all have.
+fn lacking(
+    projects: &[&Project],
+    checked: &BTreeSet<&RepoPath>,
+    has: impl Fn(&Project) -> bool,
+    describe: impl Fn(&Project, &str) -> Diagnostic,
+) -> Vec<Diagnostic> {
+    let with = projects.iter().filter(|project| has(project)).count();
+    if 2 * with <= projects.len() {
+        return Vec::new();
+    }
+    let count = format!("{with} of {} projects", projects.len());
+    let without = projects
+        .iter()
+        .filter(|project| checked.contains(&project.folder) && !has(project));
+    without
+        .map(|project| {
+            let mut found = describe(project, &count);
+            found.severity = LintSeverity::Warning;
+            found
+        })
+        .collect()
+}

@@ -1,0 +1,380 @@
+//! The text of a golden file, written again in the layout that it has: a list of resources, a mapping with `resources`,
+//! one document for each resource, or Kubernetes objects alone. The text of a resource that did not change is kept as
+//! it is, with its comments.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::spec_equality::{is_same, is_same_resource};
+use crate::{
+    model::{
+        ResourceId,
+        spec::{Resource, Spec},
+    },
+    spec, yaml,
+};
+
+/// How a golden file lists its resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// A list.
+    List,
+    /// A mapping with the key `resources`.
+    Mapping,
+    /// A document for each resource.
+    Documents,
+}
+
+/// A part of the text that holds one resource, with the comments above it.
+struct Block {
+    comments: String,
+    body: String,
+    resource: Resource,
+    is_object: bool,
+}
+
+/// A text divided into its resources.
+struct Parts<T> {
+    layout: Layout,
+    head: String,
+    /// Spaces before the `-` of an item.
+    indent: usize,
+    blocks: Vec<T>,
+    tail: String,
+}
+
+/// The comments above a resource, and its own text.
+type Lines = (String, String);
+
+impl<T> Parts<T> {
+    fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            head: String::new(),
+            indent: 0,
+            blocks: Vec::new(),
+            tail: String::new(),
+        }
+    }
+}
+
+/// The golden file of a Spec, in the layout of `text`. `None`: there is no file; then `like`, the golden file of another
+/// stack, shows the layout.
+pub(super) fn write(text: Option<&str>, like: Option<&str>, wanted: &Spec) -> String {
+    let reads_back = |text: &String| spec::read_text(text, "").is_ok_and(|read| is_same(&read, wanted));
+    let edited = text.and_then(divide).map(|parts| parts.with(wanted));
+    edited.filter(reads_back).unwrap_or_else(|| {
+        let shape = text.or(like).and_then(layout_of);
+        let keys = text.map(other_keys).unwrap_or_default();
+        render_all(shape.unwrap_or(Layout::Mapping), keys, wanted)
+    })
+}
+
+fn layout_of(text: &str) -> Option<Layout> {
+    let documents = yaml::documents(text).ok()?;
+    match documents.first()? {
+        Value::Array(_) => Some(Layout::List),
+        Value::Object(map) if map.contains_key("resources") => Some(Layout::Mapping),
+        Value::Object(_) => Some(Layout::Documents),
+        _ => None,
+    }
+}
+
+/// The keys beside `resources`.
+fn other_keys(text: &str) -> Map<String, Value> {
+    let documents = yaml::documents(text).unwrap_or_default();
+    let first = documents.into_iter().next();
+    match first {
+        Some(Value::Object(map)) if map.contains_key("resources") => map,
+        _ => Map::new(),
+    }
+}
+
+fn render_all(layout: Layout, mut keys: Map<String, Value>, wanted: &Spec) -> String {
+    let resources: Vec<Value> = wanted.resources.iter().map(value_of).collect();
+    match layout {
+        Layout::List => yaml::to_string(&resources),
+        Layout::Mapping => {
+            keys.insert("resources".to_owned(), Value::Array(resources));
+            yaml::to_string(&keys)
+        }
+        Layout::Documents => {
+            let documents: Vec<String> = resources.iter().map(yaml::to_string).collect();
+            documents.join("---\n")
+        }
+    }
+}
+
+fn value_of(resource: &Resource) -> Value {
+    serde_json::to_value(resource).expect("a resource consists of JSON values with text keys")
+}
+
+/// Divides a text, if each part can be read by itself and gives the resource that the whole text has there.
+fn divide(text: &str) -> Option<Parts<Block>> {
+    let layout = layout_of(text)?;
+    let whole = spec::read_text(text, "").ok()?;
+    let parts = match layout {
+        Layout::Documents => divide_documents(text),
+        Layout::List | Layout::Mapping => divide_items(text, layout)?,
+    };
+    let mut resources = whole.resources.into_iter();
+    let mut blocks = Vec::with_capacity(parts.blocks.len());
+    for (comments, body) in parts.blocks {
+        let documents = yaml::documents(&body).ok()?;
+        let [document] = documents.as_slice() else {
+            return None;
+        };
+        let item = match document {
+            Value::Array(items) if layout != Layout::Documents => items.first()?,
+            other => other,
+        };
+        let is_object = item.get("attributes").is_none();
+        let own = spec::read(&documents).ok()?;
+        let resource = resources.next()?;
+        if own.resources.as_slice() != std::slice::from_ref(&resource) {
+            return None;
+        }
+        blocks.push(Block {
+            comments,
+            body,
+            resource,
+            is_object,
+        });
+    }
+    resources.next().is_none().then_some(Parts {
+        layout,
+        head: parts.head,
+        indent: parts.indent,
+        blocks,
+        tail: parts.tail,
+    })
+}
+
+fn divide_documents(text: &str) -> Parts<Lines> {
+    let mut parts = Parts::new(Layout::Documents);
+    let is_blank = |text: &str| text.lines().all(|line| is_remark(line));
+    let mut current = String::new();
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() != "---" {
+            current.push_str(line);
+            continue;
+        }
+        let body = std::mem::take(&mut current);
+        match is_blank(&body) {
+            true if parts.blocks.is_empty() => parts.head.push_str(&(body + line)),
+            true => {}
+            false => parts.blocks.push((String::new(), body)),
+        }
+    }
+    match is_blank(&current) {
+        true => parts.tail = current,
+        false => parts.blocks.push((String::new(), current)),
+    }
+    parts
+}
+
+/// Whether a line says nothing to YAML.
+fn is_remark(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
+}
+
+/// Divides the items of a list. In YAML whatever belongs to an item stands deeper than its `-`.
+fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
+    let mut parts = Parts::new(layout);
+    let mut lines = text.split_inclusive('\n').peekable();
+    let is_item = |line: &str| line.trim_start().starts_with("- ");
+    if layout == Layout::Mapping {
+        // What stands before `resources:` may hold lists of its own.
+        for line in lines.by_ref() {
+            parts.head.push_str(line);
+            if line.trim_end() == "resources:" {
+                break;
+            }
+        }
+    }
+    let mut remarks = String::new();
+    while let Some(line) = lines.next_if(|line| !is_item(line)) {
+        match is_remark(line) {
+            true => remarks.push_str(line),
+            false => parts.head.push_str(&(std::mem::take(&mut remarks) + line)),
+        }
+    }
+    if layout == Layout::List {
+        parts.head.push_str(&std::mem::take(&mut remarks));
+    }
+    let first = lines.peek()?;
+    parts.indent = first.len() - first.trim_start().len();
+    while let Some(line) = lines.next() {
+        let depth = line.len() - line.trim_start().len();
+        if is_remark(line) {
+            remarks.push_str(line);
+        } else if depth == parts.indent && is_item(line) {
+            parts.blocks.push((std::mem::take(&mut remarks), line.to_owned()));
+        } else if depth > parts.indent {
+            let (_, body) = parts.blocks.last_mut()?;
+            body.push_str(&std::mem::take(&mut remarks));
+            body.push_str(line);
+        } else {
+            parts.tail = std::mem::take(&mut remarks) + line + &lines.by_ref().collect::<String>();
+            break;
+        }
+    }
+    parts.tail = remarks + &parts.tail;
+    Some(parts)
+}
+
+impl Parts<Block> {
+    /// The text with the resources of a Spec: the order of those that stay is kept, a new one follows the one that it
+    /// follows in the Spec.
+    fn with(mut self, wanted: &Spec) -> String {
+        let is_wanted = |id: &ResourceId| wanted.resources.iter().any(|resource| resource.id == *id);
+        let mut order: Vec<ResourceId> = self
+            .blocks
+            .iter()
+            .map(|block| block.resource.id.clone())
+            .filter(is_wanted)
+            .collect();
+        let mut before: Option<&ResourceId> = None;
+        for resource in &wanted.resources {
+            if !order.contains(&resource.id) {
+                let at = before.and_then(|before| order.iter().position(|id| id == before));
+                order.insert(at.map_or(0, |at| at + 1), resource.id.clone());
+            }
+            before = Some(&resource.id);
+        }
+        let all_objects = !self.blocks.is_empty() && self.blocks.iter().all(|block| block.is_object);
+        let wanted: HashMap<&ResourceId, &Resource> = wanted
+            .resources
+            .iter()
+            .map(|resource| (&resource.id, resource))
+            .collect();
+        let mut bodies = Vec::new();
+        for id in &order {
+            let resource = wanted[id];
+            let old = self.blocks.iter_mut().find(|block| block.resource.id == *id);
+            let (comments, is_object) = match &old {
+                Some(block) => (block.comments.clone(), block.is_object),
+                None => (String::new(), all_objects),
+            };
+            let body = match old {
+                Some(block) if is_same_resource(&block.resource, resource) => std::mem::take(&mut block.body),
+                _ => self.render(resource, is_object),
+            };
+            bodies.push(comments + &ended(body));
+        }
+        let between = match self.layout {
+            Layout::Documents => "---\n",
+            Layout::List | Layout::Mapping => "",
+        };
+        format!("{}{}{}", self.head, bodies.join(between), self.tail)
+    }
+
+    /// An object alone where it says all that the resource holds.
+    fn render(&self, resource: &Resource, is_object: bool) -> String {
+        let bare = is_object && resource.depends_on.is_empty() && resource.extensions.is_empty();
+        let value = match bare {
+            true => Value::Object(resource.attributes.clone()),
+            false => value_of(resource),
+        };
+        if self.layout == Layout::Documents {
+            return yaml::to_string(&value);
+        }
+        let indent = " ".repeat(self.indent);
+        let text = yaml::to_string(&[value]);
+        let lines = text
+            .split_inclusive('\n')
+            .map(|line| match line.trim().is_empty() {
+                true => line.to_owned(),
+                false => format!("{indent}{line}"),
+            });
+        lines.collect()
+    }
+}
+
+fn ended(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn item(name: &str, word: &str) -> String {
+        format!(
+            "id: v1:ConfigMap:ns:{name}\ntype: Kubernetes\nattributes:\n  apiVersion: v1\n  kind: ConfigMap\n  metadata: {{name: {name}, namespace: ns}}\n  data:\n    word: '{word}' # quoted\n"
+        )
+    }
+
+    fn list(indent: &str, items: &[String]) -> String {
+        let item = |text: &String| {
+            let lines: Vec<_> = text.lines().map(|line| format!("{indent}  {line}\n")).collect();
+            let text = lines.concat();
+            format!("{indent}- {}", &text[indent.len() + 2..])
+        };
+        items.iter().map(item).collect()
+    }
+
+    fn spec(items: &[String]) -> Spec {
+        spec::read_text(&list("", items), "").unwrap()
+    }
+
+    #[test]
+    fn the_layout_and_the_text_of_what_did_not_change_are_kept() {
+        let old = [item("a", "one"), item("b", "two")];
+        let new = spec(&[item("a", "one"), item("c", "three"), item("b", "2")]);
+        let shapes = [
+            format!("# head\n{}# foot\n", list("", &old)),
+            format!("# head\nresources:\n{}context: {{a: 1}}\n", list("", &old)),
+            format!(
+                "secretStore:\n  list:\n  - x\nresources:\n  # of a\n{}  # foot\n",
+                list("  ", &old)
+            ),
+            format!("---\n# of a\n{}---\n{}", old[0], old[1]),
+        ];
+        for text in &shapes {
+            let written = write(Some(text), None, &new);
+            assert!(
+                is_same(&spec::read_text(&written, "").unwrap(), &new),
+                "{written}"
+            );
+            assert_eq!(layout_of(&written), layout_of(text), "{written}");
+            assert_eq!(written.matches("'one' # quoted").count(), 1, "{written}");
+            assert!(!written.contains("two") && written.contains("three"), "{written}");
+            for kept in ["# head", "# foot", "# of a", "secretStore:", "context: {a: 1}"] {
+                assert_eq!(written.contains(kept), text.contains(kept), "{kept}: {written}");
+            }
+            let back = write(Some(&written), None, &new);
+            assert_eq!(back, written, "nothing changed");
+        }
+    }
+
+    #[test]
+    fn objects_alone_stay_objects_alone() {
+        let object = |word: &str| {
+            format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  word: {word}\n")
+        };
+        let new = spec::read_text(&object("two"), "").unwrap();
+        assert_eq!(write(Some(&object("one")), None, &new), object("two"));
+        // What an object alone does not say is not lost.
+        let mut more = new.clone();
+        more.resources[0].depends_on.push("v1:Secret:b".parse().unwrap());
+        let written = write(Some(&object("one")), None, &more);
+        assert!(written.contains("dependsOn"), "{written}");
+    }
+
+    #[test]
+    fn a_new_file_is_like_those_of_other_stacks() {
+        let new = spec(&[item("a", "one")]);
+        assert!(write(None, None, &new).starts_with("resources:\n"));
+        assert!(write(None, Some("- a: 1\n"), &new).starts_with("- id: "));
+        // A text that cannot be divided is written as a whole.
+        assert!(write(Some("[]\n"), None, &new).starts_with("- id: "));
+        assert!(write(Some("a: [\n"), None, &new).starts_with("resources:\n"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The repository's own tests, `*_test.k`: each folder with tests is a program of its own, and is analyzed as a stack is.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    super::OpenRevision,
+    CheckedFiles,
+    checked_files::{is_test, is_vendored},
+    diagnostic,
+};
+use crate::{
+    affected::{Analysis, ScanCache},
+    error::{ErrorKind, UserError},
+    kcl::TestOutcome,
+    konfig::{Layout, LayoutReader},
+    model::{
+        RepoPath, StackId,
+        file_source::FileKind,
+        lint::{Diagnostic, LintRule, LintSeverity},
+        stack::{Entry, NamedBy, Stack},
+    },
+    ops::{compiler::Compiler, selection::SelectedStacks},
+};
+
+/// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
+pub(super) async fn check(
+    compiler: &Compiler,
+    selected: &SelectedStacks,
+    checked: &CheckedFiles<'_>,
+) -> Result<Vec<Diagnostic>, UserError> {
+    let here = analyze(&selected.workspace)?;
+    let before = selected.base.as_ref().map(analyze).transpose()?;
+    let is_touched = |stack: &Stack| {
+        before.as_ref().is_some_and(|before| {
+            let then = before.input_digest(stack).ok();
+            then.is_none() || then != here.input_digest(stack).ok()
+        })
+    };
+    let mut found = Vec::new();
+    for stack in &here.layout().stacks {
+        if checked.runs_tests_in(&stack.folder) || is_touched(stack) {
+            found.extend(run(compiler, &selected.workspace, &here, stack).await?);
+        }
+    }
+    Ok(found)
+}
+
+async fn run(
+    compiler: &Compiler,
+    workspace: &OpenRevision,
+    analysis: &Analysis,
+    stack: &Stack,
+) -> Result<Vec<Diagnostic>, UserError> {
+    let folder = &stack.folder;
+    let request = match compiler.request(workspace, analysis, stack).await {
+        Ok(request) => request,
+        Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
+        Err(failure) => {
+            let place = failure.location.as_ref();
+            let file = place.and_then(|place| RepoPath::normalise(&place.file));
+            let message = format!("the tests in this folder cannot be run: {}", failure.message);
+            let mut found = diagnostic(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
+            found.hint = failure.hints.into_iter().next();
+            return Ok(vec![found]);
+        }
+    };
+    let mut found = Vec::new();
+    for case in compiler.pool().await?.test(&request, folder).await? {
+        match case.outcome {
+            TestOutcome::Passed => {}
+            TestOutcome::NotRun(why) => {
+                let message = format!("{} is not run: {why}", case.name);
+                let mut skipped = diagnostic(&case.file, LintRule::Test, &message);
+                skipped.severity = LintSeverity::Warning;
+                found.push(skipped);
+            }
+            TestOutcome::Failed(errors) => {
+                let Some(error) = errors.first() else { continue };
+                let place = error.place.as_ref();
+                let file = place.and_then(|place| RepoPath::normalise(&place.file));
+                let message = format!("{}: {}", case.name, error.text());
+                let failed = diagnostic(&file.unwrap_or(case.file), LintRule::Test, &message);
+                found.push(failed.at(
+                    place.and_then(|place| place.line),
+                    place.and_then(|place| place.column),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The folders with tests, each as if it were a stack.
+fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
+    let tree = workspace.analysis.tree();
+    let files = workspace.source.files();
+    let is_file = |path: &RepoPath| files.get(path).is_some_and(|entry| entry.kind == FileKind::File);
+    let test_folders: HashSet<RepoPath> = files
+        .keys()
+        .filter(|path| is_test(path) && is_file(path) && !is_vendored(workspace, path))
+        .filter_map(RepoPath::parent)
+        .collect();
+    let mut programs: BTreeMap<RepoPath, Vec<Entry>> = BTreeMap::new();
+    for path in files.keys().filter(|path| is_file(path)) {
+        let name = path.file_name();
+        let Some(folder) = path.parent().filter(|folder| test_folders.contains(folder)) else {
+            continue;
+        };
+        if name.ends_with(".k") && !name.starts_with('_') {
+            programs
+                .entry(folder)
+                .or_default()
+                .push(Entry::main(path.clone()));
+        }
+    }
+    let reader = LayoutReader::new();
+    let mut layout = Layout::default();
+    for (folder, entries) in programs {
+        let id = StackId::of_folder(&folder);
+        layout.stacks.push(Stack {
+            compile: reader
+                .folder_setup(tree, &folder, entries)
+                .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
+            names: id.clone(),
+            id,
+            named_by: NamedBy::Folder,
+            project_folder: folder.clone(),
+            folder,
+            cluster: None,
+            kubeconfig: None,
+        });
+    }
+    let source = Arc::clone(&workspace.source);
+    let core = workspace.config.kcl.core();
+    Ok(Analysis::new(source, layout, core, &ScanCache::new())?)
+}

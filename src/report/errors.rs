@@ -1,0 +1,114 @@
+//! Errors of stacks: what is wrong with many of them is said once, with the count.
+
+use super::labels::plural;
+use crate::{error::ErrorBody, model::StackId};
+
+/// Stacks that a group names.
+const NAMED: usize = 10;
+
+/// Stacks with the same error.
+pub struct ErrorGroup<'a> {
+    /// The error of the first one, which stands for all.
+    pub error: &'a ErrorBody,
+    /// The stacks, in the order given.
+    pub stacks: Vec<&'a StackId>,
+    messages: Vec<&'a str>,
+}
+
+/// Groups errors that begin with the same line at the same place and have the same hints: in each stack other errors may
+/// follow from the first one.
+pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>) -> Vec<ErrorGroup<'a>> {
+    let mut groups: Vec<ErrorGroup<'a>> = Vec::new();
+    for (stack, error) in errors {
+        let message = unnamed(stack, &error.message);
+        let known = groups.iter_mut().find(|group| {
+            let place =
+                |error: &'a ErrorBody| (error.kind, &error.file, error.line, error.column, &error.hints);
+            place(group.error) == place(error) && group.messages[0].lines().next() == message.lines().next()
+        });
+        match known {
+            Some(group) => {
+                group.stacks.push(stack);
+                group.messages.push(message);
+            }
+            None => groups.push(ErrorGroup {
+                error,
+                stacks: vec![stack],
+                messages: vec![message],
+            }),
+        }
+    }
+    groups
+}
+
+impl ErrorGroup<'_> {
+    /// The message without the lines that not all stacks have, which are counted.
+    pub fn message(&self) -> String {
+        let (first, others) = self.messages.split_first().expect("a group has a stack");
+        let in_all = |line: &&str| others.iter().all(|other| other.lines().any(|its| its == *line));
+        let mut lines: Vec<String> = first.lines().filter(in_all).map(str::to_owned).collect();
+        let count = |message: &&str| message.lines().count() - lines.len().min(message.lines().count());
+        let left_out: usize = self.messages.iter().map(count).sum();
+        if left_out > 0 {
+            lines.push(format!("… and {} of single stacks", plural(left_out, "line")));
+        }
+        lines.join("\n")
+    }
+
+    /// The stacks by name, at most ten of them: `a/dev, b/dev and 3 more`.
+    pub fn names(&self, write: impl Fn(&str) -> String) -> String {
+        let named: Vec<String> = self
+            .stacks
+            .iter()
+            .take(NAMED)
+            .map(|id| write(id.as_str()))
+            .collect();
+        match self.stacks.len().saturating_sub(NAMED) {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+}
+
+/// The message without the name of its stack.
+fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
+    let rest = message
+        .strip_prefix("stack ")
+        .and_then(|rest| rest.strip_prefix(stack.as_str()));
+    rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::error::{ErrorKind, UserError};
+
+    #[test]
+    fn what_is_the_same_in_many_stacks_is_one_group() {
+        let ids: Vec<StackId> = (0..16).map(|n| format!("p{n}/dev").parse().unwrap()).collect();
+        let body = |id: &StackId, line: u32| {
+            let message = format!("stack {id}: TypeError: no\n    a = 1\n{id}/main.k:1:1: TypeError: own");
+            UserError::new(ErrorKind::Kcl, message)
+                .at("base/a.k", Some(line), None)
+                .body()
+        };
+        let mut errors: Vec<_> = ids.iter().map(|id| (id, body(id, 3))).collect();
+        let other = "q/dev".parse().unwrap();
+        errors.push((&other, body(&other, 4)));
+        let groups = group(errors.iter().map(|(id, body)| (*id, body)));
+        assert_eq!(
+            groups.iter().map(|group| group.stacks.len()).collect::<Vec<_>>(),
+            [16, 1]
+        );
+        assert_eq!(
+            groups[0].message(),
+            "TypeError: no\n    a = 1\n… and 16 lines of single stacks"
+        );
+        assert!(groups[0].names(str::to_owned).ends_with("p9/dev and 6 more"));
+        assert_eq!(
+            groups[1].message(),
+            "TypeError: no\n    a = 1\nq/dev/main.k:1:1: TypeError: own"
+        );
+    }
+}
