@@ -227,7 +227,7 @@ pub(super) fn package_folder(
     }
     match setup.remote_packages.iter().any(|package| package.name == name) {
         true => Err(format!(
-            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor`"
+            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` (the command line of https://www.kcl-lang.io) and commit the folder `vendor`"
         )),
         false => Err(format!("`{text}`: there is no package `{name}`")),
     }
