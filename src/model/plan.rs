@@ -81,10 +81,12 @@ impl Summary {
     pub fn changed(&self) -> usize {
         self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
     }
+}
 
-    /// The sum of two summaries.
-    #[must_use]
-    pub fn add(self, other: Self) -> Self {
+impl std::ops::Add for Summary {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
         Self {
             create: self.create + other.create,
             update: self.update + other.update,

@@ -129,7 +129,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut failed = 0;
     let groups = failure_groups(plan);
     for stack in &plan.stacks {
-        total = total.add(stack.summary);
+        total = total + stack.summary;
         failed += usize::from(stack.error.is_some());
         match whole_failure(stack) {
             // An error of many stacks is shown once, at the first of them.

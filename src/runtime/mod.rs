@@ -270,7 +270,9 @@ pub trait ApplySink: Send + Sync {
 
 /// Receives a runtime's notes on the whole run, which concern no resource. Drops them without a listener.
 #[derive(Clone, Default)]
-pub struct RunNotes(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+pub struct RunNotes(Option<Arc<NoteListener>>);
+
+type NoteListener = dyn Fn(&str) + Send + Sync;
 
 impl RunNotes {
     /// Sets the listener.

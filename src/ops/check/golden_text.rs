@@ -153,7 +153,7 @@ fn divide(text: &str) -> Option<Parts<Block>> {
 
 fn divide_documents(text: &str) -> Parts<Lines> {
     let mut parts = Parts::new(Layout::Documents);
-    let is_blank = |text: &str| text.lines().all(|line| is_remark(line));
+    let is_blank = |text: &str| text.lines().all(is_remark);
     let mut current = String::new();
     for line in text.split_inclusive('\n') {
         if line.trim_end() != "---" {

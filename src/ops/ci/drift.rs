@@ -172,7 +172,7 @@ fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
     let total = plan
         .stacks
         .iter()
-        .fold(Summary::default(), |sum, stack| sum.add(stack.summary));
+        .fold(Summary::default(), |sum, stack| sum + stack.summary);
     feedback.plan_outputs(plan, &total);
     let put_back = restored_stacks(report);
     let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));

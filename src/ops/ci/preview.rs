@@ -90,7 +90,7 @@ async fn plan_and_publish(
         .plan
         .stacks
         .iter()
-        .fold(Summary::default(), |sum, stack| sum.add(stack.summary));
+        .fold(Summary::default(), |sum, stack| sum + stack.summary);
     let failed = preview
         .plan
         .stacks

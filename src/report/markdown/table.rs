@@ -173,7 +173,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         // After the first row that does not fit none follows; otherwise the table would not be in order.
         if table == Table::Fitting && (cut > 0 || page.room() < row.len() + LAST_ROW) {
             cut += 1;
-            rest = rest.add(summary);
+            rest = rest + summary;
         } else {
             page.push(&row)?;
         }
