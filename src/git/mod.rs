@@ -4,13 +4,17 @@
 //! credentials that `actions/checkout` stored. This room knows nothing about Konfig. Renames are not
 //! detected: a rename is a removal and an addition.
 
+mod blobs;
 mod commit_source;
 mod error;
 mod fetch;
+mod object_ids;
 mod pool;
 mod remote_url;
 mod repository;
+mod submodules;
 mod tree_diff;
+mod tree_walk;
 mod worktree_source;
 
 pub use error::GitError;

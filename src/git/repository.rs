@@ -7,9 +7,10 @@ use std::{
 
 use super::{
     GitCredentials, GitError,
-    commit_source::{CommitSource, tree_id, tree_of},
+    commit_source::CommitSource,
     fetch::{FetchSpec, fetch},
     normalise_url,
+    object_ids::{commit_id, oid, tree_id, tree_of},
     pool::RepositoryPool,
     worktree_source::WorktreeSource,
 };
@@ -375,14 +376,4 @@ fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
     let top = dir.canonicalize().ok()?;
     let top = top.ancestors().find(|folder| folder.join(".git").is_dir())?;
     top.starts_with(&workspace).then(|| top.to_owned())
-}
-
-pub(super) fn oid(commit: &CommitId) -> git2::Oid {
-    git2::Oid::from_str(commit.as_str()).expect("a CommitId has 40 hexadecimal digits")
-}
-
-fn commit_id(oid: git2::Oid) -> CommitId {
-    oid.to_string()
-        .parse()
-        .expect("an object id prints as 40 hexadecimal digits")
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{GitError, commit_source::list, pool::RepositoryPool};
+use super::{GitError, pool::RepositoryPool, tree_walk::list};
 use crate::model::{
     CommitId, RepoPath,
     file_source::{FileEntry, FileKind, FileTree, Listing},

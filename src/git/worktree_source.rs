@@ -7,9 +7,8 @@ use std::{
 };
 
 use super::{
-    GitError,
-    commit_source::{checked_name, graft_submodules, read_blob},
-    pool::RepositoryPool,
+    GitError, blobs::read_blob, object_ids::blob_id, pool::RepositoryPool, submodules::graft_submodules,
+    tree_walk::checked_name,
 };
 use crate::model::{
     CommitId, RepoPath,
@@ -158,10 +157,4 @@ fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
 
 fn hash(bytes: &[u8]) -> Result<BlobId, GitError> {
     Ok(blob_id(git2::Oid::hash_object(git2::ObjectType::Blob, bytes)?))
-}
-
-fn blob_id(oid: git2::Oid) -> BlobId {
-    let mut id = [0; 20];
-    id.copy_from_slice(oid.as_bytes());
-    BlobId(id)
 }
