@@ -17,8 +17,8 @@ use object_store::{
 
 use super::{
     Created, Key, Store, StoreError, StoreOptions, aws_profile,
-    factory::Location,
     gcp_wif::{ExternalAccount, WorkloadIdentity},
+    location::Location,
 };
 use crate::{
     error::chain,

@@ -18,7 +18,7 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Created, Key, Store, StoreError, factory::Location, http_client::HttpClient};
+use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::Location};
 
 struct HttpStore {
     requests: HttpClient,

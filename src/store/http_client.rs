@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use bytes::Bytes;
 use reqwest::{Certificate, Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
 
-use super::{Key, StoreError, factory::Location};
+use super::{Key, StoreError, location::Location};
 use crate::retry::{RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
-use super::{Key, StoreError, StoreOptions, factory::Location, http_client::HttpClient, sql};
+use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::Location, sql};
 use crate::error::chain;
 
 /// The key of a state, in Kusion's terms. Empty fields are not part of the query.

@@ -11,7 +11,9 @@ mod http;
 mod http_client;
 mod interruptible;
 pub mod kusion;
+mod location;
 mod memory;
+mod options;
 mod oss;
 mod sql;
 
@@ -19,8 +21,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use conformance::probe;
-pub use factory::{StoreOptions, open};
+pub use factory::open;
 pub use memory::MemoryStore;
+pub use options::StoreOptions;
 
 use crate::{
     error::{ErrorKind, UserError},

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::{Created, Key, Store, StoreError, factory::Location, http_client::HttpClient};
+use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::Location};
 
 struct OssStore {
     requests: HttpClient,

@@ -13,7 +13,7 @@ use sqlx::{
 
 use tokio::sync::OnceCell;
 
-use super::{Created, Key, Store, StoreError, factory::Location};
+use super::{Created, Key, Store, StoreError, location::Location};
 use crate::{
     error::chain,
     retry::{RetryDecision, RetryPolicy},
