@@ -13,7 +13,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
-        apply_record::Authorization,
+        authorization::Authorization,
         plan::{Action, Plan, ResourcePlan, StackPlan},
     },
     ops::{

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CommitId, Digest, apply_result::StackResult};
+use super::{CommitId, Digest, apply_result::StackResult, authorization::Authorization};
 
 /// The record of an apply, stored with the state that the apply wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,67 +20,11 @@ pub struct ApplyRecord {
     pub grounds: Authorization,
 }
 
-/// Who authorized a plan. Empty for a person at a terminal: the envelope names that person.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Authorization {
-    /// The merged pull requests whose previews showed parts of the plan.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pull_requests: Vec<ReviewedPull>,
-    /// The users who approved exactly this plan, by its digest.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub agreed_by: Vec<String>,
-    /// True if the apply restored what was applied before, as `drift.reconcile` on the default branch allows.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub reconciled: bool,
-}
-
-/// A merged pull request that authorizes a part of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReviewedPull {
-    pub number: u64,
-    /// The last head of the pull request. Its preview counts.
-    pub head: CommitId,
-    /// The users who approved that head; `None` if GitHub could not be asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reviewers: Option<Vec<String>>,
-}
-
-impl Authorization {
-    /// Returns true if nothing is recorded.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl std::fmt::Display for Authorization {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut words: Vec<_> = self.pull_requests.iter().map(ReviewedPull::to_string).collect();
-        if !self.agreed_by.is_empty() {
-            words.push(format!("agreed to by {}", self.agreed_by.join(", ")));
-        }
-        if self.reconciled {
-            words.push("put back".to_owned());
-        }
-        f.write_str(&words.join("; "))
-    }
-}
-
-impl std::fmt::Display for ReviewedPull {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "#{}", self.number)?;
-        match self.reviewers.as_deref() {
-            Some([]) => f.write_str(", approved by nobody"),
-            Some(reviewers) => write!(f, ", approved by {}", reviewers.join(", ")),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::model::authorization::ReviewedPull;
 
     #[test]
     fn it_reads_as_one_line_and_comes_back_from_json() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, RepoPath, ResourceId, StackId, apply_record::Authorization, plan::Action};
+use super::{Digest, RepoPath, ResourceId, StackId, authorization::Authorization, plan::Action};
 use crate::error::ErrorBody;
 
 /// The output of `konverge apply --output json`. The JSON has `"version":1`.

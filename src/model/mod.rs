@@ -7,6 +7,7 @@
 pub mod affected;
 pub mod apply_record;
 pub mod apply_result;
+pub mod authorization;
 pub mod check_run;
 pub mod claim;
 pub mod comment_marker;
@@ -21,6 +22,7 @@ pub mod masked_value;
 pub mod notify_event;
 pub mod path;
 pub mod plan;
+mod plan_digest;
 pub mod policy_finding;
 pub mod power;
 pub mod reference;

@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, review, spec::RuntimeKind,
-};
+use super::{ClusterName, Digest, RepoPath, ResourceId, StackId, digest::DigestBuilder, spec::RuntimeKind};
 use crate::error::ErrorBody;
 
 /// The output of `konverge preview --output json`. The JSON has `"version":1`.
@@ -162,49 +160,6 @@ pub struct ResourcePlan {
     /// Notes for the reader: rollout impact, server warnings, why something could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-}
-
-impl ResourcePlan {
-    /// Builds a plan: sorts the changes and computes the digest.
-    pub fn new(
-        stack: &StackId,
-        id: ResourceId,
-        runtime: RuntimeKind,
-        action: Action,
-        mut changes: Vec<FieldChange>,
-    ) -> Self {
-        changes.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.origin.cmp(&b.origin)));
-        let mut plan = Self {
-            id,
-            runtime,
-            cluster: None,
-            action,
-            digest: Digest::of_set([]),
-            validated: Validation::None,
-            replace: Vec::new(),
-            data_loss: false,
-            changes,
-            ownership: Vec::new(),
-            notes: Vec::new(),
-        };
-        plan.digest = plan.units_digest(stack);
-        plan
-    }
-
-    /// Adds the paths of which only the field manager changes.
-    #[must_use]
-    pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {
-        if !paths.is_empty() {
-            self.ownership = paths;
-            self.digest = self.units_digest(stack);
-        }
-        self
-    }
-
-    fn units_digest(&self, stack: &StackId) -> Digest {
-        let units = review::resource_units(stack, self);
-        Digest::of_set(units.iter().map(review::ReviewUnit::digest))
-    }
 }
 
 impl StackPlan {

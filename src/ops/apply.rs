@@ -18,8 +18,8 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, StackId,
-        apply_record::Authorization,
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        authorization::Authorization,
     },
 };
 

@@ -15,7 +15,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
-        apply_record::Authorization,
+        authorization::Authorization,
         plan::{Action, ChangeOrigin, ResourcePlan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },

@@ -9,7 +9,7 @@ use crate::{
     error::UserError,
     model::{
         CommitId, StackId,
-        apply_record::Authorization,
+        authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
     },
     policy::LastWrites,

@@ -10,8 +10,9 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         Digest,
-        apply_record::{ApplyRecord, Authorization},
+        apply_record::ApplyRecord,
         apply_result::{StackOutcome, StackResult},
+        authorization::Authorization,
         spec::Spec,
         state::StackState,
     },

@@ -17,8 +17,8 @@ use crate::{
     github::{Client, DeploymentState, GithubError},
     model::{
         CommitId, StackId,
-        apply_record::Authorization,
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
     },
     ops::{

@@ -165,7 +165,7 @@ fn stacks(those: &[StackId]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{Digest, RepoPath, apply_record::Authorization, apply_result::StackOutcome};
+    use crate::model::{Digest, RepoPath, apply_result::StackOutcome, authorization::Authorization};
 
     fn told(results: &[(&str, StackResult)], unreviewed: &[&str]) -> Vec<(NotifyEvent, Vec<String>)> {
         let stacks = results.iter().map(|(id, result)| StackOutcome {

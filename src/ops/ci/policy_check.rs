@@ -21,7 +21,7 @@ use crate::{
     github::Permission,
     model::{
         CommitId,
-        apply_record::{Authorization, ReviewedPull},
+        authorization::{Authorization, ReviewedPull},
         plan::StackPlan,
         policy_finding::{Enforcement, PolicyFinding},
     },

@@ -11,8 +11,8 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, StackId,
-        apply_record::Authorization,
         apply_result::ApplyReport,
+        authorization::Authorization,
         plan::{Action, Plan, ResourcePlan, StackPlan},
     },
     ops::{

@@ -13,7 +13,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, StackId,
-        apply_record::Authorization,
+        authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
         review::{ReviewRecord, ReviewUnit},
     },

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::model::{
         Digest, RepoPath,
-        apply_record::Authorization,
+        authorization::Authorization,
         plan::{Action, Basis, ResourcePlan},
         spec::RuntimeKind,
     };

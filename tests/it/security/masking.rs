@@ -5,8 +5,8 @@ use konverge::{
     error::{ErrorKind, UserError},
     model::{
         Digest, RepoPath,
-        apply_record::Authorization,
         apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan},
     },
     ops::redact,
