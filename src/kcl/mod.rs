@@ -17,10 +17,12 @@ mod fmt_lint_test;
 mod install;
 mod packages;
 mod pool;
+mod pool_options;
 pub mod protocol;
 pub mod sandbox;
 mod seccomp;
 mod toolchain;
+mod version;
 mod workdir;
 mod worker;
 
@@ -32,7 +34,9 @@ pub use self::{
     fmt_lint_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
     packages::{Bounds, KnownPackages, PackageFetcher, PackageTrust, clear_packages, packages_use},
-    pool::{Pool, PoolOptions},
+    pool::Pool,
     sandbox::SandboxMode,
-    toolchain::{DEFAULT_VERSION, OLDEST_VERSION, Toolchain, data_folder},
+    toolchain::{Toolchain, data_folder},
 };
+pub use pool_options::PoolOptions;
+pub use version::{DEFAULT_VERSION, OLDEST_VERSION};

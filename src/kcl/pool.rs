@@ -8,52 +8,17 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use prost::Message;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
-    CompileRequest, Compiled, KclError, SandboxMode, Toolchain, compile, diagnostic, protocol,
+    CompileRequest, Compiled, KclError, Toolchain, compile, diagnostic,
+    pool_options::PoolOptions,
+    protocol,
     worker::{Worker, WorkerLost},
 };
-
-/// The options of a pool.
-#[derive(Debug, Clone)]
-pub struct PoolOptions {
-    pub core: Toolchain,
-    /// The `konverge` binary, which is started as `konverge __worker`.
-    pub self_exe: PathBuf,
-    /// The number of concurrent compilations.
-    pub workers: usize,
-    /// The address space of one worker in bytes.
-    pub memory_limit: u64,
-    /// The deadline of one compilation.
-    pub deadline: Duration,
-    /// What to do if a sandbox layer is not available.
-    pub sandbox: SandboxMode,
-    /// The folder of fetched packages, which workers may read.
-    pub packages: Option<PathBuf>,
-    /// A worker is replaced after this many compilations.
-    pub serve: u32,
-}
-
-impl PoolOptions {
-    /// One worker per processor, 2 GiB, one minute, the full sandbox.
-    pub fn new(core: Toolchain, self_exe: PathBuf) -> Self {
-        Self {
-            core,
-            self_exe,
-            workers: std::thread::available_parallelism().map_or(2, usize::from),
-            memory_limit: 2 << 30,
-            deadline: Duration::from_secs(60),
-            sandbox: SandboxMode::Required,
-            packages: None,
-            serve: 1000,
-        }
-    }
-}
 
 /// Status, message, and the folder of the files.
 pub(super) type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);

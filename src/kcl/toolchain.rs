@@ -10,12 +10,6 @@ use crate::{
     process::Program,
 };
 
-/// The default version of the core; a repository may pin another in `konverge.yaml`.
-pub const DEFAULT_VERSION: &str = "0.13.2";
-
-/// The oldest supported core.
-pub const OLDEST_VERSION: &str = "0.9.0";
-
 /// The environment variable with a Python interpreter whose environment has `kcl_lib`.
 const INTERPRETER: &str = "KONVERGE_KCL";
 

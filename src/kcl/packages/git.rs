@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    PackageFetcher,
     bounds::{Bounds, Count},
     checksum,
+    fetcher::PackageFetcher,
     source::GitRevision,
 };
 use crate::process::{ProcessError, ProcessResult, Program};

@@ -7,55 +7,33 @@
 
 mod bounds;
 mod checksum;
+mod fetcher;
 mod git;
+mod lock;
 mod oci;
 mod source;
 mod trust;
 mod unpack;
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{HashSet, VecDeque},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{MutexGuard, PoisonError},
 };
 
-use self::source::{GitRevision, PackageSource};
-use super::{CacheUse, KclError, SandboxMode, Toolchain};
-use crate::{
-    checkout::Checkout,
-    model::{digest::DigestBuilder, stack::RemotePackage},
+use self::{
+    lock::locked_package,
+    source::{GitRevision, PackageSource},
 };
+use super::{CacheUse, KclError};
+use crate::model::{digest::DigestBuilder, stack::RemotePackage};
 
 pub use self::{
     bounds::Bounds,
+    fetcher::PackageFetcher,
     trust::{KnownPackages, PackageTrust},
 };
-
-/// Fetches packages and caches them.
-#[derive(Debug, Clone)]
-pub struct PackageFetcher {
-    /// The folder of fetched packages.
-    pub folder: PathBuf,
-    /// Fetch nothing: use only what was fetched before.
-    pub offline: bool,
-    /// The core, whose interpreter unpacks archives.
-    pub core: Toolchain,
-    /// The `konverge` binary, which sandboxes that interpreter.
-    pub executable: PathBuf,
-    /// What to do if a sandbox layer is not available.
-    pub sandbox: SandboxMode,
-    /// The limits of one package.
-    pub bounds: Bounds,
-    /// Our environment: credentials, proxies, `KCL_REGISTRY`.
-    pub environment: BTreeMap<String, String>,
-    /// The folders whose content this run has verified.
-    pub whole: Arc<Mutex<HashSet<PathBuf>>>,
-    /// How far the requesting code is trusted.
-    pub asker: PackageTrust,
-    /// The checkout; no program is run from it.
-    pub checkout: Checkout,
-}
 
 impl PackageFetcher {
     /// The folders of these packages and of their dependencies, by the names used in imports. `lock` is the
@@ -213,15 +191,6 @@ fn fetched(folder: &Path) -> io::Result<Vec<PathBuf>> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<_>>()?;
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
-}
-
-/// The lock entry of a package, with its name as in `kcl.mod`.
-fn locked_package<'a>(lock: &'a toml::Table, name: &str) -> Option<(String, &'a toml::Value)> {
-    let entries = lock.get("dependencies")?.as_table()?;
-    let (original, entry) = entries
-        .iter()
-        .find(|(original, _)| original.replace('-', "_") == name)?;
-    Some((original.clone(), entry))
 }
 
 /// The dependencies of a fetched package: other packages of the same lock. Folders inside it are part of it.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{PackageFetcher, PackageTrust, bounds::Bounds, unpack::unpack};
+use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, source::is_local, unpack::unpack};
 use crate::error::chain;
 
 /// The accepted media types of a manifest.
@@ -48,12 +48,6 @@ pub(super) async fn fetch(
         unpack(packages, layer, target, &bounds).await?;
     }
     Ok(())
-}
-
-/// Returns true for a registry on this machine.
-pub(super) fn is_local(registry: &str) -> bool {
-    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
-    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
 /// One repository of a registry.

@@ -118,6 +118,12 @@ fn with_credentials(url: &str) -> Option<&str> {
     (userinfo.contains(':') || scheme.starts_with("http")).then_some(host)
 }
 
+/// Returns true for a registry on this machine.
+pub(super) fn is_local(registry: &str) -> bool {
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{locked_package, oci, source::PackageSource};
+use super::{
+    lock::locked_package,
+    source::{self, PackageSource},
+};
 use crate::{kcl::KclError, model::stack::RemotePackage};
 
 /// The environment variables that git needs to reach a host.
@@ -119,7 +122,7 @@ impl PackageTrust {
         let open = match place {
             PackageSource::Git { url, .. } => url.starts_with("https://"),
             PackageSource::Oci { repository, .. } => {
-                !oci::is_local(repository.split('/').next().unwrap_or_default())
+                !source::is_local(repository.split('/').next().unwrap_or_default())
             }
         };
         if open || matches!(self, Self::Own) {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{PackageFetcher, bounds::Bounds};
+use super::{bounds::Bounds, fetcher::PackageFetcher};
 use crate::{checkout::Checkout, kcl::sandbox::SandboxLayers, process::Program};
 
 const SCRIPT: &str = include_str!("unpack.py");
