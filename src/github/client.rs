@@ -19,10 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    authenticated_user::{AuthenticatedUser, GRAPHQL},
-    error::GithubError,
-    response,
-    shutdown_budget::ShutdownBudget,
+    authenticated_user::AuthenticatedUser, error::GithubError, response, shutdown_budget::ShutdownBudget,
 };
 use crate::{
     retry::{RetryDecision, RetryPolicy},
@@ -488,3 +485,6 @@ fn read<T: DeserializeOwned>(operation: &str, answer: &Response) -> Result<T, Gi
         cause: error.to_string(),
     })
 }
+
+/// The path of GraphQL, which the client places beside the server's REST API.
+pub(super) const GRAPHQL: &str = "/graphql";

@@ -1,6 +1,6 @@
 //! The event that started the run: which commits to compare, and whom to trust.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use serde_json::Value;
 
@@ -174,6 +174,25 @@ impl WorkflowRunEvent {
 const DEPENDABOT: &str = "dependabot[bot]";
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
+
+impl Runner {
+    /// Parses the payload of the event.
+    ///
+    /// # Errors
+    /// An unreadable payload; an event that Konverge does not handle or refuses.
+    pub fn event(&self) -> Result<GithubEvent, GithubError> {
+        let unreadable = |why: String| GithubError::Runner {
+            message: format!(
+                "the event's payload {} cannot be read: {why}",
+                self.event_path.display()
+            ),
+            hint: "in a `container:` job mount the folder that GITHUB_EVENT_PATH names".to_owned(),
+        };
+        let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.to_string()))?;
+        let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        GithubEvent::parse(&self.event_name, &payload, self)
+    }
+}
 
 impl GithubEvent {
     /// Parses an event. `pull_request_target` is refused, because it gives the secrets of the repository to

@@ -6,6 +6,7 @@
 //! - [`workflow_commands`]: outputs, annotations, and text that the runner must not obey
 
 mod authenticated_user;
+mod authorship;
 mod branches;
 mod checks;
 mod client;

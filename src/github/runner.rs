@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
 
-use serde_json::Value;
-
-use super::{error::GithubError, event::GithubEvent, workflow_commands};
+use super::{error::GithubError, workflow_commands};
 use crate::model::CommitId;
 
 /// The environment of GitHub's runner, or of a compatible one.
@@ -108,23 +106,6 @@ impl Runner {
         let run = page.strip_prefix(&runs).and_then(|run| run.split('/').next());
         run.and_then(|run| run.parse::<u64>().ok())
             .is_some_and(|run| run > self.run_id)
-    }
-
-    /// Parses the payload of the event.
-    ///
-    /// # Errors
-    /// An unreadable payload; an event that Konverge does not handle or refuses.
-    pub fn event(&self) -> Result<GithubEvent, GithubError> {
-        let unreadable = |why: String| GithubError::Runner {
-            message: format!(
-                "the event's payload {} cannot be read: {why}",
-                self.event_path.display()
-            ),
-            hint: "in a `container:` job mount the folder that GITHUB_EVENT_PATH names".to_owned(),
-        };
-        let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.to_string()))?;
-        let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-        GithubEvent::parse(&self.event_name, &payload, self)
     }
 
     /// Sets outputs of the step. Does nothing if there is no file for them.

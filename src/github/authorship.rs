@@ -1,0 +1,71 @@
+//! Which texts are ours: anybody can write a marker of ours into a text, so its author decides.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, GRAPHQL, TokenPermission, User},
+    error::GithubError,
+};
+
+/// The author of what GITHUB_TOKEN writes.
+const ACTIONS: &str = "github-actions[bot]";
+
+#[derive(Deserialize)]
+struct ViewerAnswer {
+    data: Option<Data>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    viewer: Option<User>,
+}
+
+impl Client {
+    /// The `texts` that we wrote, by the login that `author` finds in each. Our login is requested once, and
+    /// only if there is something to filter.
+    pub(super) async fn filter_own<T>(
+        &self,
+        mut texts: Vec<T>,
+        author: impl Fn(&T) -> Option<&User>,
+    ) -> Result<Vec<T>, GithubError> {
+        if texts.is_empty() {
+            return Ok(texts);
+        }
+        let us = self.identity.0.get_or_try_init(|| self.viewer()).await?;
+        texts.retain(|text| author(text).is_some_and(|user| user.login.eq_ignore_ascii_case(us)));
+        Ok(texts)
+    }
+
+    /// REST returns the login only for a person (`GET /user`); GraphQL also for an App installation, which
+    /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
+    async fn viewer(&self) -> Result<String, GithubError> {
+        let query = json!({"query": "query { viewer { login } }"});
+        let asked: Result<ViewerAnswer, _> = self
+            .set(Method::POST, GRAPHQL, &query, TokenPermission("metadata: read"))
+            .await;
+        match asked {
+            Ok(ViewerAnswer {
+                data: Some(Data {
+                    viewer: Some(viewer), ..
+                }),
+                ..
+            }) => Ok(viewer.login),
+            Ok(ViewerAnswer { errors, .. }) if !errors.iter().all(|error| error["type"] == "FORBIDDEN") => {
+                let said = errors.iter().filter_map(|error| error["message"].as_str());
+                Err(GithubError::Malformed {
+                    operation: format!("POST {GRAPHQL}"),
+                    cause: said.collect::<Vec<_>>().join("; "),
+                })
+            }
+            Ok(_)
+            | Err(
+                GithubError::Forbidden { .. } | GithubError::NotFound { .. } | GithubError::Refused { .. },
+            ) => Ok(ACTIONS.to_owned()),
+            Err(error) => Err(error),
+        }
+    }
+}
