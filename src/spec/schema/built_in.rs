@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use super::{
-    SchemaFit,
-    validate::{SchemaDialect, SchemaWalk, Violation, nearest},
-};
+use serde_json::Value;
 
 const TEXT: &str = include_str!("kubernetes.json");
 
@@ -16,7 +11,7 @@ const TEXT: &str = include_str!("kubernetes.json");
 #[derive(Debug, Deserialize)]
 pub struct BuiltIn {
     version: String,
-    kinds: BTreeMap<String, String>,
+    pub(super) kinds: BTreeMap<String, String>,
     pub(super) types: BTreeMap<String, Value>,
 }
 
@@ -36,37 +31,6 @@ impl BuiltIn {
     /// The version of Kubernetes, as `v1.34.2`.
     pub fn version(&self) -> &str {
         &self.version
-    }
-
-    /// Validates an object against its kind.
-    pub(super) fn fit(&self, api_version: &str, kind: &str, object: &Map<String, Value>) -> SchemaFit {
-        if let Some(name) = self.kinds.get(&format!("{api_version} {kind}")) {
-            let schema = self.types.get(name).unwrap_or(&Value::Null);
-            return SchemaFit::BuiltIn(SchemaWalk::validate(object, schema, SchemaDialect::BuiltIn, self));
-        }
-        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        let versions = || self.kinds.keys().filter_map(|key| key.split_once(' '));
-        if versions().any(|(version, _)| version == api_version) {
-            let known = versions().filter_map(|(version, kind)| (version == api_version).then_some(kind));
-            let meant = nearest(kind, known);
-            let message = format!(
-                "there is no kind `{}` in {api_version}{meant}",
-                kind.escape_debug()
-            );
-            return SchemaFit::BuiltIn(vec![Violation {
-                path: "kind".to_owned(),
-                message,
-            }]);
-        }
-        // Groups without a dot belong to Kubernetes itself.
-        let own = !group.contains('.')
-            || versions()
-                .any(|(version, _)| version.rsplit_once('/').is_some_and(|(known, _)| known == group));
-        if own {
-            SchemaFit::OtherVersion
-        } else {
-            SchemaFit::Unknown
-        }
     }
 }
 

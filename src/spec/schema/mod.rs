@@ -8,41 +8,21 @@
 
 mod built_in;
 mod crd_schemas;
+mod fit;
 mod validate;
 
-use serde_json::{Map, Value};
-
-pub use self::{built_in::BuiltIn, crd_schemas::CrdSchemas, validate::Violation};
-
-/// The result of a validation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SchemaFit {
-    /// No schema describes the kind.
-    Unknown,
-    /// The group is part of Kubernetes, but this version is not in the embedded schemas.
-    OtherVersion,
-    /// A CRD describes it; its violations.
-    Defined(Vec<Violation>),
-    /// It is part of Kubernetes; its violations.
-    BuiltIn(Vec<Violation>),
-}
-
-/// Validates an object against the first of these definitions that has its kind, or else against the built-in
-/// kinds.
-pub fn fit(object: &Map<String, Value>, definitions: &[&CrdSchemas], built_in: &BuiltIn) -> SchemaFit {
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    for known in definitions {
-        if let Some(faults) = known.faults(api_version, kind, object, built_in) {
-            return SchemaFit::Defined(faults);
-        }
-    }
-    built_in.fit(api_version, kind, object)
-}
+pub use self::{
+    built_in::BuiltIn,
+    crd_schemas::CrdSchemas,
+    fit::{SchemaFit, fit},
+    validate::Violation,
+};
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::{Map, Value};
+
     use super::*;
     use crate::yaml;
 
