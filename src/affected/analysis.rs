@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    AffectedError, Closure, CoreRules, ScanCache, closure, data_files,
+    AffectedError, CoreRules, ScanCache, data_files,
     graph::{ImportGraph, NodeId},
-    merkle,
+    merkle, shared_reads,
     stack_inputs::StackInputs,
 };
 use crate::{
@@ -183,14 +183,6 @@ impl Analysis {
         Ok(self.digests[self.position(stack)?])
     }
 
-    /// Every file that the compilation of a stack may read.
-    ///
-    /// # Errors
-    /// The stack does not belong to this revision, or its files cannot be resolved.
-    pub fn closure(&self, stack: &Stack) -> Result<Closure, AffectedError> {
-        closure::compute(self, self.position(stack)?)
-    }
-
     pub(super) fn position(&self, stack: &Stack) -> Result<usize, AffectedError> {
         self.stack_in_folder(&stack.folder)
             .ok_or_else(|| AffectedError::UnknownStack(stack.folder.clone()))
@@ -224,7 +216,7 @@ impl Analysis {
 
     /// What the entries of a stack read through each other's imports.
     fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
-        data_files::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
+        shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }
 
     fn digest(&self, at: usize) -> Digest {

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, data_files, resolve::ImportTarget};
+use super::{AffectedError, Analysis, data_files, resolve::ImportTarget, shared_reads};
 use crate::{
     konfig::FileTreeView,
     model::{
         RepoPath,
         affected::InputKind,
         file_source::{BlobId, FileKind},
+        stack::Stack,
     },
 };
 
@@ -33,7 +34,17 @@ pub struct ClosureFile {
     pub kind: FileKind,
 }
 
-pub(super) fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> {
+impl Analysis {
+    /// Every file that the compilation of a stack may read.
+    ///
+    /// # Errors
+    /// The stack does not belong to this revision, or its files cannot be resolved.
+    pub fn closure(&self, stack: &Stack) -> Result<Closure, AffectedError> {
+        compute(self, self.position(stack)?)
+    }
+}
+
+fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> {
     let inputs = &analysis.inputs[stack];
     if let Some(error) = &inputs.error {
         return Err(error.clone().into());
@@ -80,7 +91,7 @@ pub(super) fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, Affe
             _ => {}
         }
     }
-    for (readable, _) in data_files::shared_reads(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
+    for (readable, _) in shared_reads::shared_reads(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
         files.extend(data_files(tree, &readable));
     }
     Ok(Closure {

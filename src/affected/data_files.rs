@@ -2,11 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{
-    EntryPoint, RuntimeReads,
-    core_compat::CoreRules,
-    graph::{ImportGraph, NodeId},
-};
+use super::{EntryPoint, RuntimeReads, core_compat::CoreRules};
 use crate::{
     konfig::FileTreeView,
     model::{
@@ -47,25 +43,6 @@ fn plainly_below(tree: &FileTreeView, folder: &RepoPath, name: &str) -> Option<R
     let path = folder.join(name).filter(|_| !name.contains(".."))?;
     let straight = tree.resolve(&path)?.links.is_empty();
     straight.then_some(path)
-}
-
-/// What the entries of one program may read because another entry imports a module: all entries form one
-/// package and share their imports. Each with its reader.
-pub(super) fn shared_reads(
-    tree: &FileTreeView,
-    rules: &CoreRules,
-    graph: &ImportGraph,
-    entries: &[NodeId],
-) -> Vec<(RepoPath, RepoPath)> {
-    let files = || entries.iter().flat_map(|entry| &graph.nodes[*entry].files);
-    let door = files().map(|file| file.door).max().unwrap_or_default();
-    files()
-        .filter(|file| file.door < door)
-        .flat_map(|file| {
-            let readable = readable(tree, rules, &file.path, door, &file.reads);
-            readable.into_iter().map(|path| (path, file.path.clone()))
-        })
-        .collect()
 }
 
 /// A file, or every file below a folder, with links and their targets.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Analysis, data_files, graph::NodeId, resolve::ImportTarget};
+use super::{Analysis, graph::NodeId, resolve::ImportTarget, shared_reads};
 use crate::{
     konfig::Changes,
     model::{
@@ -217,7 +217,8 @@ impl<'a> AnalysisDiff<'a> {
             }
         }
         for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
-            let shared = data_files::shared_reads(&analysis.tree, &analysis.rules, &analysis.graph, entries);
+            let shared =
+                shared_reads::shared_reads(&analysis.tree, &analysis.rules, &analysis.graph, entries);
             for (readable, reader) in shared {
                 for path in self.changed.paths_below(&readable) {
                     if *path != reader {

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Analysis, data_files, graph::NodeId, resolve::ImportTarget};
+use super::{Analysis, graph::NodeId, resolve::ImportTarget, shared_reads};
 use crate::model::{RepoPath, affected::InputKind, text::is_hidden};
 
 /// The graph. The JSON has `"version":1`.
@@ -57,7 +57,7 @@ impl Analysis {
             for entry in &inputs.entries {
                 edges.insert((from.clone(), self.export_node(*entry)));
             }
-            let shared = data_files::shared_reads(&self.tree, &self.rules, &self.graph, &inputs.entries);
+            let shared = shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &inputs.entries);
             for (readable, reader) in shared {
                 let reader = node(&reader, NodeKind::File);
                 edges.insert((reader, node(&readable, NodeKind::Data)));

@@ -28,6 +28,7 @@ mod resolve;
 mod runtime_reads;
 mod scan_cache;
 mod scan_cache_file;
+mod shared_reads;
 mod snapshot;
 mod snapshot_codec;
 mod stack_inputs;

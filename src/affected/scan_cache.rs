@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{FileScan, scan_cache_file};
-use crate::model::file_source::{BlobId, Listing, Source, SourceError};
+use crate::model::{
+    Digest,
+    file_source::{BlobId, Listing, Source, SourceError},
+};
 
 /// The number of threads that read and scan: as many as CI machines have cores.
 const SCANNERS: usize = 2;
@@ -45,6 +48,31 @@ impl ScanCache {
             unread: Mutex::new(Some(path)),
             ..Self::default()
         }
+    }
+
+    /// The path of a repository's scan cache among the caches of this machine.
+    pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
+        let repository = repository.canonicalize().ok()?;
+        let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
+        Some(caches.join("affected").join(format!("{key}.index")))
+    }
+
+    /// The cache of a file, which is read only when that is worth it. A missing, damaged or incompatible file
+    /// gives an empty cache.
+    pub fn load(path: &Path) -> Self {
+        Self::open(path.to_owned())
+    }
+
+    /// Writes the cache if it has grown.
+    ///
+    /// # Errors
+    /// The folder cannot be written. Results never depend on this.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        if !self.has_grown() {
+            return Ok(());
+        }
+        self.is_saved();
+        scan_cache_file::write(path, &self.sorted_entries())
     }
 
     pub fn len(&self) -> usize {
