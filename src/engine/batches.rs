@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::PlanNode;
+use super::engine_plan::PlanNode;
 use crate::{model::spec::RuntimeKind, runtime::Granularity};
 
 /// What one call of a runtime applies: one resource, or a whole Terraform batch.

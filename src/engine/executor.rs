@@ -12,15 +12,15 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Journal, Review, batches, plan::EnginePlan, plan_builder, schedule::Schedule,
+    Journal, Review, batches, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
     secret_propagation::PropagatedSecrets,
 };
 use crate::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId,
-        apply_record::Authorization,
         apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        authorization::Authorization,
         event::{EventSink, RunEvent},
         plan::Action,
         spec::RuntimeKind,
@@ -345,10 +345,10 @@ impl<'a> Executor<'a> {
             .into_inner()
             .expect("no panic while the lock is held");
         let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
-        let unplanned = || Some(plan_builder::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
+        let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
         let failure = stopped.or_else(unplanned);
         let failure = failure.or_else(|| match failures.into_iter().next() {
-            Some((id, failure)) => Some(plan_builder::of_resource(&id, failure)),
+            Some((id, failure)) => Some(plan_failures::of_resource(&id, failure)),
             None if bad && interrupted => Some(UserError::new(
                 ErrorKind::Interrupted,
                 "interrupted; what was done is recorded, and the next run takes the rest up",

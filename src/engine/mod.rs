@@ -8,6 +8,7 @@
 //! ([`plan_builder`]).
 
 mod batches;
+mod engine_plan;
 mod executor;
 mod interrupted_replacement;
 mod journal;
@@ -15,17 +16,22 @@ mod normalize;
 mod ownership;
 mod plan;
 mod plan_builder;
+mod plan_failures;
 mod plan_nodes;
+mod plan_request;
 mod registry;
+mod resource_cluster;
 mod schedule;
 mod secret_propagation;
 mod spec_diff;
 mod stages;
 
+pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use ownership::{NoOtherStacks, OtherStacks, OwnerClaim, ReleasedObjects};
-pub use plan::{EnginePlan, PlanRequest, plan};
+pub use plan::plan;
+pub use plan_request::PlanRequest;
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;
 pub use spec_diff::plan_against_spec;

@@ -31,7 +31,7 @@ pub(super) async fn prepare(
     let mut groups: BTreeMap<(RuntimeKind, Option<ClusterName>), Vec<Resource>> = BTreeMap::new();
     let old_ids: Vec<_> = spec.resources.iter().map(|r| r.id.clone()).collect();
     for resource in spec.resources {
-        let place = super::plan_nodes::cluster_of(&resource, cluster)?;
+        let place = super::resource_cluster::cluster_of(&resource, cluster)?;
         groups
             .entry((resource.runtime, place))
             .or_default()

@@ -8,108 +8,26 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    RuntimeRegistry, interrupted_replacement, normalize,
-    ownership::{OtherStacks, OwnershipLookup},
-    plan_builder::{self, PlanFailures},
+    RuntimeRegistry,
+    engine_plan::EnginePlan,
+    interrupted_replacement, normalize,
+    ownership::OwnershipLookup,
+    plan_builder,
+    plan_failures::PlanFailures,
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
+    plan_request::PlanRequest,
     secret_propagation::PropagatedSecrets,
 };
 use crate::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, RepoPath, ResourceId, StackId,
-        event::{EventSink, RunEvent},
-        plan::{Action, StackPlan},
-        reference::Targets,
-        spec::{Resource, RuntimeKind, Spec},
-        state::{Replacement, StackState},
+        ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, spec::RuntimeKind,
+        state::Replacement,
     },
     runtime::{Granularity, Item, Needs, Pending, PlannedResource, StackScope},
     secrets::Secrets,
     spec::{graph::ResourceGraph, resolve::KnownValue},
 };
-
-/// The input of a plan.
-pub struct PlanRequest<'a> {
-    pub stack: StackId,
-    pub folder: RepoPath,
-    /// The desired resources.
-    pub spec: Spec,
-    /// The recorded state.
-    pub state: &'a StackState,
-    /// The runtimes that read the live objects.
-    pub runtimes: &'a RuntimeRegistry,
-    /// Paths that are not compared.
-    pub ignore: &'a [String],
-    /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
-    pub cluster: Option<ClusterName>,
-    /// Answers questions about the other stacks.
-    pub neighbours: &'a dyn OtherStacks,
-    /// Receives the progress.
-    pub events: &'a dyn EventSink,
-    /// Masks the messages of failures.
-    pub secrets: &'a Secrets,
-}
-
-/// A plan: what is shown, and what [`super::apply`] needs to execute exactly that.
-pub struct EnginePlan {
-    /// The plan that is shown and reviewed. Its `error` is set if a resource could not be planned.
-    pub public: StackPlan,
-    /// The resources that could not be planned, each with its reason; in the order of the Spec.
-    pub failures: Vec<(ResourceId, UserError)>,
-    /// The resources that were not planned because they depend on a failure, each with that failure.
-    pub(super) waiting: Vec<(ResourceId, ResourceId)>,
-    pub(super) nodes: Vec<PlanNode>,
-    pub(super) targets: Targets,
-    pub(super) scope: StackScope,
-    /// Replacements that an earlier run started.
-    pub(super) begun: BTreeMap<ResourceId, Replacement>,
-    pub(super) runtimes: RuntimeRegistry,
-    pub(super) secrets: Secrets,
-    /// True if the Spec is empty although resources are recorded.
-    pub(super) empties_stack: bool,
-}
-
-impl EnginePlan {
-    /// The failure of a resource that stops the whole stack. A failure of Terraform does not: it only holds
-    /// back its dependents and all deletions.
-    pub fn refusal(&self) -> Option<UserError> {
-        let mut failures = self.failures.iter();
-        let (id, failure) = failures.find(|(_, failure)| plan_builder::stops_the_stack(failure))?;
-        Some(plan_builder::of_resource(id, failure.clone()))
-    }
-
-    /// The expected value of a resource that references read, with `$unknown` for what only the server knows.
-    /// Contains secrets in clear text: never print it.
-    pub fn expected_object(&self, id: &ResourceId) -> Option<&Value> {
-        let mut nodes = self.nodes.iter();
-        let node = nodes.find(|node| node.planned.item.id == *id)?;
-        node.planned.expected.as_ref()
-    }
-}
-
-pub(super) struct PlanNode {
-    pub granularity: Granularity,
-    /// The stage. Desired resources and deletions are counted separately.
-    pub stage: usize,
-    /// Indices of the nodes that must succeed before this node starts.
-    pub waits: Vec<usize>,
-    /// The failed resource that this node waits for, so that it is skipped.
-    pub held: Option<ResourceId>,
-    /// The dependencies to record.
-    pub depends_on: Vec<ResourceId>,
-    /// True for a deletion.
-    pub goes: bool,
-    /// True if the resource reads values of others.
-    pub refers: bool,
-    /// The desired resource with unresolved references, if it may have to be planned again.
-    pub wanted: Option<Resource>,
-    /// True if values were unknown: the resource is planned again when they are known.
-    pub provisional: bool,
-    /// The plan without its changes, which are in the public plan. The changes of a replacement are recorded
-    /// when it starts.
-    pub planned: PlannedResource,
-}
 
 /// Plans a stack.
 ///

@@ -5,9 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use serde_json::Value;
-
-use super::{PlanRequest, stages};
+use super::{PlanRequest, resource_cluster::cluster_of, stages};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -205,27 +203,4 @@ fn recorded_object(recorded: &Recorded) -> Option<Object<'_>> {
 fn objects(recorded: &[Recorded]) -> HashMap<Object<'_>, &Recorded> {
     let key = |recorded| Some((recorded_object(recorded)?, recorded));
     recorded.iter().filter_map(key).collect()
-}
-
-pub(super) fn cluster_of(
-    resource: &Resource,
-    stack: Option<&ClusterName>,
-) -> Result<Option<ClusterName>, UserError> {
-    if resource.runtime != RuntimeKind::Kubernetes {
-        return Ok(None);
-    }
-    match resource.extensions.get("cluster") {
-        None | Some(Value::Null) => Ok(stack.cloned()),
-        Some(Value::String(name)) => name.parse().map(Some).map_err(|error| {
-            UserError::new(
-                ErrorKind::Spec,
-                format!("extension `cluster` of `{}`: {error}", resource.id),
-            )
-            .hint("it is a name defined in `konverge.yaml` under `clusters`")
-        }),
-        Some(_) => Err(UserError::new(
-            ErrorKind::Spec,
-            format!("extension `cluster` of `{}` is not a text", resource.id),
-        )),
-    }
 }

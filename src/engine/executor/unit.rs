@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Executor, lock, with_dependencies};
 use crate::{
-    engine::{interrupted_replacement, plan::PlanNode},
+    engine::{engine_plan::PlanNode, interrupted_replacement},
     error::{ErrorKind, UserError},
     model::{
         ResourceId,

@@ -1,0 +1,87 @@
+//! [`PlanFailures`]: the resources that could not be planned, and what waits for them.
+
+use std::collections::HashMap;
+
+use super::plan_nodes::DraftNode;
+use crate::{
+    error::{ErrorKind, UserError},
+    model::ResourceId,
+};
+
+/// The failures of a plan.
+#[derive(Default)]
+pub(super) struct PlanFailures {
+    /// Each failed resource with its reason.
+    pub own: HashMap<ResourceId, UserError>,
+    /// The skipped resources, each with the failed resource that it waits for.
+    pub waiting: HashMap<ResourceId, ResourceId>,
+}
+
+impl PlanFailures {
+    /// Returns true if there is no plan of this resource, for any reason.
+    pub fn has(&self, id: &ResourceId) -> bool {
+        self.own.contains_key(id) || self.waiting.contains_key(id)
+    }
+
+    /// For each draft the index of a failed draft that it waits for, directly or indirectly.
+    pub fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
+        let mut held = vec![None; drafts.len()];
+        if self.own.is_empty() {
+            return held;
+        }
+        let mut dependents = vec![Vec::new(); drafts.len()];
+        for (index, draft) in drafts.iter().enumerate() {
+            for &on in &draft.waits {
+                dependents[on].push(index);
+            }
+        }
+        let failed = |draft: &DraftNode| self.own.contains_key(&draft.item.id);
+        for failed in (0..drafts.len()).filter(|&n| failed(&drafts[n])) {
+            let mut reached = vec![failed];
+            while let Some(next) = reached.pop() {
+                for &dependent in &dependents[next] {
+                    if held[dependent].is_none() {
+                        held[dependent] = Some(failed);
+                        reached.push(dependent);
+                    }
+                }
+            }
+        }
+        held
+    }
+}
+
+/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
+/// itself must be fixed before anything is changed. Missing Terraform executables, packages, credentials or
+/// services do not concern the cluster.
+pub(super) fn stops_the_stack(failure: &UserError) -> bool {
+    failure.kind != ErrorKind::Terraform
+}
+
+/// Adds the resource's name to a failure, unless it has it already.
+pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
+    match failure.message.contains(&format!("`{id}`")) {
+        true => failure,
+        false => failure.context(format_args!("`{id}`")),
+    }
+}
+
+/// Combines all failures into one: the first in full, the others by name.
+pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<UserError> {
+    let (id, first) = failures.first()?;
+    let mut failure = of_resource(id, first.clone());
+    if failures.len() > 1 {
+        let others: Vec<_> = failures[1..]
+            .iter()
+            .take(5)
+            .map(|(id, failure)| of_resource(id, failure.clone()).message)
+            .collect();
+        failure.message = format!(
+            "{}; and {} more: {}",
+            failure.message,
+            failures.len() - 1,
+            others.join("; ")
+        );
+    }
+    Some(failure)
+}
