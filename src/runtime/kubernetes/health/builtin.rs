@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use super::{
-    HealthVerdict, Related, Weight,
+    Related,
     kstatus::{reconciling, unobserved},
     object_view::{Condition, ObjectView},
-    pods, workloads,
+    pods,
+    verdict::{HealthVerdict, Weight},
+    workloads,
 };
 
 /// The health of a built-in kind with a rule of its own.

@@ -23,9 +23,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    HealthVerdict, Weight,
     kstatus::{terminating, unobserved},
     object_view::ObjectView,
+    verdict::{HealthVerdict, Weight},
 };
 use crate::yaml::{self, YamlError};
 

@@ -4,9 +4,10 @@
 use serde_json::Value;
 
 use super::{
-    HealthVerdict, Related, Weight,
+    Related,
     object_view::ObjectView,
     pods::{self, Ended, PodProblem},
+    verdict::{HealthVerdict, Weight},
 };
 
 /// A failure that a workload's pods or its controller's events show before any deadline has passed.

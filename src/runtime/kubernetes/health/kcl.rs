@@ -8,7 +8,10 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Health, HealthVerdict, Weight};
+use super::{
+    Health,
+    verdict::{HealthVerdict, Weight},
+};
 
 /// The result of a rule.
 #[derive(Debug, Clone, PartialEq)]

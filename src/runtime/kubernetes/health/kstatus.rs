@@ -1,6 +1,10 @@
 //! The conventions of controllers, as kstatus defines them: generation, `Reconciling`, `Stalled`, `Ready`.
 
-use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
+use super::{
+    Related,
+    object_view::ObjectView,
+    verdict::{HealthVerdict, Weight},
+};
 
 /// How long a new object of a kind with a status may have none before that counts as normal, in seconds.
 const STATUS_WINDOW: i64 = 15;

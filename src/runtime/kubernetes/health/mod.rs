@@ -23,71 +23,13 @@ pub use kcl::{AssertionResult, Evaluate};
 pub use manifests::{Manifest, ManifestError, documents};
 pub use related::Related;
 pub use rules::{HealthRules, RulesError};
+pub use verdict::{HealthVerdict, Weight};
 
 use serde_json::Value;
 
 use object_view::ObjectView;
 
 pub use crate::model::health::Health;
-
-/// How a wait should treat a verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
-    /// As it says: a failure is the controller's final result.
-    Final,
-    /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
-    Blocked,
-    /// A failure that may resolve itself (a crash loop, a node that is still to come): it is shown, and the
-    /// wait continues.
-    Transient,
-    /// Worth a note, never worth waiting for.
-    Advisory,
-}
-
-/// The result of [`judge`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthVerdict {
-    pub health: Health,
-    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
-    pub message: String,
-    /// How a wait should treat it.
-    pub weight: Weight,
-}
-
-impl HealthVerdict {
-    fn new(health: Health, message: impl Into<String>) -> Self {
-        Self {
-            health,
-            message: message.into(),
-            weight: Weight::Final,
-        }
-    }
-
-    fn ready(message: impl Into<String>) -> Self {
-        Self::new(Health::Ready, message)
-    }
-
-    fn progressing(message: impl Into<String>) -> Self {
-        Self::new(Health::Progressing, message)
-    }
-
-    fn failed(message: impl Into<String>) -> Self {
-        Self::new(Health::Failed, message)
-    }
-
-    fn suspended(message: impl Into<String>) -> Self {
-        Self::new(Health::Suspended, message)
-    }
-
-    fn unknown(message: impl Into<String>) -> Self {
-        Self::new(Health::Unknown, message)
-    }
-
-    fn weighing(mut self, weight: Weight) -> Self {
-        self.weight = weight;
-        self
-    }
-}
 
 /// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
 ///
@@ -115,3 +57,4 @@ pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> H
 
 #[cfg(test)]
 mod tests;
+mod verdict;

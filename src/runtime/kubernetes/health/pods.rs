@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use super::{HealthVerdict, Related, Weight, object_view::ObjectView};
+use super::{
+    Related,
+    object_view::ObjectView,
+    verdict::{HealthVerdict, Weight},
+};
 
 /// How long a pod may be unschedulable before that counts as a failure, in seconds (kstatus:
 /// `ScheduleWindow`).

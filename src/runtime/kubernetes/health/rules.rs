@@ -15,10 +15,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    HealthVerdict,
     cel::Expressions,
     kcl::{Assertions, Evaluate},
     lua,
+    verdict::HealthVerdict,
 };
 use crate::error::{ErrorKind, UserError};
 

@@ -1,9 +1,10 @@
 //! The health of Deployment, StatefulSet, DaemonSet, ReplicaSet, Job and CronJob.
 
 use super::{
-    HealthVerdict, Related, Weight, diagnosis,
+    Related, diagnosis,
     kstatus::{reconciling, unobserved},
     object_view::ObjectView,
+    verdict::{HealthVerdict, Weight},
 };
 
 /// The reasons with which the Deployment controller reports a failure.

@@ -22,7 +22,10 @@ use jiff::Timestamp;
 use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Value as LuaValue, VmState, chunk::ChunkMode};
 use serde_json::Value;
 
-use super::{Health, HealthVerdict, Weight};
+use super::{
+    Health,
+    verdict::{HealthVerdict, Weight},
+};
 
 /// The memory limit of a script with its object, in bytes.
 const MEMORY: usize = 48 * 1024 * 1024;

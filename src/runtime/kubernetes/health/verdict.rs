@@ -1,0 +1,62 @@
+//! [`HealthVerdict`]: whether an object is healthy, why, and how seriously to take that.
+
+use crate::model::health::Health;
+
+/// How a wait should treat a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// As it says: a failure is the controller's final result.
+    Final,
+    /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
+    Blocked,
+    /// A failure that may resolve itself (a crash loop, a node that is still to come): it is shown, and the
+    /// wait continues.
+    Transient,
+    /// Worth a note, never worth waiting for.
+    Advisory,
+}
+
+/// The result of [`judge`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthVerdict {
+    pub health: Health,
+    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
+    pub message: String,
+    /// How a wait should treat it.
+    pub weight: Weight,
+}
+
+impl HealthVerdict {
+    pub(super) fn new(health: Health, message: impl Into<String>) -> Self {
+        Self {
+            health,
+            message: message.into(),
+            weight: Weight::Final,
+        }
+    }
+
+    pub(super) fn ready(message: impl Into<String>) -> Self {
+        Self::new(Health::Ready, message)
+    }
+
+    pub(super) fn progressing(message: impl Into<String>) -> Self {
+        Self::new(Health::Progressing, message)
+    }
+
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Health::Failed, message)
+    }
+
+    pub(super) fn suspended(message: impl Into<String>) -> Self {
+        Self::new(Health::Suspended, message)
+    }
+
+    pub(super) fn unknown(message: impl Into<String>) -> Self {
+        Self::new(Health::Unknown, message)
+    }
+
+    pub(super) fn weighing(mut self, weight: Weight) -> Self {
+        self.weight = weight;
+        self
+    }
+}
