@@ -17,17 +17,11 @@ use uuid::Uuid;
 use super::{
     StateError, StateStore,
     document_format::put,
+    index_entry::{IndexEntry, IndexedStates},
     keys::{self, RowKeys},
-    state_document::StateDocument,
     state_store::{Finished, IN_FLIGHT},
 };
-use crate::{
-    model::{
-        CommitId, Digest, RepoPath, StackId,
-        claim::{Claim, Marks},
-    },
-    store::Key,
-};
+use crate::{model::StackId, store::Key};
 
 /// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
@@ -38,103 +32,6 @@ const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
 const WORTH_A_DELTA: usize = 20;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
-
-/// The index entry of one stack.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct IndexEntry {
-    /// The epoch of the lease under which it was written.
-    pub epoch: u64,
-    /// The serial of the state.
-    pub serial: u64,
-    /// A run is working on the stack, or died while it did: the digest below must not be trusted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
-    /// The stack was destroyed, moved away or forgotten.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub retired: bool,
-    /// The number of recorded resources.
-    #[serde(default)]
-    pub resources: usize,
-    /// The claims of the resources.
-    #[serde(default, skip_serializing_if = "Marks::is_empty")]
-    pub marks: Marks,
-    /// The input digest of the last successful apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_digest: Option<Digest>,
-    /// The Spec digest of that apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec_digest: Option<Digest>,
-    /// The folder of the last apply.
-    #[serde(default)]
-    pub folder: RepoPath,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commit: Option<CommitId>,
-}
-
-impl IndexEntry {
-    pub(super) fn from_document(document: &StateDocument) -> Self {
-        Self {
-            epoch: document.epoch,
-            serial: document.serial,
-            open: !document.closes_lease,
-            retired: document.retired,
-            resources: document.state.resources.len(),
-            marks: Marks::of(document.state.resources.iter().filter_map(Claim::of_recorded)),
-            input_digest: document.state.input_digest,
-            spec_digest: document.state.spec_digest,
-            folder: document.state.folder.clone(),
-            commit: document.state.commit.clone(),
-        }
-    }
-
-    /// The entry of work that started under a lease and has not ended.
-    fn open(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
-        Self {
-            epoch,
-            serial,
-            open: true,
-            retired: false,
-            resources: before.map_or(0, |entry| entry.resources),
-            marks: before.map(|entry| entry.marks.clone()).unwrap_or_default(),
-            input_digest: None,
-            spec_digest: None,
-            folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
-            commit: before.and_then(|entry| entry.commit.clone()),
-        }
-    }
-
-    /// Returns true if objects of the stack may still exist.
-    pub fn is_known(&self) -> bool {
-        !self.retired && (self.open || self.resources > 0 || self.input_digest.is_some())
-    }
-
-    /// The recorded input digest, if it can be trusted. A stack whose head has the same digest has nothing to
-    /// apply.
-    pub fn settled_digest(&self) -> Option<Digest> {
-        self.input_digest.filter(|_| !self.open)
-    }
-
-    fn rank(&self) -> (u64, bool, u64) {
-        (self.epoch, !self.open, self.serial)
-    }
-}
-
-/// The index entries of all stacks.
-#[derive(Debug, Clone, Default)]
-pub struct IndexedStates {
-    /// By stack, including retired stacks.
-    pub entries: BTreeMap<StackId, IndexEntry>,
-    /// Entries that were found closed in their state, or rebuilt from states.
-    found: BTreeMap<StackId, IndexEntry>,
-    compaction: u64,
-    /// True if the index has every stack with a state: it is based on a compaction, or was rebuilt from the
-    /// states.
-    complete: bool,
-    rebuilt: bool,
-    unmerged: BTreeSet<String>,
-    merged: BTreeSet<String>,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Delta {

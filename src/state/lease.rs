@@ -12,11 +12,11 @@ use super::{
     document_format::{CreateResult, put},
     journal::{JournalDocument, OpenIntents},
     keys::{self, RowKeys},
-    lease_acquire::LeaseDocument,
-    lease_fencing::LeaseGrant,
+    lease_document::LeaseDocument,
     state_document::{JournalPlace, StateDocument, remember_reviews},
 };
 use crate::model::{
+    StackId,
     apply_record::ApplyRecord,
     state::{JournalEntry, StackState},
 };
@@ -480,4 +480,19 @@ impl Inner {
         journal.next += 1;
         Ok(())
     }
+}
+
+/// A lease that was just taken.
+pub(super) struct LeaseGrant {
+    pub stack: StackId,
+    pub document: LeaseDocument,
+    pub id: String,
+    pub epoch: u64,
+    /// The newest serial, including our own fence.
+    pub serial: u64,
+    pub term: Duration,
+    /// When it was requested or renewed, by our clock.
+    pub asked: Duration,
+    /// The next place in its row.
+    pub renewals: u64,
 }

@@ -1,130 +1,19 @@
 //! Acquiring the lease: waiting for its holder, taking over from a dead holder, and closing what that holder
 //! left open.
 
-use std::{sync::Arc, time::Duration};
-
-use async_trait::async_trait;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use super::{
-    DocumentWriter, Lease, StateError, StateStore, document_format::Header, keys,
-    lease_fencing::TakeoverReason, state_store::Reading,
+    Lease, StateError, StateStore,
+    document_format::Header,
+    keys,
+    lease_document::LeaseDocument,
+    lease_fencing::TakeoverReason,
+    lease_holder::Holder,
+    lease_options::{LeaseOptions, WaitVerdict},
+    state_store::Reading,
 };
-use crate::model::{RepoPath, StackId};
-
-/// The options of an acquisition.
-#[derive(Clone)]
-pub struct LeaseOptions {
-    /// A holder that has not renewed for this long may be taken over. Renewals are sent every third of it.
-    pub term: Duration,
-    /// The maximum time to wait for another holder.
-    pub wait: Duration,
-    /// The folder of the stack, for a stack that has no state yet.
-    pub folder: RepoPath,
-    /// Observes the wait, and is asked whether the holder's run is over.
-    pub watch: Option<Arc<dyn LeaseWatch>>,
-    /// Continue from the newest readable document if the newest one is damaged (`state push --over-damaged`).
-    pub over_damaged: bool,
-    /// Start a new state although written documents are gone (`state push`, `state import`, `state forget`).
-    pub over_vanished: bool,
-}
-
-impl Default for LeaseOptions {
-    fn default() -> Self {
-        Self {
-            term: Duration::from_secs(60),
-            wait: Duration::from_secs(600),
-            folder: RepoPath::root(),
-            watch: None,
-            over_damaged: false,
-            over_vanished: false,
-        }
-    }
-}
-
-impl LeaseOptions {
-    pub(super) async fn until_stopped(&self) {
-        match &self.watch {
-            Some(watch) => watch.stopped().await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// What to do about the holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitVerdict {
-    KeepWaiting,
-    /// The holder's run is over, as GitHub says: take over at once.
-    HolderIsOver,
-    GiveUp,
-}
-
-/// Observes the wait: shows a progress line, and asks GitHub whether the holder's run is over.
-#[async_trait]
-pub trait LeaseWatch: Send + Sync {
-    /// Called each time the lease is read.
-    async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict;
-
-    /// Returns when the waiting run is asked to stop.
-    async fn stopped(&self) {
-        std::future::pending().await
-    }
-}
-
-/// The holder of a lease, as another run sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Holder {
-    /// The id of the lease, for `konverge state unlock`.
-    pub id: String,
-    /// The number of the lease: the fencing token.
-    pub epoch: u64,
-    pub writer: DocumentWriter,
-    /// When it was taken, by the holder's clock.
-    pub since: Timestamp,
-    /// The holder's term.
-    pub term: Duration,
-    /// How long this process has seen no renewal, by its own clock.
-    pub quiet: Duration,
-}
-
-impl Holder {
-    /// Describes whether the holder is alive, and when its lease expires.
-    pub fn life(&self) -> String {
-        format!(
-            "no renewal seen for the {} s that were watched, taken over after {} s without one",
-            self.quiet.as_secs(),
-            self.term.as_secs()
-        )
-    }
-
-    /// Describes how to end the lease by hand.
-    pub fn way_out(&self, stack: &StackId) -> String {
-        format!(
-            "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
-            self.id
-        )
-    }
-}
-
-/// The body of `stacks/<identity>/lease/<epoch>/<renewal>`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "status")]
-pub(super) enum LeaseDocument {
-    /// Taken or renewed.
-    Held {
-        id: String,
-        term_ms: u64,
-        since: Timestamp,
-    },
-    /// Released without a state document of its own.
-    Released,
-    /// Ended by the holder of a later epoch.
-    TakenOver { by: u64 },
-    /// Ended by a person.
-    Unlocked { reason: String },
-}
+use crate::model::StackId;
 
 /// The condition of the newest lease.
 enum LeaseStanding {

@@ -1,14 +1,13 @@
 //! Takes the next epoch, and closes what earlier holders left open: their row of renewals, their journal,
 //! and, by the next serial of the state, the place where they would commit.
 
-use std::time::Duration;
-
 use super::{
     Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
     document_format::{CreateResult, put},
     journal::JournalDocument,
     keys::{self, RowKeys},
-    lease_acquire::LeaseDocument,
+    lease::LeaseGrant,
+    lease_document::LeaseDocument,
     state_document::{JournalPlace, StateDocument},
     state_store::Reading,
 };
@@ -16,21 +15,6 @@ use crate::{
     model::{StackId, state::StackState},
     store::Key,
 };
-
-/// A lease that was just taken.
-pub(super) struct LeaseGrant {
-    pub stack: StackId,
-    pub document: LeaseDocument,
-    pub id: String,
-    pub epoch: u64,
-    /// The newest serial, including our own fence.
-    pub serial: u64,
-    pub term: Duration,
-    /// When it was requested or renewed, by our clock.
-    pub asked: Duration,
-    /// The next place in its row.
-    pub renewals: u64,
-}
 
 /// Why the next epoch may be taken. It determines how certain it is that the old holder has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -75,6 +75,13 @@ pub struct ReviewStore<'a> {
     pub(super) states: &'a StateStore,
 }
 
+impl StateStore {
+    /// The reviews beside the states.
+    pub fn reviews(&self) -> ReviewStore<'_> {
+        ReviewStore { states: self }
+    }
+}
+
 impl ReviewStore<'_> {
     /// Saves a record. Returns true if it is new. Returns false if the same run, attempt and shard already
     /// saved another record, which stays.

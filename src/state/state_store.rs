@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, DocumentWriter, IndexEntry, IndexedStates, RepositoryId, ReviewStore, Sealer, StateError,
-    SystemClock, Versioned, WriteReason,
+    Clock, DocumentWriter, IndexEntry, IndexedStates, RepositoryId, Sealer, StateError, SystemClock,
+    Versioned, WriteReason,
     document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
@@ -166,11 +166,6 @@ impl StateStore {
     /// The store as a shared pointer.
     pub fn shared_store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
-    }
-
-    /// The reviews beside the states.
-    pub fn reviews(&self) -> ReviewStore<'_> {
-        ReviewStore { states: self }
     }
 
     /// The newest state of a stack with its journal merged in: it contains everything that may exist. One

@@ -1,0 +1,60 @@
+//! The key of the short hashes of secrets: read from the store, made there if there is none yet.
+
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+
+use super::{StateError, StateStore, document_format};
+use crate::{secrets::HashKey, store::Key};
+
+#[derive(Serialize, Deserialize)]
+struct KeyDocument {
+    key: String,
+}
+
+impl StateStore {
+    /// The key of the short hashes; created if it does not exist. For runs that may write.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn hash_key(&self) -> Result<HashKey, StateError> {
+        if let Some(key) = self.existing_hash_key().await? {
+            return Ok(key);
+        }
+        let fresh = HashKey::random();
+        let body = KeyDocument {
+            key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
+        };
+        let letter = self.letter("key", &body)?;
+        match document_format::put(&*self.store, &hash_key_place(), &letter).await? {
+            document_format::CreateResult::Ours => Ok(fresh),
+            document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
+        }
+    }
+
+    /// The key of the short hashes, if it exists. For runs that write nothing.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
+        let bytes = self.store.get(&hash_key_place()).await?;
+        bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()
+    }
+
+    fn read_hash_key(&self, bytes: &[u8]) -> Result<HashKey, StateError> {
+        let place = hash_key_place();
+        let (_, body): (_, KeyDocument) = self.envelopes.read("key", &place, bytes)?;
+        base64::engine::general_purpose::STANDARD
+            .decode(body.key)
+            .ok()
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .map(HashKey::from_bytes)
+            .ok_or_else(|| StateError::Damaged {
+                key: place.to_string(),
+                why: "it does not hold 32 bytes".to_owned(),
+            })
+    }
+}
+
+fn hash_key_place() -> Key {
+    Key::from_components(&["keys", "review"])
+}

@@ -1,0 +1,43 @@
+//! [`Holder`]: who holds a lease.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::DocumentWriter;
+use crate::model::StackId;
+
+/// The holder of a lease, as another run sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Holder {
+    /// The id of the lease, for `konverge state unlock`.
+    pub id: String,
+    /// The number of the lease: the fencing token.
+    pub epoch: u64,
+    pub writer: DocumentWriter,
+    /// When it was taken, by the holder's clock.
+    pub since: Timestamp,
+    /// The holder's term.
+    pub term: Duration,
+    /// How long this process has seen no renewal, by its own clock.
+    pub quiet: Duration,
+}
+
+impl Holder {
+    /// Describes whether the holder is alive, and when its lease expires.
+    pub fn life(&self) -> String {
+        format!(
+            "no renewal seen for the {} s that were watched, taken over after {} s without one",
+            self.quiet.as_secs(),
+            self.term.as_secs()
+        )
+    }
+
+    /// Describes how to end the lease by hand.
+    pub fn way_out(&self, stack: &StackId) -> String {
+        format!(
+            "if that run is dead: `konverge state unlock {stack} --lease {} --reason TEXT`",
+            self.id
+        )
+    }
+}
