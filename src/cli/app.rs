@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cli, CliContext, Command};
@@ -103,9 +103,9 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Doctor(args) => super::doctor::run(&args, context).await,
-        Command::Completions(args) => Ok(super::completions::run(&args, context)),
+        Command::Completions(args) => Ok(super::completions::run(&args, Cli::command(), context)),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
-        Command::Reference(args) => super::docs_gen::run(&args, context),
+        Command::Reference(args) => super::docs_gen::run(&args, Cli::command(), context),
         Command::Worker(_) => unreachable!("handled before anything else was started"),
     }
 }

@@ -1,10 +1,8 @@
 //! The arguments of the command line.
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
 
-use super::Colour;
+use super::global_args::Global;
 
 /// The CI agent of a Konfig monorepo: finds the stacks that a change affects, previews them against the live
 /// infrastructure, applies what was reviewed, and checks for drift.
@@ -24,23 +22,6 @@ pub struct Cli {
     pub global: Global,
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Options of every command.
-#[derive(Debug, Clone, clap::Args)]
-pub struct Global {
-    /// The repository, or a folder in it; default: KONVERGE_REPO, or else the current folder
-    #[arg(long, value_name = "DIR", global = true)]
-    pub repo: Option<PathBuf>,
-    /// When to use colour
-    #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]
-    pub color: Colour,
-    /// Print only results and errors
-    #[arg(long, short, global = true)]
-    pub quiet: bool,
-    /// Log to stderr what is done (KONVERGE_LOG takes filters such as `debug`)
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]

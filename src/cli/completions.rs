@@ -1,9 +1,9 @@
 //! `konverge completions SHELL`.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use super::{Cli, CliContext};
+use super::CliContext;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -11,9 +11,9 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args, context: &CliContext) -> u8 {
+pub fn run(args: &Args, mut command: Command, context: &CliContext) -> u8 {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "konverge", &mut script);
+    clap_complete::generate(args.shell, &mut command, "konverge", &mut script);
     context.print(&String::from_utf8_lossy(&script));
     0
 }

@@ -10,19 +10,8 @@ use std::{
 use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use super::Global;
+use super::{Global, global_args::Colour};
 use crate::{error::UserError, ops::redact, report::escape::log_lines, secrets::Secrets};
-
-/// When to use colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Colour {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
 
 /// The context of one run.
 #[derive(Clone)]

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::Command;
 use serde_json::Value;
 
-use super::{Cli, CliContext};
+use super::CliContext;
 use crate::{
     config::json_schema,
     error::{ErrorKind, UserError},
@@ -39,23 +39,26 @@ pub enum DocPage {
 ///
 /// # Errors
 /// A man page cannot be written.
-pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub fn run(args: &Args, command: Command, context: &CliContext) -> Result<u8, UserError> {
     match (args.page, &args.to) {
-        (DocPage::Commands, _) => context.print(&commands()),
+        (DocPage::Commands, _) => context.print(&commands(command)),
         (DocPage::Config, _) => context.print(&config()),
         (DocPage::Errors, _) => context.print(&errors()),
-        (DocPage::Man, to) => man(&context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))))?,
+        (DocPage::Man, to) => man(
+            command,
+            &context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))),
+        )?,
     }
     Ok(0)
 }
 
 /// `konverge.1`, `konverge-preview.1` and so on, without internal commands.
-fn man(folder: &Path) -> Result<(), UserError> {
+fn man(command: Command, folder: &Path) -> Result<(), UserError> {
     let failed = |error: std::io::Error| {
         UserError::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()))
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
+    clap_mangen::generate_to(command, folder).map_err(failed)
 }
 
 /// The meaning of the exit codes; the codes themselves are in [`ErrorKind::exit_code`].
@@ -91,17 +94,17 @@ fn errors() -> String {
     text
 }
 
-fn commands() -> String {
+fn commands(command: Command) -> String {
     let mut text =
         "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`.\n"
             .to_owned();
-    let mut root = Cli::command().term_width(100);
+    let mut root = command.term_width(100);
     root.build();
     describe(&mut root, "", &mut text);
     text
 }
 
-fn describe(command: &mut clap::Command, above: &str, text: &mut String) {
+fn describe(command: &mut Command, above: &str, text: &mut String) {
     let name = if above.is_empty() {
         command.get_name().to_owned()
     } else {

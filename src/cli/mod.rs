@@ -17,6 +17,7 @@ mod destroy;
 mod docs_gen;
 mod doctor;
 mod drift;
+mod global_args;
 mod graph;
 mod health;
 mod init;
@@ -28,5 +29,7 @@ mod state;
 mod status;
 
 pub use app::main;
-pub use args::{Cli, Command, Global};
-pub use context::{CliContext, Colour};
+pub use args::{Cli, Command};
+pub use context::CliContext;
+pub use global_args::Colour;
+pub use global_args::Global;

@@ -1,0 +1,31 @@
+//! The options of every command.
+
+use std::path::PathBuf;
+
+/// Options of every command.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Global {
+    /// The repository, or a folder in it; default: KONVERGE_REPO, or else the current folder
+    #[arg(long, value_name = "DIR", global = true)]
+    pub repo: Option<PathBuf>,
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+    /// Print only results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Log to stderr what is done (KONVERGE_LOG takes filters such as `debug`)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
