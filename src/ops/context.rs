@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +12,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::repository_root;
 use crate::{
     checkout::Checkout,
     error::{ErrorKind, UserError},
+    git::Repository,
     model::event::EventSink,
     secrets::Secrets,
 };
@@ -167,4 +167,12 @@ impl RunContext {
         }
         Ok(())
     }
+}
+
+/// The root of the repository that contains a folder.
+///
+/// # Errors
+/// The folder is not in a repository.
+pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
+    Ok(Repository::discover(dir)?.root().to_path_buf())
 }

@@ -42,12 +42,12 @@ pub mod status;
 mod target;
 pub mod toolchains;
 
-pub use context::{Notes, RunContext};
+pub use context::{Notes, RunContext, repository_root};
 pub use identities::{Renamed, renamed_stacks};
 pub use open::{OpenRequest, Session};
 pub use ownership::StackClaims;
 pub use planner::{Planner, SpecSource, TargetPlan};
-pub use revision::{AnalysisCache, OpenRevision, RevisionSpec, repository_root};
+pub use revision::{AnalysisCache, OpenRevision, RevisionSpec};
 pub use skipped_removals::SkippedRemovals;
 pub use state_backend::{KeyUse, StateBackend, repository_id};
 pub use target::{Selection, Target};

@@ -182,14 +182,6 @@ impl CachedRevision {
     }
 }
 
-/// The root of the repository that contains a folder.
-///
-/// # Errors
-/// The folder is not in a repository.
-pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
-    Ok(Repository::discover(dir)?.root().to_path_buf())
-}
-
 impl OpenRevision {
     /// Opens a revision with its own configuration.
     ///

@@ -1,8 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
+mod finding;
 mod workflow;
-
-use serde::Serialize;
 
 use super::{
     KeyUse, OpenRevision, RevisionSpec, RunContext,
@@ -18,54 +17,7 @@ use crate::{
     report::plural,
     store,
 };
-
-/// The result of one check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DoctorVerdict {
-    /// It exists and works.
-    Ok,
-    /// It is needed, but is missing or does not work.
-    Missing,
-    /// It is missing, but not needed here.
-    Unused,
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DoctorFinding {
-    /// What was checked.
-    pub what: String,
-    pub verdict: DoctorVerdict,
-    /// What was found.
-    pub says: String,
-    /// How to fix it; commands are in backticks.
-    pub fix: Vec<String>,
-}
-
-impl DoctorFinding {
-    fn from_result(what: impl Into<String>, seen: Result<String, UserError>) -> Self {
-        let (verdict, says, fix) = match seen {
-            Ok(says) => (DoctorVerdict::Ok, says, Vec::new()),
-            Err(failure) => (DoctorVerdict::Missing, failure.to_string(), failure.hints),
-        };
-        Self {
-            what: what.into(),
-            verdict,
-            says,
-            fix,
-        }
-    }
-
-    fn unused(what: impl Into<String>, says: impl Into<String>, fix: &str) -> Self {
-        Self {
-            what: what.into(),
-            verdict: DoctorVerdict::Unused,
-            says: says.into(),
-            fix: vec![fix.to_owned()],
-        }
-    }
-}
+pub use finding::{DoctorFinding, DoctorVerdict};
 
 /// How a repository comes to a stack.
 const NO_STACK: &str = "a stack is a folder with a `stack.yaml`, at or below a folder with a `project.yaml`, both known to git (`git add`)";

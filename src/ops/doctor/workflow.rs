@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
 
-use super::DoctorFinding;
+use super::finding::DoctorFinding;
 use crate::{
     error::{ErrorKind, UserError},
     yaml,
