@@ -2,6 +2,7 @@
 
 pub mod docs;
 pub mod forges;
+pub mod import_graph;
 pub mod messages;
 pub mod optional_toolchain;
 pub mod paths;
