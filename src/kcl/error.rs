@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{KclDiagnostic, OLDEST_VERSION, core_hints, toolchain::is_too_old};
+use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::KclError;
+use super::{
+    KclError,
+    version::{is_too_old, numbers},
+};
 use crate::{
     checkout::{Checkout, Executable},
     process::Program,
@@ -239,17 +242,6 @@ pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError>
         return Err(KclError::UnknownVersion(version.escape_debug().to_string()));
     }
     Ok(data.join("kcl").join(version))
-}
-
-/// Whether a core of this version lacks the call that a worker makes.
-pub(super) fn is_too_old(version: &str) -> bool {
-    version.starts_with(|c: char| c.is_ascii_digit()) && numbers(version) < (0, 9)
-}
-
-/// The major and minor number.
-fn numbers(version: &str) -> (u32, u32) {
-    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 #[cfg(test)]
