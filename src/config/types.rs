@@ -57,7 +57,7 @@ pub struct State {
     pub id: Option<String>,
     /// The lease on a stack during an apply.
     pub lease: LeaseConfig,
-    /// The number of old states to keep per stack. Default: 50.
+    /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
     /// age recipients (`age1…`). If set, whole state documents are encrypted to them. The environment
     /// variable KONVERGE_AGE_IDENTITY holds the identity that decrypts them.

@@ -27,17 +27,20 @@ pub struct KusionState {
 /// The file in a folder of releases that names the newest one.
 pub const RELEASES: &str = ".metadata.yml";
 
+/// The files in which Kusion keeps the state of the stack in whose folder they lie.
+pub const STATE_FILES: [&str; 3] = ["kusion_state.json", "kusion_state.yaml", "kusion_state.yml"];
+
 /// The error for a file that Kusion did not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a state or release of Kusion: {0}")]
 pub struct NotKusion(pub String);
 
-/// Parses either format. Both are YAML, which includes JSON.
+/// Parses either format, as JSON or as YAML.
 ///
 /// # Errors
 /// The text has neither format.
 pub fn read(text: &str) -> Result<KusionState, NotKusion> {
-    let value: Value = crate::yaml::from_str(text).map_err(|error| NotKusion(error.to_string()))?;
+    let value: Value = crate::yaml::from_long_str(text).map_err(|error| NotKusion(error.to_string()))?;
     let word = |name: &str| {
         value
             .get(name)

@@ -203,6 +203,13 @@ impl Lease {
                 .await?;
         }
         let serial = inner.grant.serial + 1;
+        let idle = self
+            .prior
+            .as_ref()
+            .map(Versioned::idle_serials)
+            .unwrap_or_default();
+        // The newest two are kept: a run that lost its lease collides with them.
+        let (outdated, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|old| old + 1 < serial);
         let mut applied_reviews = self
             .prior
             .as_ref()
@@ -222,6 +229,7 @@ impl Lease {
             applied_reviews,
             note: beside.note,
             receipt: beside.receipt,
+            idle,
             state,
         };
         let letter = inner.states.letter("state", &document)?;
@@ -246,7 +254,8 @@ impl Lease {
             finished.entries.insert(inner.grant.stack.clone(), entry);
             finished.resources += journal.intents;
         }
-        self.clean_up(serial, journal.next).await;
+        let history = self.outdated_serials(&document, &outdated);
+        self.clean_up(history, journal.next).await;
         Ok(serial)
     }
 
@@ -282,19 +291,27 @@ impl Lease {
         Ok(())
     }
 
+    /// The serials to delete once a document is written: `idle` ones, of runs that did nothing, and of the others those
+    /// beyond the number that is kept.
+    fn outdated_serials(&self, written: &StateDocument, idle: &[u64]) -> Vec<u64> {
+        let does_count = |serial: &u64| !idle.contains(serial) && !written.idle.contains(serial);
+        let others = self.rows.states.iter().copied().filter(does_count);
+        let mut others: Vec<u64> = others.collect();
+        let kept = self.inner.states.retention - u64::from(!written.did_nothing());
+        others.truncate(
+            others
+                .len()
+                .saturating_sub(usize::try_from(kept).unwrap_or(usize::MAX)),
+        );
+        idle.iter().copied().chain(others).collect()
+    }
+
     /// Deletes what no reader needs any more. Best effort: the next run deletes what remains.
-    async fn clean_up(&self, serial: u64, journaled: u64) {
+    async fn clean_up(&self, serials: Vec<u64>, journaled: u64) {
         let inner = &*self.inner;
         let stack = &inner.grant.stack;
         let mut keys = Vec::new();
-        let keep_from = serial.saturating_sub(inner.states.retention) + 1;
-        keys.extend(
-            self.rows
-                .states
-                .iter()
-                .filter(|old| **old < keep_from)
-                .map(|old| keys::state(stack, *old)),
-        );
+        keys.extend(serials.into_iter().map(|serial| keys::state(stack, serial)));
         keys.extend(
             (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
         );

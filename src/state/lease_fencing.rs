@@ -231,6 +231,7 @@ impl StateStore {
                 .unwrap_or_default(),
             note: None,
             receipt: None,
+            idle: merged.as_ref().map(Versioned::idle_serials).unwrap_or_default(),
             state: merged.map_or_else(
                 || StackState::empty(stack.clone(), options.folder.clone()),
                 |versioned| versioned.state,

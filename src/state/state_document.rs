@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::DocumentWriter;
-use crate::model::{CommitId, ResourceId, apply_record::ApplyRecord, state::StackState};
+use crate::model::{
+    CommitId, ResourceId, apply_record::ApplyRecord, apply_result::StackResult, state::StackState,
+};
 
 /// Why a serial was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +89,21 @@ pub(super) struct StateDocument {
     /// The apply that ended with this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
+    /// Earlier serials of runs that did nothing. They are still there, and the next write deletes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<u64>,
     pub state: StackState,
+}
+
+impl StateDocument {
+    /// Whether the run that writes it did nothing.
+    pub fn did_nothing(&self) -> bool {
+        did_nothing(self.reason, self.receipt.as_ref())
+    }
+}
+
+fn did_nothing(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
+    reason == WriteReason::Apply && receipt.is_some_and(|receipt| receipt.result == StackResult::Unchanged)
 }
 
 /// A state as read, with its metadata.
@@ -112,11 +128,19 @@ pub struct Versioned {
     pub retired: bool,
     /// The pull requests whose reviews were used on this stack.
     pub applied_reviews: BTreeSet<u64>,
+    /// Earlier serials of runs that did nothing.
+    pub(super) idle: Vec<u64>,
     /// The state, with the journal merged in.
     pub state: StackState,
 }
 
 impl Versioned {
+    /// The serials up to this one of runs that did nothing: other inputs gave the same resources.
+    pub(super) fn idle_serials(&self) -> Vec<u64> {
+        let own = did_nothing(self.reason, self.receipt.as_ref()).then_some(self.serial);
+        self.idle.iter().copied().chain(own).collect()
+    }
+
     /// The last commits that were applied to the stack or attempted on it.
     pub fn commits(&self) -> Vec<CommitId> {
         let tried = self.receipt.as_ref().and_then(|receipt| receipt.commit.clone());

@@ -140,7 +140,7 @@ impl StateStore {
         self
     }
 
-    /// Sets the number of serials kept per stack, at least 2.
+    /// Sets the number of serials kept per stack, at least 2. Runs that did nothing do not count.
     #[must_use]
     pub fn with_retention(mut self, serials: u64) -> Self {
         self.retention = serials.max(2);
@@ -376,6 +376,7 @@ impl Reading {
                 pending: Vec::new(),
                 retired: false,
                 applied_reviews: std::collections::BTreeSet::new(),
+                idle: Vec::new(),
                 state: StackState::empty(stack.clone(), RepoPath::root()),
             },
             (None, None) => return None,
@@ -399,6 +400,7 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
         pending: Vec::new(),
         retired: document.retired,
         applied_reviews: document.applied_reviews,
+        idle: document.idle,
         state: document.state,
     }
 }

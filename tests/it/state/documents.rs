@@ -4,6 +4,8 @@ use crate::support::{counted::Counted, timeline::Timeline};
 use konverge::{
     model::{
         CommitId, Digest, RepoPath, ResourceId, StackId,
+        apply_record::{ApplyRecord, Authorization},
+        apply_result::StackResult,
         plan::{Action, Basis},
         review::{ReviewRecord, ReviewedStack},
         spec::RuntimeKind,
@@ -485,6 +487,46 @@ async fn old_serials_leases_and_journals_are_cleaned_up() {
     assert!(kept.len() <= 3 + 2, "{kept:?}");
     let gone = states.load_serial(&stack(), 5).await.unwrap_err();
     assert!(gone.to_string().contains("state history"), "{gone}");
+}
+
+#[tokio::test]
+async fn runs_that_did_nothing_push_nothing_out_of_the_history() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let states = states(Arc::clone(&store), "1").with_retention(3);
+    let mut round = 0;
+    let mut conclude = async |result: StackResult| {
+        round += 1;
+        let lease = states.acquire(&stack(), short()).await.unwrap();
+        let record = ApplyRecord {
+            digest: Digest::of_bytes(b"plan"),
+            commit: None,
+            result,
+            grounds: Authorization::default(),
+        };
+        let state = with(&["a"], &round.to_string());
+        lease
+            .conclude(WriteReason::Apply, state, &[], record, None)
+            .await
+            .unwrap()
+    };
+    let serials = async || {
+        let history = states.history(&stack()).await.unwrap();
+        history.iter().map(|line| line.serial).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        conclude(StackResult::Applied).await;
+    }
+    for _ in 0..20 {
+        conclude(StackResult::Unchanged).await;
+    }
+    // The newest two are always there: what an outdated run would write next is taken.
+    assert_eq!(serials().await, [23, 22, 3, 2, 1]);
+    conclude(StackResult::Applied).await;
+    assert_eq!(serials().await, [24, 23, 3, 2]);
+    conclude(StackResult::Applied).await;
+    assert_eq!(serials().await, [25, 24, 3]);
+    let newest = states.load(&stack()).await.unwrap().unwrap();
+    assert_eq!(newest.state, with(&["a"], "25"));
 }
 
 #[tokio::test]
