@@ -84,6 +84,25 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
 }
 
+/// As [`from_str`], of a file as long as it is: the bounds on the count of its parts follow its length. Text that is JSON
+/// is read as JSON, which has no bounds that YAML has (a key of more than 1,024 characters).
+///
+/// # Errors
+/// As [`from_str`].
+pub fn from_long_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(value);
+    }
+    let most = text.len().max(1_000);
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! { max_nodes: most, max_events: 2 * most },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(YamlError::from)
+}
+
 /// Parses every non-empty document of a `---`-separated text.
 ///
 /// # Errors

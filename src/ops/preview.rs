@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, Target,
+    Planner, Target, adoption,
     collisions::{self, Imports},
     redact::{self, UnreviewableValue},
 };
@@ -91,7 +91,10 @@ async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<Reviewed
     let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
     match planning.plan(target, wanted).await {
         Ok(planned) => {
-            let plan = planned.public().clone();
+            let mut plan = planned.public().clone();
+            if let Err(failure) = adoption::explain(planning, target, &mut plan).await {
+                return (failed(basis, failure), None, imports);
+            }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
             let reviewed = shown.then(|| record(&plan, spec_digest, &imports));

@@ -18,6 +18,8 @@ pub struct StateBackend {
     pub states: StateStore,
     /// The registry with the store's key.
     pub secrets: Secrets,
+    /// Whether they lie in a store that `konverge.yaml` names, not in a folder of this machine.
+    pub is_shared: bool,
 }
 
 /// Whether the key of the hashes may be created.
@@ -85,7 +87,11 @@ pub async fn open(
             None => run.secrets.clone(),
         },
     };
-    Ok(StateBackend { states, secrets })
+    Ok(StateBackend {
+        states,
+        secrets,
+        is_shared: config.state.url.is_some(),
+    })
 }
 
 /// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.

@@ -13,7 +13,7 @@ use crate::{
     ops::{
         KeyUse, StateBackend,
         apply::exit_code,
-        state::{self as ops, ImportRequest, LeftOut, PulledState},
+        state::{self as ops, ImportRequest, Imported, LeftOut, PulledState},
     },
     report::{self, escape::log, terminal::Style},
 };
@@ -131,17 +131,18 @@ enum Action {
     },
     /// Import a Kusion state: kusion_state.json, or the newest release
     Import {
-        /// A file or a folder of releases; the URL of an object (s3://BUCKET/KEY, gs://, az://, oss://), or
-        /// of a folder of releases (ends in /); an https:// URL, or URL format with four %s;
+        /// A file (JSON or YAML), a folder of releases, or the folder of a stack that holds
+        /// kusion_state.json; the URL of an object (s3://BUCKET/KEY, gs://, az://, oss://), or of a
+        /// folder of releases (ends in /); an https:// URL, or URL format with four %s;
         /// mysql://USER@HOST/DATABASE
         from: String,
-        /// The identity of the stack; default: as in the file
+        /// The identity of the stack; default: the stack that the file lies in or names
         #[arg(long, value_name = "IDENTITY")]
         stack: Option<StackId>,
         /// The cluster under which Kusion stored it, in a database or behind a URL format
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
-        /// The folder of the stack in the repository
+        /// The folder of the stack in the repository; default: where that stack is
         #[arg(long, value_name = "DIR")]
         folder: Option<String>,
     },
@@ -355,10 +356,12 @@ async fn import(
     context: &CliContext,
 ) -> Result<(), UserError> {
     let imported = ops::import(&context.run(), memory, wanted).await?;
-    context.note(&format!(
-        "{}: {} resources, serial {}",
-        imported.stack, imported.resources, imported.serial
-    ));
+    let stack = &imported.stack;
+    let count = match imported.resources {
+        1 => "1 resource".to_owned(),
+        count => format!("{count} resources"),
+    };
+    context.note(&format!("{stack}: {count}, serial {}", imported.serial));
     for LeftOut { id, object } in &imported.left_out {
         let id = log(id.as_str());
         let way = match object {
@@ -375,5 +378,31 @@ async fn import(
             "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
         ));
     }
+    for hint in next_steps(&imported, memory) {
+        context.note(&format!("  hint: {hint}"));
+    }
     Ok(())
+}
+
+/// What to type after an import.
+fn next_steps(imported: &Imported, memory: &StateBackend) -> Vec<String> {
+    let stack = &imported.stack;
+    let mut steps = Vec::new();
+    match imported.is_known {
+        Some(false) => steps.push(format!(
+            "the repository has no stack `{stack}`: `konverge list` shows its stacks, and `konverge state move {stack} IDENTITY` \
+             gives the state to one of them"
+        )),
+        Some(true) => steps.push(format!(
+            "`konverge preview {stack}` shows what the first apply would do; what it adopts was not in this state"
+        )),
+        None => steps.push(format!("`konverge state show {stack}` shows what is recorded")),
+    }
+    if !memory.is_shared {
+        steps.push(
+            "the state lies in a folder of this machine: set `state.url` in konverge.yaml and import again, so that CI finds it"
+                .to_owned(),
+        );
+    }
+    steps
 }

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{StateBackend, edit};
+use super::{
+    StateBackend, edit,
+    import_target::{AskedTarget, ImportTarget},
+};
 use crate::{
     error::{ErrorKind, UserError},
     model::{RepoPath, ResourceId, StackId, spec::RuntimeKind, state::StackState},
@@ -21,8 +24,8 @@ use crate::{
 /// What to import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
-    /// The source: a file or a folder of releases, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
-    /// `oss://`) or of such a folder (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
+    /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
+    /// `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
     pub from: String,
     /// The identity of the stack, if it differs from the file; needed if the source has many stacks.
     pub stack: Option<StackId>,
@@ -43,6 +46,8 @@ pub struct Imported {
     /// Terraform resources that were skipped: Kusion's file contains their values but not Terraform's own
     /// state, so a plan would create them a second time.
     pub left_out: Vec<LeftOut>,
+    /// Whether the repository has the stack; `None` if there is no monorepo.
+    pub is_known: Option<bool>,
 }
 
 /// A Terraform resource of a Kusion state.
@@ -67,13 +72,13 @@ pub async fn import(
     let text = fetch(run, import).await?;
     let kusion =
         kusion::read(&text).map_err(|error| UserError::new(ErrorKind::State, format!("{shown}: {error}")))?;
-    let stack = match &import.stack {
-        Some(stack) => stack.clone(),
-        None => StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
-            UserError::new(ErrorKind::State, error.to_string())
-                .hint("name the stack yourself: `--stack IDENTITY`")
-        })?,
+    let asked = AskedTarget {
+        stack: import.stack.as_ref(),
+        folder: import.folder.as_ref(),
+        from: &import.from,
     };
+    let target = ImportTarget::find(run, &asked, &kusion)?;
+    let stack = target.stack;
     let note = note(&kusion, shown);
     run.begin_writes()?;
     let lease = edit::acquire_anew(memory, &stack).await?;
@@ -85,7 +90,8 @@ pub async fn import(
             )),
         );
     }
-    let mut state = StackState::empty(stack.clone(), import.folder.clone().unwrap_or_default());
+    let mut state = StackState::empty(stack.clone(), target.folder);
+    state.named_by = target.named_by;
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
         if recorded.runtime == RuntimeKind::Terraform {
@@ -108,6 +114,7 @@ pub async fn import(
         serial,
         resources,
         left_out,
+        is_known: target.is_known,
     })
 }
 
@@ -179,7 +186,7 @@ fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     })
 }
 
-/// A file, or the newest release in a folder of releases.
+/// A file, or the newest release in a folder of releases, or the state in the folder of a stack.
 fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     let read = |path: &std::path::Path| match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -192,10 +199,15 @@ fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     if !path.is_dir() {
         return read(path);
     }
-    match read(&path.join(kusion::RELEASES))? {
-        Some(metadata) => read(&path.join(newest(&metadata)?)),
-        None => Ok(None),
+    if let Some(metadata) = read(&path.join(kusion::RELEASES))? {
+        return read(&path.join(newest(&metadata)?));
     }
+    for name in kusion::STATE_FILES {
+        if let Some(state) = read(&path.join(name))? {
+            return Ok(Some(state));
+        }
+    }
+    Ok(None)
 }
 
 /// An object, or the newest release below a URL that ends in `/`.

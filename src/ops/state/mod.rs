@@ -5,6 +5,7 @@
 mod doctor;
 mod edit;
 mod import;
+mod import_target;
 mod rollback;
 
 use std::{borrow::Cow, sync::Arc};

@@ -1,10 +1,14 @@
 //! `konverge state import` from each place where Kusion kept states: files, object stores, HTTP, MySQL.
 
 use crate::support::{
+    cluster::Cluster,
     file_server::{FileServer, Manners},
     gcs::Gcs,
+    konfigs,
     minio::Minio,
+    objects::Objects,
     process::{Konverge, Outcome},
+    shop::{Shop, resource},
     spec_runs::walk,
     stores::Sql,
 };
@@ -316,4 +320,135 @@ async fn from_mysql() {
     );
     says(&["--stack", "shop/dev"], 1, "there is no state");
     says(&[], 64, "--stack");
+}
+
+#[test]
+fn a_file_is_read_as_json_or_yaml_however_long_it_is() {
+    let home = Home::new(&[]);
+    let text = konverge::yaml::to_string(&state(7));
+    std::fs::write(home.path().join("kusion_state.yaml"), text).unwrap();
+    home.takes_over(
+        &["kusion_state.yaml"],
+        "main/shop/prod",
+        "Kusion state serial 7, from ",
+    );
+
+    // More parts than a document of ours may have, and a key that is too long for YAML.
+    let data: serde_json::Map<String, Value> = (0..100)
+        .map(|n| (format!("key-{n}"), json!("v")))
+        .chain([("k".repeat(2000), json!("v"))])
+        .collect();
+    let map = |n: usize| {
+        json!({"id": format!("v1:ConfigMap:shop:m{n}"), "type": "Kubernetes",
+               "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}"), "namespace": "shop"},
+                              "data": data}})
+    };
+    let mut long = state(8);
+    long["stack"] = json!("long");
+    long["resources"] = (0..1300).map(map).collect();
+    std::fs::write(home.path().join("long.json"), long.to_string()).unwrap();
+    let told = home.run(&["import", "long.json"]).expect(0);
+    assert!(told.stderr.contains("1300 resources"), "{}", told.stderr);
+    for resource in long["resources"].as_array_mut().unwrap() {
+        let data = resource["attributes"]["data"].as_object_mut().unwrap();
+        data.retain(|key, _| key.len() < 1000);
+    }
+    long["stack"] = json!("longer");
+    std::fs::write(home.path().join("long.yaml"), konverge::yaml::to_string(&long)).unwrap();
+    home.run(&["import", "long.yaml"]).expect(0);
+}
+
+#[test]
+fn a_state_goes_to_the_stack_that_it_is_of_and_says_what_to_do_next() {
+    let repository = konfigs::konfig_2023();
+    let run = |arguments: &[&str]| {
+        Konverge::new(["state"].iter().chain(arguments))
+            .dir(repository.path())
+            .env("XDG_STATE_HOME", repository.path().join(".git/test-state"))
+            .run()
+    };
+    let write = |path: &str, project: &str, stack: &str| {
+        let mut state = state(3);
+        state["project"] = json!(project);
+        state["stack"] = json!(stack);
+        repository.write(path, state.to_string());
+    };
+    let entry = |id: &str| {
+        let list = run(&["list", "--output", "json"]).expect(0).json();
+        let stacks = list["stacks"].as_array().unwrap();
+        let found = stacks.iter().find(|stack| stack["stack"] == id);
+        found.map(|stack| stack["folder"].as_str().unwrap().to_owned())
+    };
+    // The tenant is not in `project.yaml`: the stack is known all the same.
+    write("old/state.json", "guestbook", "dev");
+    let told = run(&["import", "old/state.json"]).expect(0).stderr;
+    assert!(told.contains("guestbook/dev: 2 resources, serial 1"), "{told}");
+    assert!(told.contains("hint: `konverge preview guestbook/dev`"), "{told}");
+    assert!(told.contains("set `state.url`"), "{told}");
+    assert_eq!(entry("guestbook/dev").as_deref(), Some("appops/guestbook/dev"));
+
+    // Ten stacks have these names: the folder says which one is meant.
+    write("old/state.json", "sampleapp", "prod");
+    let ambiguous = run(&["import", "old/state.json"]).expect(1).stderr;
+    assert!(
+        ambiguous.contains("10 stacks have these names") && ambiguous.contains("--folder DIR"),
+        "{ambiguous}"
+    );
+    let folder = "base/examples/server/app_secret/prod";
+    run(&["import", "old/state.json", "--folder", folder]).expect(0);
+    assert_eq!(entry(folder).as_deref(), Some(folder));
+    let folder = "base/examples/server/app_service/prod";
+    write(&format!("{folder}/kusion_state.json"), "sampleapp", "prod");
+    run(&["import", folder]).expect(0);
+    assert_eq!(entry(folder).as_deref(), Some(folder));
+
+    // Of a stack that the repository does not have.
+    write("old/state.json", "elsewhere", "dev");
+    let told = run(&["import", "old/state.json"]).expect(0).stderr;
+    assert!(
+        told.contains("the repository has no stack `main/elsewhere/dev`")
+            && told.contains("konverge state move"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_preview_says_of_each_adopted_object_why() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("adopted").await, Objects::of(cluster).await);
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"a": "1"}});
+    let shop = Shop::new(
+        "version: 1\nclusters: {test: {}}\n",
+        &[("KUBECONFIG", &cluster.kubeconfig())],
+    );
+    let (known, unknown) = (map("known"), map("unknown"));
+    shop.wants("prod", &[resource(&known), resource(&unknown)]);
+    for object in [&known, &unknown] {
+        objects.create_as(object, "kusion").await;
+    }
+    let notes = || {
+        let plan = shop
+            .run(&["preview", "shop/prod", "--output", "json"])
+            .expect(0)
+            .json();
+        let text = shop.run(&["preview", "shop/prod"]).expect(0).stdout;
+        (plan["stacks"][0]["summary"]["adopt"].as_u64().unwrap(), text)
+    };
+    let (adopted, text) = notes();
+    assert_eq!(adopted, 2);
+    let why = "it exists and nothing is recorded of `shop/prod`: the first apply takes it over";
+    assert_eq!(text.matches(why).count(), 2, "{text}");
+
+    let mut state = state(7);
+    state["resources"] = json!([resource(&known)]);
+    shop.monorepo.write("state.json", state.to_string());
+    let imported = shop.run(&["state", "import", "state.json"]).expect(0).stderr;
+    assert!(
+        imported.contains("what it adopts was not in this state"),
+        "{imported}"
+    );
+    let (adopted, text) = notes();
+    assert_eq!(adopted, 1, "{text}");
+    let why = "it exists and is not in the state that was imported (Kusion state serial 7, from state.json)";
+    assert_eq!(text.matches(why).count(), 1, "{text}");
 }
