@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use super::CliContext;
+use super::{
+    CliContext,
+    common_args::{Revisions, head_by_default},
+};
 use crate::{
     error::UserError,
     model::affected::InputKind,
@@ -17,16 +20,10 @@ use crate::{
 const DRAWN: usize = 2_000;
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("rev", head_by_default))]
 pub struct Args {
-    /// Compare with this revision [default: the merge base of HEAD and the default branch]
-    #[arg(long, value_name = "REV")]
-    base: Option<String>,
-    /// The revision with the change
-    #[arg(long, value_name = "REV", default_value = "HEAD")]
-    head: String,
-    /// Read the change from the working tree instead of a commit
-    #[arg(long, conflicts_with = "head")]
-    worktree: bool,
+    #[command(flatten)]
+    revisions: Revisions,
     /// Select every stack, whatever changed
     #[arg(long, conflicts_with = "base")]
     all: bool,
@@ -75,9 +72,9 @@ impl Args {
 /// A revision cannot be found or read, or there is no `kcl.mod`.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let question = AffectedRequest {
-        base: args.base.clone(),
-        head: Some(args.head.clone()),
-        worktree: args.worktree,
+        base: args.revisions.base.clone(),
+        head: args.revisions.rev.clone(),
+        worktree: args.revisions.worktree,
         all: args.all,
         exact: args.exact,
     };

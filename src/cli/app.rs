@@ -88,6 +88,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
 async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserError> {
     match command {
         Command::Init(args) => super::init::run(&args, context).await,
+        Command::List(args) => super::list::run(&args, context).await,
         Command::Affected(args) => super::affected::run(&args, context).await,
         Command::Graph(args) => super::graph::run(&args, context),
         Command::Build(args) => super::build::run(&args, context).await,
@@ -114,6 +115,7 @@ impl Command {
     /// Returns true if stdout is JSON, including errors.
     fn wants_json(&self) -> bool {
         match self {
+            Self::List(args) => args.wants_json(),
             Self::Affected(args) => args.wants_json(),
             Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),

@@ -28,6 +28,9 @@ pub struct Cli {
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, without overwriting files
     Init(super::init::Args),
+    /// List the stacks of the repository: identity and folder
+    #[command(visible_alias = "ls")]
+    List(super::list::Args),
     /// Which stacks a change touches, and why
     Affected(super::affected::Args),
     /// Show the dependency graph of stacks, packages and files
@@ -39,8 +42,10 @@ pub enum Command {
     /// Check structure, format, lint, tests and golden files
     Check(super::check::Args),
     /// Show planned changes (live, or base vs head)
+    #[command(visible_aliases = ["plan", "diff"])]
     Preview(super::preview::Args),
     /// Apply stacks, after showing the plan
+    #[command(visible_alias = "up")]
     Apply(super::apply::Args),
     /// Destroy all resources of the given stacks
     Destroy(super::destroy::Args),

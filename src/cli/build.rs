@@ -33,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     revisions: Revisions,
     /// A Spec file instead of stacks, printed in normal form; needs neither a repository nor KCL
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "base"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "rev", "worktree", "base"])]
     spec: Option<PathBuf>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]

@@ -6,7 +6,7 @@ use crate::{
     error::UserError,
     model::{Shard, StackId},
     ops::{
-        KeyUse, OpenRequest, RunContext, Selection, Session,
+        KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
         cluster_selection::{GivenCluster, Live},
         open,
     },
@@ -50,6 +50,7 @@ impl OpenedTargets {
     ) -> Result<Session, UserError> {
         let request = OpenRequest {
             selection: self.stacks.selection(),
+            recorded: false,
             shard: self.stacks.shard,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
@@ -67,9 +68,9 @@ impl OpenedTargets {
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stacks {
-    /// Stacks, by folder or identity; default: the stacks that the change affects
+    /// Stacks, by identity, folder, project or glob (`storefront/*`); default: the stacks that the change affects
     #[arg(value_name = "STACK")]
-    pub names: Vec<String>,
+    pub names: Vec<StackSelector>,
     /// Every stack
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
@@ -86,11 +87,19 @@ impl Stacks {
             (false, false) => Selection::Named(self.names.clone()),
         }
     }
+
+    /// As the use cases have it, of a command whose stacks are all of them by default ([`every_by_default`]).
+    pub fn selection_or_all(&self) -> Selection {
+        match self.selection() {
+            Selection::Affected => Selection::All,
+            chosen => chosen,
+        }
+    }
 }
 
 /// For a command that selects all stacks by default.
 pub fn every_by_default(names: clap::Arg) -> clap::Arg {
-    names.help("Stacks, by folder or identity; default: every one")
+    names.help("Stacks, by identity, folder, project or glob (`storefront/*`); default: every one")
 }
 
 /// For a command that always queries the live infrastructure.
@@ -100,14 +109,23 @@ pub fn always_asked(live: clap::Arg) -> clap::Arg {
         .hide_default_value(true)
 }
 
+/// Which change is meant, in the same words in every command.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
-    /// Read this revision instead of the working tree
-    #[arg(long, value_name = "REV")]
-    pub rev: Option<String>,
     /// Compare with this revision; default: the merge base with the default branch
     #[arg(long, value_name = "REV")]
     pub base: Option<String>,
+    /// The revision that holds the change; default: the working tree
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV")]
+    pub rev: Option<String>,
+    /// The working tree holds the change: what is not committed counts, too
+    #[arg(long, conflicts_with = "rev")]
+    pub worktree: bool,
+}
+
+/// For a command whose change is held by a commit unless something else is said.
+pub fn head_by_default(head: clap::Arg) -> clap::Arg {
+    head.help("The revision that holds the change; default: HEAD")
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -171,7 +189,7 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "base"])]
+    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,
     /// The identity for the state of --spec; default: spec/<file name>
     #[arg(long, value_name = "IDENTITY", requires = "path")]

@@ -8,16 +8,19 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    ops::{self, KeyUse, OpenRequest, Selection, apply::ApplyOptions, cluster_selection::Live, open},
+    ops::{
+        self, KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live,
+        open,
+    },
     report::{self, terminal::Style},
 };
 
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", always_asked))]
 pub struct Args {
-    /// The stacks, by folder or identity; also stacks that only the state knows
+    /// The stacks, by identity, folder, project or glob (`storefront/*`); also stacks that only the state knows
     #[arg(value_name = "STACK", required = true)]
-    names: Vec<String>,
+    names: Vec<StackSelector>,
     #[command(flatten)]
     infrastructure: Infrastructure,
     #[command(flatten)]
@@ -43,6 +46,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     }
     let request = OpenRequest {
         selection: Selection::Named(args.names.clone()),
+        recorded: true,
         live: Live::Required,
         given: args.infrastructure.given_cluster(),
         without: args.without.stacks.clone(),

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    ops::{self, KeyUse, OpenRequest, Selection, cluster_selection::Live, open},
+    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, open},
     report::{self, terminal::Style},
 };
 
@@ -39,10 +39,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     }
     let request = OpenRequest {
         shard: args.stacks.shard,
-        selection: match args.stacks.selection() {
-            Selection::Affected => Selection::All,
-            chosen => chosen,
-        },
+        selection: args.stacks.selection_or_all(),
         live: Live::Required,
         given: args.infrastructure.given_cluster(),
         ..OpenRequest::default()

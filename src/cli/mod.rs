@@ -23,6 +23,7 @@ mod health;
 mod init;
 mod kcl;
 mod kcl_worker;
+mod list;
 mod preview;
 mod progress;
 mod state;

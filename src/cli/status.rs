@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::UserError,
-    ops::{KeyUse, OpenRequest, Selection, open, status},
+    ops::{KeyUse, OpenRequest, open, status},
     report::{self, terminal::Style},
 };
 
@@ -51,12 +51,10 @@ pub enum StatusOutput {
 /// # Errors
 /// The stacks cannot be opened. A stack with an unknown status is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let selection = match args.stacks.selection() {
-        Selection::Affected => Selection::All,
-        chosen => chosen,
-    };
+    let selection = args.stacks.selection_or_all();
     let request = OpenRequest {
         selection: selection.clone(),
+        recorded: true,
         live: args.infrastructure.live.into(),
         given: args.infrastructure.given_cluster(),
         ..OpenRequest::default()

@@ -78,21 +78,6 @@ impl Layout {
         self.stacks.iter().find(|stack| stack.id == *id)
     }
 
-    /// The stacks that a command-line argument selects: an identity, the folder of a stack, or a folder above
-    /// stacks.
-    pub fn select(&self, word: &str) -> Vec<&Stack> {
-        if let Some(found) = self.stacks.iter().find(|stack| stack.id.as_str() == word) {
-            return vec![found];
-        }
-        let Some(folder) = RepoPath::normalise(word) else {
-            return Vec::new();
-        };
-        self.stacks
-            .iter()
-            .filter(|stack| stack.folder.is_within(&folder))
-            .collect()
-    }
-
     /// Returns true if a folder has a `stack.yaml` but does not define a stack.
     pub fn leaves_out(&self, folder: &RepoPath) -> bool {
         self.left_out.binary_search(folder).is_ok()

@@ -18,6 +18,7 @@ mod layout;
 mod manifests;
 mod outside_paths;
 mod resolved_files;
+mod selector;
 mod settings;
 
 pub use changes::Changes;
@@ -28,4 +29,5 @@ pub use file_tree::{FileTreeView, Resolved};
 pub use identities::Clash;
 pub use layout::{Layout, Project};
 pub use resolved_files::{ResolvedFile, ResolvedFiles};
+pub use selector::{InvalidSelector, StackSelector};
 pub use settings::{LayoutRules, Settings, SettingsOrder};

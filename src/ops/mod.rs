@@ -3,6 +3,7 @@
 //! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
 //! target.
 
+mod adoption;
 pub mod affected;
 mod applied_spec;
 pub mod apply;
@@ -24,6 +25,7 @@ pub mod init;
 mod kcl_health;
 mod lease_wait;
 pub mod matrix;
+mod named_stacks;
 pub mod open;
 mod ownership;
 mod planner;
@@ -50,4 +52,4 @@ pub use planner::{Planner, SpecSource, TargetPlan};
 pub use revision::{AnalysisCache, OpenRevision, RevisionSpec};
 pub use skipped_removals::SkippedRemovals;
 pub use state_backend::{KeyUse, StateBackend, repository_id};
-pub use target::{Selection, Target};
+pub use target::{Selection, StackSelector, Target};

@@ -9,6 +9,7 @@ use super::{
     cluster_selection::{GivenCluster, Live},
     compiler::{self, Compiler},
     identities::Renamed,
+    named_stacks::{self, NamedStacks},
     ownership::StackClaims,
     runtime_factory, state_backend,
 };
@@ -31,6 +32,8 @@ use crate::{
 pub struct OpenRequest {
     /// The selected stacks.
     pub selection: Selection,
+    /// Whether a project's name or a glob also means stacks that only the states know.
+    pub recorded: bool,
     /// The shard that this process handles; `None`: all.
     pub shard: Option<Shard>,
     /// The revision; `None`: the working tree.
@@ -132,8 +135,16 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let mut targets = targets(request, base.as_ref(), &head, &affected);
     let config = head.config.clone();
     let memory = state_backend::open(run, &config, Some(&repository), key).await?;
-    if let Selection::Named(names) = &request.selection {
-        targets = find_named(run, repository.root(), names, base.as_ref(), &head, &memory).await?;
+    if let Selection::Named(selectors) = &request.selection {
+        let repository = NamedStacks {
+            run,
+            root: repository.root(),
+            head: &head,
+            base: base.as_ref(),
+            memory: &memory,
+            recorded: request.recorded,
+        };
+        targets = repository.find(selectors).await?;
     }
     if let Some(shard) = request.shard {
         shard.keep(&mut targets);
@@ -178,28 +189,18 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     let has_module = files
         .as_ref()
         .is_some_and(|files| files.files().keys().any(is_module));
-    let names = match &request.selection {
-        Selection::Named(names) if !has_module => names,
+    let selectors = match &request.selection {
+        Selection::Named(selectors) if !has_module => selectors,
         _ => return open(run, request, key).await,
     };
     let planning = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
     let mut targets = BTreeMap::new();
-    for name in names {
-        let unknown = || {
-            UserError::new(
-                ErrorKind::Usage,
-                format!("no state knows a stack `{}`", name.escape_debug()),
-            )
-            .hint("`konverge state list` shows the stacks that were applied")
-        };
-        let id = name.parse::<StackId>().map_err(|_| unknown())?;
-        let memory = planning.memory.as_ref();
-        let prior = match memory {
-            Some(memory) => memory.states.load(&id).await?,
-            None => None,
-        };
-        let folder = prior.ok_or_else(unknown)?.state.folder;
-        targets.insert(id.clone(), Target::forgotten(id, folder));
+    if let Some(memory) = &planning.memory {
+        let known = memory.states.known().await?;
+        for selector in selectors {
+            let found = named_stacks::recorded(memory, known, selector).await?;
+            targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
+        }
     }
     Ok(Session {
         planning,
@@ -367,36 +368,6 @@ fn targets(
         Selection::All => there(head.layout.stacks.clone()),
         Selection::Affected => affected_targets(affected, base, head),
     }
-}
-
-/// The named stacks, from the head, or else from their states: those are planned to be destroyed.
-async fn find_named(
-    run: &RunContext,
-    root: &Path,
-    names: &[String],
-    base: Option<&OpenRevision>,
-    head: &OpenRevision,
-    memory: &StateBackend,
-) -> Result<Vec<Target>, UserError> {
-    let mut targets = BTreeMap::new();
-    // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
-    let by_place = |target: Target| ((target.folder.clone(), target.id.clone()), target);
-    for name in names {
-        match head.find_stacks(run, root, std::slice::from_ref(name)) {
-            Ok(stacks) => {
-                let there = stacks
-                    .iter()
-                    .map(|stack| Target::new(stack, before(base, head, stack)));
-                targets.extend(there.map(by_place));
-            }
-            Err(unknown) => {
-                let id = name.parse::<StackId>().map_err(|_| unknown.clone())?;
-                let prior = memory.states.load(&id).await?.ok_or(unknown)?;
-                targets.extend([by_place(Target::forgotten(id, prior.state.folder))]);
-            }
-        }
-    }
-    Ok(targets.into_values().collect())
 }
 
 /// The affected stacks as targets, including removed ones.

@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::{RunContext, caches};
+use super::{RunContext, StackSelector, caches};
 use crate::{
     affected::{Analysis, ScanCache, Snapshot},
     config::Config,
@@ -290,63 +290,90 @@ impl OpenRevision {
         stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
     }
 
-    /// Resolves names of stacks: an identity, the folder of a stack or a folder above stacks, relative to the
-    /// current folder or to the root. Sorted by folder.
+    /// The stacks that selectors match, relative to the current folder or to the root. Sorted by folder.
     ///
     /// # Errors
-    /// A name that matches no stack; the most similar one is suggested.
+    /// A selector that matches no stack; the most similar name is suggested.
     pub fn find_stacks(
         &self,
         run: &RunContext,
         root: &Path,
-        names: &[String],
+        selectors: &[StackSelector],
     ) -> Result<Vec<Stack>, UserError> {
         let here = run.dir.canonicalize().ok();
         let here = here.and_then(|dir| RepoPath::normalise(dir.strip_prefix(root).ok()?.to_str()?));
+        let here = here.unwrap_or_default();
         let mut found = BTreeMap::new();
-        for name in names {
-            let from_here = here.as_ref().and_then(|here| here.join(name));
-            let mut stacks = from_here
-                .map(|path| self.layout.select(path.as_str()))
-                .unwrap_or_default();
+        for selector in selectors {
+            let stacks = selector.select(&self.layout, &here);
             if stacks.is_empty() {
-                stacks = self.layout.select(name);
+                return Err(self.unknown(selector));
             }
-            if stacks.is_empty() {
-                return Err(self.unknown(name));
-            }
-            found.extend(
-                stacks
-                    .into_iter()
-                    .map(|stack| (stack.folder.clone(), stack.clone())),
-            );
+            found.extend(stacks.into_iter().map(|stack| (&stack.folder, stack)));
         }
-        Ok(found.into_values().collect())
+        Ok(found.into_values().cloned().collect())
     }
 
-    fn unknown(&self, name: &str) -> UserError {
-        let all = self
-            .layout
-            .stacks
-            .iter()
-            .flat_map(|stack| [stack.folder.as_str(), stack.id.as_str()]);
-        let nearest = all
-            .map(|known| (strsim::damerau_levenshtein(known, name), known))
-            .min();
+    fn unknown(&self, selector: &StackSelector) -> UserError {
+        const LIST: &str = "`konverge list` shows every stack";
+        let name = selector.as_str();
+        let layout = &self.layout;
+        let ambiguous = selector.select_ambiguous(layout);
+        if !ambiguous.is_empty() {
+            return not_unique(name, &ambiguous);
+        }
         let failure = UserError::new(
             ErrorKind::Layout,
             format!("there is no stack `{}`", name.escape_debug()),
         );
+        if RepoPath::normalise(name).is_some_and(|folder| layout.leaves_out(&folder)) {
+            return failure.hint(
+                "its folder holds a stack.yaml, but it is excluded by konverge.yaml or lies in a package; \
+                 `exclude: ['!GLOB']` takes it in",
+            );
+        }
+        let projects = layout.projects.iter().map(|project| project.name.as_str());
+        let stacks = layout.stacks.iter();
+        let all = stacks.flat_map(|stack| [stack.folder.as_str(), stack.id.as_str()]);
+        let nearest = all
+            .chain(projects)
+            .map(|known| (strsim::damerau_levenshtein(known, name), known))
+            .min();
         match nearest {
             Some((distance, known)) if distance <= name.len() / 2 => {
-                failure.hint(format!("did you mean `{known}`?"))
+                failure.hint(format!("did you mean `{known}`?")).hint(LIST)
             }
-            Some(_) => failure.hint("`konverge affected --all` lists every stack"),
+            Some(_) => failure.hint(LIST),
             None => {
                 failure.hint("there is no folder with a stack.yaml below a project.yaml in this revision")
             }
         }
     }
+}
+
+/// Several stacks have these names, so that none of them has them as identity.
+fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
+    const SHOWN: usize = 3;
+    let mut shown: Vec<_> = stacks
+        .iter()
+        .take(SHOWN)
+        .map(|stack| format!("`{}`", stack.id))
+        .collect();
+    if stacks.len() > SHOWN {
+        shown.push(format!("and {} more", stacks.len() - SHOWN));
+    }
+    let (project, _) = names.rsplit_once('/').unwrap_or_default();
+    UserError::new(
+        ErrorKind::Layout,
+        format!(
+            "{} stacks have the names `{names}`: none has them as identity; they are {}",
+            stacks.len(),
+            shown.join(", "),
+        ),
+    )
+    .hint(format!(
+        "name one by its folder, or all of them by their project: `{project}`"
+    ))
 }
 
 /// The contents of all files that stacks may consist of.

@@ -1,5 +1,6 @@
 //! The targets of a run: named, all or affected stacks, including removed ones.
 
+pub use crate::konfig::StackSelector;
 use crate::model::{RepoPath, StackId, stack::Stack};
 
 /// The selected stacks.
@@ -8,8 +9,8 @@ pub enum Selection {
     #[default]
     Affected,
     All,
-    /// These, by folder or identity.
-    Named(Vec<String>),
+    /// Those that these words mean.
+    Named(Vec<StackSelector>),
 }
 
 /// One stack of a run.

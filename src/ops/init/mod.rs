@@ -95,7 +95,16 @@ fn describe_survey(survey: &Survey) -> Vec<String> {
         SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
     };
     found.push(era.to_owned());
-    found.push(format!("the KCL core is {}", survey.core));
+    let named = survey.unknown_core.as_ref().map(|version| {
+        format!(
+            "; kcl.mod names {version}, which cannot be installed: code of another KCL may have to be changed"
+        )
+    });
+    found.push(format!(
+        "the KCL core is {}{}",
+        survey.core,
+        named.unwrap_or_default()
+    ));
     if layout.left_out.len() > layout.in_packages.len() {
         let vendored = layout.left_out.len() - layout.in_packages.len();
         found.push(format!(
@@ -266,6 +275,7 @@ mod tests {
             order: SettingsOrder::V090,
             folder: None,
             core: Config::default_core().to_owned(),
+            unknown_core: None,
             contexts: Vec::new(),
         }
     }

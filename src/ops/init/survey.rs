@@ -25,6 +25,8 @@ pub(super) struct Survey {
     pub folder: Option<RepoPath>,
     /// The version of the core for the configuration.
     pub core: String,
+    /// A version of KCL that a `kcl.mod` names and that cannot be installed.
+    pub unknown_core: Option<String>,
     /// The contexts of the kubeconfig, the current one first.
     pub contexts: Vec<String>,
 }
@@ -40,9 +42,13 @@ pub(super) fn take(
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
     let layout = Layout::read(files, LayoutRules::from(order))?;
+    let named = named_cores(files.as_ref());
     Ok(Survey {
         folder: folder(&layout, files.as_ref()),
-        core: core(files.as_ref()),
+        core: core(&named),
+        unknown_core: named
+            .into_iter()
+            .find(|version| !crate::kcl::versions().contains(&version.as_str())),
         contexts: contexts(run),
         layout,
         order,
@@ -81,20 +87,24 @@ fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     (!shared.is_root()).then_some(shared)
 }
 
-/// The version of the core that `kcl.mod` names as its edition, if it can be installed; otherwise the
-/// default.
-fn core(files: &dyn Source) -> String {
-    let mut modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
-    let edition = modules.find_map(|path| {
+/// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023.
+fn named_cores(files: &dyn Source) -> Vec<String> {
+    let modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
+    let named = modules.filter_map(|path| {
         let text = files.read_path(path).ok()??;
         let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
-        let edition = table.get("package")?.get("edition")?.as_str()?.to_owned();
-        let edition = edition.trim_start_matches('v').to_owned();
-        crate::kcl::versions()
-            .contains(&edition.as_str())
-            .then_some(edition)
+        let word = |section: &str, key: &str| table.get(section)?.get(key)?.as_str();
+        let version = word("package", "edition").or_else(|| word("expected", "kclvm_version"))?;
+        Some(version.trim_start_matches('v').to_owned())
     });
-    edition.unwrap_or_else(|| Config::default_core().to_owned())
+    named.collect()
+}
+
+/// The core to write down: the first that is named and can be installed, else the default one.
+fn core(named: &[String]) -> String {
+    let is_known = |version: &&String| crate::kcl::versions().contains(&version.as_str());
+    let first = named.iter().find(is_known).cloned();
+    first.unwrap_or_else(|| Config::default_core().to_owned())
 }
 
 /// The names of the contexts that kubectl would offer.

@@ -5,6 +5,7 @@ pub mod core_oracle;
 pub mod exact_mode;
 pub mod git_repositories;
 pub mod imports;
+pub mod konfig_history;
 pub mod linear_chains;
 pub mod random_edits;
 pub mod random_repository;

@@ -1,34 +1,16 @@
 //! `konverge build`: the Spec of every stack of the example, and what a person sees when something is wrong.
 
-use konverge::{model::spec::Spec, spec};
+use konverge::spec;
 use serde_json::Value;
 
-use crate::support::{git::Repository, kcl::interpreter, process::Konverge};
+use crate::support::{
+    core_alone::{core_alone, spec_of},
+    git::Repository,
+    process::Konverge,
+};
 
 fn build(repository: &Repository) -> Konverge {
     Konverge::new(["build"]).dir(repository.path()).with_kcl()
-}
-
-pub fn spec_of(json: &Value) -> Spec {
-    spec::read(&[serde_json::json!({"resources": json["resources"]})]).unwrap()
-}
-
-pub fn core_alone(repository: &Repository, folder: &str) -> Spec {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/core_alone.py");
-    let output = std::process::Command::new(interpreter())
-        .args([script, repository.path().to_str().unwrap(), folder])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{folder}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let documents: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    spec::read(&documents).unwrap()
 }
 
 #[test]

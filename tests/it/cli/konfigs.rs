@@ -2,15 +2,13 @@
 
 use serde_json::Value;
 
-use crate::{
-    cli::build::{core_alone, spec_of},
-    support::{
-        git::Repository,
-        github::{FakeGithub, World},
-        konfigs::{self, RootPath, SHARED_NAME},
-        process::{Konverge, Outcome},
-        stage::Stage,
-    },
+use crate::support::{
+    core_alone::{core_alone, spec_of},
+    git::Repository,
+    github::{FakeGithub, World},
+    konfigs::{self, RootPath, SHARED_NAME},
+    process::{Konverge, Outcome},
+    stage::Stage,
 };
 
 fn konverge(repository: &Repository, arguments: &[&str]) -> Outcome {
@@ -271,9 +269,22 @@ async fn newcomer(monorepo: Repository) -> Stage {
 
 /// `init`, commit, pull request; then a pull request that changes a stack. Answers what `init` said.
 async fn first_pull_requests_are_green(monorepo: Repository, changed: &str, from: &str, to: &str) -> String {
+    first_pull_requests_are_green_in("", monorepo, changed, from, to).await
+}
+
+/// The same by somebody who works in a folder of the repository, as the jobs of its workflow do.
+async fn first_pull_requests_are_green_in(
+    folder: &str,
+    monorepo: Repository,
+    changed: &str,
+    from: &str,
+    to: &str,
+) -> String {
     let mut stage = newcomer(monorepo).await;
     stage.monorepo.branch("konverge");
-    let said = konverge(&stage.monorepo, &["init"]).expect(0);
+    let here = stage.monorepo.path().join(folder);
+    stage.env.push(("KONVERGE_REPO", here.display().to_string()));
+    let said = Konverge::new(["init"]).dir(&here).with_kcl().run().expect(0);
     let said = format!("{}{}", said.stdout, said.stderr);
     let head = stage.monorepo.commit("Konverge");
     let first = stage.pull_request(1, "konverge", "opened");
@@ -336,7 +347,8 @@ async fn the_first_pull_request_is_green_with_one_module_a_stack() {
 async fn the_first_pull_request_is_green_in_a_subfolder() {
     let changed = "platform/konfig/shop/dev/main.k";
     let monorepo = konfigs::subfolder("platform/konfig");
-    let said = first_pull_requests_are_green(monorepo, changed, "one", "two").await;
+    let folder = "platform/konfig";
+    let said = first_pull_requests_are_green_in(folder, monorepo, changed, "one", "two").await;
     assert!(
         said.contains("1 stack of 1 project in `platform/konfig`"),
         "{said}"
@@ -366,6 +378,23 @@ fn a_repository_without_a_module_is_told_so() {
         said.stderr
     );
     assert!(!said.stderr.contains("tried:"), "{}", said.stderr);
+}
+
+#[test]
+fn a_version_of_kcl_that_cannot_be_installed_is_said() {
+    let repository = konfigs::one_stack();
+    // As the first publication of KusionStack's Konfig has it.
+    let module = repository.read("kcl.mod") + "[expected]\nkclvm_version = \"v0.4.6\"\n";
+    repository.write("kcl.mod", module).commit("An older KCL");
+    let said = konverge(&repository, &["init"]).expect(0).stderr;
+    assert!(
+        said.contains("kcl.mod names 0.4.6, which cannot be installed"),
+        "{said}"
+    );
+    assert!(
+        repository.read("konverge.yaml").contains("version: 0.13.2"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
     support::{
         cluster::Cluster,
         git::Repository,
+        konfigs,
         minio::Minio,
         process::{Konverge, Outcome},
     },
@@ -134,4 +135,125 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
         imported.json()["state"]["resources"].as_array().unwrap().len(),
         resources
     );
+}
+
+/// A published Konfig: its repository, the folder of its applications, and whether it is of Kusion 0.7.
+struct Published {
+    repository: Repository,
+    apps: &'static str,
+    is_old: bool,
+}
+
+/// Types every line of the page in a published Konfig, its stacks in the place of the page's.
+async fn the_guide_is_typed_whole(konfig: Published) {
+    let Published {
+        repository,
+        apps,
+        is_old,
+    } = konfig;
+    let minio = Minio::shared();
+    let bucket = minio.bucket("konfig");
+    let page = std::fs::read_to_string(root().join("docs/guides/migrate.md")).unwrap();
+    if is_old {
+        repository.write("konverge.yaml", &blocks(&page, "yaml")[0]);
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let typed = |line: &str| {
+        let outcome = Konverge::of(Path::new("/bin/sh"), ["-c", line])
+            .dir(repository.path())
+            .with_kcl()
+            .env("PATH", &path)
+            .env("XDG_STATE_HOME", home.path())
+            .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
+            .env("AWS_REGION", Minio::REGION)
+            .run();
+        assert_eq!(
+            outcome.code,
+            Some(0),
+            "{line}: {}{}",
+            outcome.stdout,
+            outcome.stderr
+        );
+        outcome
+    };
+    let state = |stack: &str| {
+        let spec = typed(&format!("konverge build {apps}/guestbook/{stack} --output json")).json();
+        recorded(stack, &spec).replace("storefront", "guestbook")
+    };
+    let dev = state("dev");
+    repository.write(&format!("{apps}/guestbook/dev/kusion_state.json"), dev);
+    let object = ObjectPath::from("guestbook/prod/kusion_state.json");
+    let prod = PutPayload::from(state("prod"));
+    minio.client(&bucket).put(&object, prod).await.unwrap();
+    let at_minio = format!("kusion_state.json?endpoint={}&allow_http=true'", minio.endpoint());
+
+    let mut count = 0;
+    for line in commands(&page) {
+        if line == "konverge kcl install" {
+            continue;
+        }
+        let line = line
+            .replace("appops/storefront", &format!("{apps}/guestbook"))
+            .replace("storefront", "guestbook");
+        let line = match line.contains("s3://old-bucket/") {
+            true => line
+                .replace("s3://old-bucket/", &format!("'s3://{bucket}/"))
+                .replace("kusion_state.json", &at_minio),
+            false => line,
+        };
+        let outcome = typed(&line);
+        if line.contains("state import") {
+            assert!(
+                outcome.stderr.contains("hint: `konverge preview guestbook/"),
+                "{}",
+                outcome.stderr
+            );
+            assert!(outcome.stderr.contains("set `state.url`"), "{}", outcome.stderr);
+        }
+        count += 1;
+    }
+    assert!(count >= 6, "{count} lines");
+    let stacks = typed("konverge state list --output json").json();
+    let stacks: Vec<_> = stacks["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stack| {
+            (
+                stack["stack"].as_str().unwrap(),
+                stack["folder"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let folder = |stack: &str| format!("{apps}/guestbook/{stack}");
+    assert_eq!(
+        stacks,
+        [
+            ("guestbook/dev", folder("dev").as_str()),
+            ("guestbook/prod", folder("prod").as_str())
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_is_typed_whole_in_kusionstacks_konfig() {
+    the_guide_is_typed_whole(Published {
+        repository: konfigs::konfig_2022(),
+        apps: "appops",
+        is_old: true,
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_is_typed_whole_in_kcl_langs_konfig() {
+    the_guide_is_typed_whole(Published {
+        repository: konfigs::kcl_lang(konfigs::RootPath::Upwards),
+        apps: "examples/appops",
+        is_old: false,
+    })
+    .await;
 }

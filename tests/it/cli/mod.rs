@@ -13,6 +13,7 @@ pub mod first_run;
 pub mod konfigs;
 pub mod migration;
 pub mod output;
+pub mod selection;
 pub mod shells;
 pub mod status;
 pub mod tutorial;

@@ -223,6 +223,7 @@ fn json_documents_are_described() {
     let objects = root().join("tests/fixtures/health/objects.yaml");
     let objects = objects.to_str().unwrap();
     let commands: [(&str, &[&str]); 9] = [
+        ("list", &["list"]),
         ("affected", &["affected", "--base", "HEAD~1"]),
         ("graph", &["graph"]),
         ("build", &["build", "storefront/dev"]),

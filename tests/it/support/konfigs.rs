@@ -86,11 +86,7 @@ pub fn kcl_lang(root: RootPath) -> Repository {
                 RootPath::Published => "../../../../../konfig",
                 RootPath::Upwards => "../../../..",
             };
-            let module = format!(
-                "[package]\nname = \"{}-{stack}\"\nversion = \"0.0.1\"\n\n[dependencies]\nkonfig = {{ path = \"{up}\" }}\n\
-                 [profile]\nentries = [\"../base/base.k\", \"main.k\", \"${{konfig:KCL_MOD}}/models/kube/render/render.k\"]\n",
-                name_of(project)
-            );
+            let module = stack_module(&format!("{}-{stack}", name_of(project)), up);
             let main = format!(
                 "import konfig.models.kube.frontend\nimport konfig.models.kube.frontend.rbac\n\nserver: frontend.Server {{\n    \
                  replicas = {}\n}}\n_reader = rbac.Role {{name = \"{}-reader\"}}\n",
@@ -110,6 +106,14 @@ pub fn kcl_lang(root: RootPath) -> Repository {
     repository
 }
 
+/// The `kcl.mod` of a stack that is a package: it depends on the repository's own.
+pub fn stack_module(name: &str, root: &str) -> String {
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.0.1\"\n\n[dependencies]\nkonfig = {{ path = \"{root}\" }}\n[profile]\n\
+         entries = [\"../base/base.k\", \"main.k\", \"${{konfig:KCL_MOD}}/models/kube/render/render.k\"]\n"
+    )
+}
+
 /// KusionStack's Konfig of 2022: `kcl.yaml` and `ci-test/settings.yaml` in each stack, entries of the repository by
 /// `${KCL_MOD}`, goldens that are lists.
 pub fn konfig_2022() -> Repository {
@@ -125,7 +129,7 @@ fn kusionstack(both_files: bool) -> Repository {
     let repository = Repository::init();
     repository
         .write("kcl.mod", "[package]\nname = \"konfig\"\n")
-        .write("base/pkg/kusion_kubernetes/metadata/metadata.k", METADATA)
+        .write("base/pkg/kusion_models/kube/metadata/metadata.k", METADATA)
         .write("base/pkg/kusion_models/kube/frontend/server.k", SERVER)
         .write("base/pkg/kusion_models/kube/render/render.k", RENDER);
     for (project, stacks) in KUSIONSTACK {
@@ -195,7 +199,7 @@ pub fn config_map(word: &str) -> String {
     )
 }
 
-fn name_of(project: &str) -> &str {
+pub fn name_of(project: &str) -> &str {
     project.rsplit('/').next().expect("a path has a last part")
 }
 
@@ -207,28 +211,28 @@ fn project_of(project: &str) -> String {
     format!("name: {name}\n")
 }
 
-fn base_of(package: &str, project: &str) -> String {
+pub fn base_of(package: &str, project: &str) -> String {
     let name = name_of(project).replace('_', "-");
     format!(
         "import {package}\n\nserver: frontend.Server {{\n    name = \"{name}\"\n    image = \"example/{name}:1\"\n}}\n"
     )
 }
 
-const SETTINGS: &str = "kcl_cli_configs:\n  file:\n    - ${KCL_MOD}/base/pkg/kusion_kubernetes/metadata/metadata.k\n    - \
+pub const SETTINGS: &str = "kcl_cli_configs:\n  file:\n    - ${KCL_MOD}/base/pkg/kusion_models/kube/metadata/metadata.k\n    - \
                         ../base/base.k\n    - main.k\n    - ${KCL_MOD}/base/pkg/kusion_models/kube/render/render.k\n  \
                         disable_none: true\n";
 
-const METADATA: &str =
+pub const METADATA: &str =
     "__META_APP_NAME = option(\"app\") or \"app\"\n__META_ENV_TYPE_NAME = option(\"env\") or \"dev\"\n";
 
-const SERVER: &str = "schema Server:\n    name: str\n    image: str\n    replicas: int = 1\n";
+pub const SERVER: &str = "schema Server:\n    name: str\n    image: str\n    replicas: int = 1\n";
 
-const ROLE: &str = "schema Role:\n    name: str\n";
+pub const ROLE: &str = "schema Role:\n    name: str\n";
 
-const NAMES: &str = "identify = lambda object -> str {\n    \"${object.apiVersion}:${object.kind}:${object.metadata.name}\"\n}\n";
+pub const NAMES: &str = "identify = lambda object -> str {\n    \"${object.apiVersion}:${object.kind}:${object.metadata.name}\"\n}\n";
 
 /// The file of the repository's own package: it finds what the stack made of that package's schemas.
-const RENDER_OF_PACKAGE: &str = r#"import konfig.models.kube.frontend
+pub const RENDER_OF_PACKAGE: &str = r#"import konfig.models.kube.frontend
 import konfig.models.kube.frontend.rbac
 import models.kube.resource
 import manifests
@@ -256,7 +260,7 @@ __ids__ = [resource.identify(object) for object in __deployments__ + __roles__]
 manifests.yaml_stream(__deployments__ + __roles__)
 "#;
 
-const RENDER: &str = r#"import base.pkg.kusion_models.kube.frontend
+pub const RENDER: &str = r#"import base.pkg.kusion_models.kube.frontend
 import manifests
 
 __resources__ = [{

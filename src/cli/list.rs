@@ -1,0 +1,123 @@
+//! `konverge list`: the stacks of the repository.
+
+use serde::Serialize;
+
+use super::{
+    CliContext,
+    common_args::{Stacks, every_by_default},
+};
+use crate::{
+    error::UserError,
+    model::{
+        RepoPath, StackId,
+        stack::{NamedBy, Stack},
+    },
+    ops::{OpenRequest, selection},
+    report::{escape::log, json},
+};
+
+/// Arguments of `konverge list`.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("names", every_by_default),
+    after_help = "What is recorded of stacks, also of those that the repository does not have any more: `konverge state list`.\n\
+                  JSON: {\"version\":1,\"stacks\":[{\"stack\":FOLDER,\"id\",\"project\",\"name\",\"namedBy\":\"names|folder|config\"}]}"
+)]
+pub struct Args {
+    #[command(flatten)]
+    stacks: Stacks,
+    /// Read this revision instead of the working tree
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV")]
+    rev: Option<String>,
+    /// How the stacks are printed
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// Identity and folder, one stack a line
+    Text,
+    /// For programs
+    Json,
+    /// The folders alone, one a line
+    Folders,
+}
+
+#[derive(Serialize)]
+struct StackList<'a> {
+    version: u32,
+    stacks: Vec<ListedStack<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedStack<'a> {
+    stack: &'a RepoPath,
+    id: &'a StackId,
+    project: &'a str,
+    name: &'a str,
+    named_by: NamedBy,
+}
+
+impl<'a> ListedStack<'a> {
+    fn new(stack: &'a Stack) -> Self {
+        Self {
+            stack: &stack.folder,
+            id: &stack.id,
+            project: stack.names.project(),
+            name: stack.names.name(),
+            named_by: stack.named_by,
+        }
+    }
+}
+
+impl Args {
+    /// Whether stdout carries JSON.
+    pub fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The repository cannot be read, or a name means no stack.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let request = OpenRequest {
+        selection: args.stacks.selection_or_all(),
+        shard: args.stacks.shard,
+        rev: args.rev.clone(),
+        ..OpenRequest::default()
+    };
+    let selected = selection::open(&context.run(), &request).await?;
+    let stacks = &selected.stacks;
+    let text = match args.output {
+        Output::Json => json::document(&StackList {
+            version: 1,
+            stacks: stacks.iter().map(ListedStack::new).collect(),
+        }),
+        Output::Folders => lines(stacks, |stack| log(stack.folder.as_str())),
+        Output::Text => {
+            let width = stacks
+                .iter()
+                .map(|stack| stack.id.as_str().len())
+                .max()
+                .unwrap_or(0);
+            lines(stacks, |stack| {
+                format!("{:width$}  {}", stack.id.as_str(), log(stack.folder.as_str()))
+            })
+        }
+    };
+    context.print(&text);
+    if stacks.is_empty() {
+        context.note(
+            "there is no stack\n  hint: a folder with a stack.yaml below a folder with a project.yaml is one, once `git add` knows it",
+        );
+    }
+    Ok(0)
+}
+
+fn lines(stacks: &[Stack], line: impl Fn(&Stack) -> String) -> String {
+    stacks.iter().map(|stack| line(stack) + "\n").collect()
+}
