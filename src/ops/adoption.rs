@@ -1,13 +1,17 @@
-//! Says of each resource that a plan adopts why no state has it.
+//! Says of a resource that a plan adopts why no state has it, and of one that it would create that it may exist.
 
 use super::{Planner, Target};
 use crate::{
     error::UserError,
-    model::plan::{Action, StackPlan},
-    state::WriteReason,
+    model::{
+        plan::{Action, ResourcePlan, StackPlan},
+        spec::RuntimeKind,
+    },
+    state::{Versioned, WriteReason},
 };
 
-/// Adds to each adopted resource of a plan why it is adopted, and what that means.
+/// Adds to each adopted resource of a plan why it is adopted and what that means. A Terraform resource that would be
+/// created after an import may be one that the import left out: that is said as well.
 ///
 /// # Errors
 /// The store's.
@@ -16,35 +20,54 @@ pub(super) async fn explain(
     target: &Target,
     plan: &mut StackPlan,
 ) -> Result<(), UserError> {
-    let is_adopted = |action: &Action| *action == Action::Adopt;
-    if !plan.resources.iter().any(|resource| is_adopted(&resource.action)) {
+    if !plan
+        .resources
+        .iter()
+        .any(|resource| is_adopted(resource) || is_made_by_terraform(resource))
+    {
         return Ok(());
     }
-    let why = missing_from(planning, target).await?;
-    for resource in plan
-        .resources
-        .iter_mut()
-        .filter(|resource| is_adopted(&resource.action))
-    {
-        resource.notes.push(format!(
-            "it exists and {why}: the first apply takes it over, and fields that the Spec does not set stay as they are"
-        ));
-    }
-    Ok(())
-}
-
-/// The state that an adopted resource is missing from.
-async fn missing_from(planning: &Planner, target: &Target) -> Result<String, UserError> {
     let prior = match &planning.memory {
         Some(memory) => memory.states.load(&target.id).await?,
         None => None,
     };
-    Ok(match prior.filter(|prior| !prior.retired) {
-        Some(prior) if prior.reason == WriteReason::Import => match prior.note {
+    let prior = prior.filter(|prior| !prior.retired);
+    let is_imported = prior
+        .as_ref()
+        .is_some_and(|prior| prior.reason == WriteReason::Import);
+    let why = missing_from(target, prior.as_ref());
+    for resource in &mut plan.resources {
+        if is_adopted(resource) {
+            resource.notes.push(format!(
+                "it exists and {why}: the first apply takes it over, and fields that the Spec does not set stay as they are"
+            ));
+        } else if is_imported && is_made_by_terraform(resource) {
+            resource.notes.push(
+                "Terraform resources of Kusion's state were not imported: if it exists, `kusionstack.io/import-id` in its \
+                 `extensions` takes it over instead of creating another one"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn is_adopted(resource: &ResourcePlan) -> bool {
+    resource.action == Action::Adopt
+}
+
+fn is_made_by_terraform(resource: &ResourcePlan) -> bool {
+    resource.action == Action::Create && resource.runtime == RuntimeKind::Terraform
+}
+
+/// The state that an adopted resource is missing from.
+fn missing_from(target: &Target, prior: Option<&Versioned>) -> String {
+    match prior {
+        Some(prior) if prior.reason == WriteReason::Import => match &prior.note {
             Some(note) => format!("is not in the state that was imported ({note})"),
             None => "is not in the state that was imported".to_owned(),
         },
         Some(prior) if !prior.state.is_blank() => format!("is not in the state of `{}`", target.id),
         _ => format!("nothing is recorded of `{}`", target.id),
-    })
+    }
 }

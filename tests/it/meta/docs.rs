@@ -222,7 +222,7 @@ fn json_documents_are_described() {
     let page = fs::read_to_string(root().join("docs/reference/json.md")).unwrap();
     let objects = root().join("tests/fixtures/health/objects.yaml");
     let objects = objects.to_str().unwrap();
-    let commands: [(&str, &[&str]); 9] = [
+    let commands: [(&str, &[&str]); 10] = [
         ("list", &["list"]),
         ("affected", &["affected", "--base", "HEAD~1"]),
         ("graph", &["graph"]),

@@ -171,4 +171,9 @@ pub async fn an_imported_state_names_its_objects(binary: PathBuf) {
         .find(|line| line.contains("aws_instance:nameless"))
         .unwrap();
     assert!(nameless.contains("Kusion's state does not name"), "{nameless}");
+
+    // The preview that follows would create what was left out, and says so.
+    place.want(&objects(&place, &["web"]));
+    let preview = place.run("preview").run().expect(0);
+    says(&preview, &["were not imported", "instead of creating another one"]);
 }
