@@ -39,7 +39,7 @@ pub(super) async fn explain(
     for resource in &mut plan.resources {
         if is_adopted(resource) {
             resource.notes.push(format!(
-                "it exists and {why}: the first apply takes it over, and fields that the Spec does not set stay as they are"
+                "it exists and {why}: the first apply takes it over, and fields that the Spec does not set are kept"
             ));
         } else if is_imported && is_made_by_terraform(resource) {
             resource.notes.push(

@@ -267,6 +267,24 @@ async fn newcomer(monorepo: Repository) -> Stage {
     }
 }
 
+/// A pull request that changes one stack.
+fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
+    stage.monorepo.branch("change");
+    let text = stage.monorepo.read(changed);
+    assert!(text.contains(from), "{text}");
+    stage.monorepo.write(changed, text.replace(from, to));
+    let head = stage.monorepo.commit("A change");
+    let second = stage.pull_request(2, "change", "opened");
+    second.outcome.check(0);
+    assert_eq!(
+        stage.status(&head, "konverge/preview").as_deref(),
+        Some("success")
+    );
+    let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
+    assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
+    assert!(second.summary.contains("1 of "), "{}", second.summary);
+}
+
 /// `init`, commit, pull request; then a pull request that changes a stack. Answers what `init` said.
 async fn first_pull_requests_are_green(monorepo: Repository, changed: &str, from: &str, to: &str) -> String {
     first_pull_requests_are_green_in("", monorepo, changed, from, to).await
@@ -295,20 +313,7 @@ async fn first_pull_requests_are_green_in(
     );
     stage.monorepo.checkout("main").merge("konverge");
 
-    stage.monorepo.branch("change");
-    let text = stage.monorepo.read(changed);
-    assert!(text.contains(from), "{text}");
-    stage.monorepo.write(changed, text.replace(from, to));
-    let head = stage.monorepo.commit("A change");
-    let second = stage.pull_request(2, "change", "opened");
-    second.outcome.check(0);
-    assert_eq!(
-        stage.status(&head, "konverge/preview").as_deref(),
-        Some("success")
-    );
-    let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
-    assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
-    assert!(second.summary.contains("1 of "), "{}", second.summary);
+    change_is_green(&mut stage, changed, from, to);
     said
 }
 
@@ -364,6 +369,18 @@ async fn the_first_pull_request_is_green_with_one_stack() {
         said.contains("tried: `konverge build shop/dev`: 1 resource"),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_in_a_repository_that_was_empty() {
+    let monorepo = Repository::init();
+    konfigs::write_one_stack(&monorepo, "");
+    let said = konverge(&monorepo, &["init"]).expect(0).stderr;
+    assert!(said.contains("found: 1 stack of 1 project"), "{said}");
+    assert!(said.contains("git add -A && git commit"), "{said}");
+    monorepo.commit("One stack, and Konverge");
+    let mut stage = newcomer(monorepo).await;
+    change_is_green(&mut stage, "shop/dev/main.k", "one", "two");
 }
 
 #[test]

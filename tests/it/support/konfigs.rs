@@ -169,7 +169,7 @@ fn kusionstack(both_files: bool) -> Repository {
 pub fn subfolder(folder: &str) -> Repository {
     let repository = Repository::init();
     repository.write("README.md", "Everything of ours.\n");
-    one_stack_in(&repository, &format!("{folder}/"));
+    write_one_stack(&repository, &format!("{folder}/"));
     repository.commit("Everything");
     repository
 }
@@ -177,12 +177,13 @@ pub fn subfolder(folder: &str) -> Repository {
 /// A repository with one stack.
 pub fn one_stack() -> Repository {
     let repository = Repository::init();
-    one_stack_in(&repository, "");
+    write_one_stack(&repository, "");
     repository.commit("One stack");
     repository
 }
 
-fn one_stack_in(repository: &Repository, root: &str) {
+/// Writes a stack of one ConfigMap, its project and its `kcl.mod` below a folder (`folder/`, or the root).
+pub fn write_one_stack(repository: &Repository, root: &str) {
     repository
         .write(&format!("{root}kcl.mod"), "[package]\nname = \"shop\"\n")
         .write(&format!("{root}shop/project.yaml"), "name: shop\n")

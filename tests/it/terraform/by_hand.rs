@@ -175,5 +175,8 @@ pub async fn an_imported_state_names_its_objects(binary: PathBuf) {
     // The preview that follows would create what was left out, and says so.
     place.want(&objects(&place, &["web"]));
     let preview = place.run("preview").run().expect(0);
-    says(&preview, &["were not imported", "instead of creating another one"]);
+    says(
+        &preview,
+        &["were not imported", "instead of creating another one"],
+    );
 }
