@@ -129,12 +129,32 @@ impl Config {
         let options = self.state.options.iter();
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
         let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
-        if let Some((key, _)) = url.chain(options).find(|(_, value)| holds_credentials(value)) {
+        let addresses = self.terraform.provider_addresses.iter();
+        let addresses = addresses.flat_map(|(source, values)| {
+            let key = format!("terraform.provider_addresses.{source}");
+            values.iter().map(move |value| (key.clone(), value))
+        });
+        if let Some((key, _)) = url
+            .chain(options)
+            .chain(addresses)
+            .find(|(_, value)| holds_credentials(value))
+        {
             return refuse(
                 format!(
                     "{key} holds credentials, and this file is read by everybody who sees the repository"
                 ),
                 "take them out of the address: credentials come from the environment; if they are real, change them",
+            );
+        }
+        if let Some(source) = self.terraform.provider_addresses.keys().find(|source| {
+            !matches!(source.split('/').count(), 2 | 3) || source.split('/').any(str::is_empty)
+        }) {
+            return refuse(
+                format!(
+                    "terraform.provider_addresses: `{}` is not the source of a provider",
+                    source.escape_debug()
+                ),
+                "write it as under `terraform.providers`, such as `hashicorp/vault`",
             );
         }
         if let Some(folder) = &self.apply.health_rules

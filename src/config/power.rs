@@ -269,6 +269,16 @@ mod tests {
                 "terraform.providers: [{\"source\":\"a/b\",\"version\":\"1\",\"hashes\":[]}] → - (all)",
             ]
         );
+        assert_eq!(
+            told(
+                "terraform: {provider_addresses: {hashicorp/vault: ['https://vault.acme.example']}}\n",
+                "terraform: {provider_addresses: {hashicorp/vault: ['https://evil.example'], hashicorp/aws: ['insecure=true']}}\n",
+            ),
+            [
+                "terraform.provider_addresses.hashicorp/aws: - → [\"insecure=true\"] (all)",
+                "terraform.provider_addresses.hashicorp/vault: [\"https://vault.acme.example\"] → [\"https://evil.example\"] (all)",
+            ]
+        );
         let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
         assert_eq!(
             told(

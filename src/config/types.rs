@@ -215,6 +215,11 @@ pub struct TerraformConfig {
     /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), and that are allowed nevertheless.
     /// Default: none.
     pub credential_settings: Vec<String>,
+    /// The addresses, proxies and certificate authorities that a Spec may set in a provider's configuration, by
+    /// the provider's source: `hashicorp/vault: ['https://vault.example.com']`. A switch that turns a check of
+    /// the server off is listed with its value: `insecure=true`. Others are refused, because the provider would
+    /// send the job's credentials there.
+    pub provider_addresses: BTreeMap<String, Vec<String>>,
     /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
     /// If set, nothing is downloaded.
     pub mirror: Option<String>,

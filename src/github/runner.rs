@@ -100,12 +100,32 @@ impl Runner {
         )
     }
 
-    /// Returns true if a URL is that of a later run of this repository.
-    pub fn is_later_run(&self, page: &str) -> bool {
+    /// The URL of this attempt of the run.
+    pub fn attempt_url(&self) -> String {
+        format!("{}/attempts/{}", self.run_url(), self.run_attempt)
+    }
+
+    /// The run of a URL of this repository, and the attempt if the URL names one.
+    fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)> {
         let runs = format!("{}/{}/actions/runs/", self.server_url, self.repository);
-        let run = page.strip_prefix(&runs).and_then(|run| run.split('/').next());
-        run.and_then(|run| run.parse::<u64>().ok())
-            .is_some_and(|run| run > self.run_id)
+        let mut parts = page.strip_prefix(&runs)?.split('/');
+        let run = parts.next()?.parse().ok()?;
+        let attempt = match (parts.next(), parts.next()) {
+            (Some("attempts"), Some(attempt)) => attempt.parse().ok(),
+            _ => None,
+        };
+        Some((run, attempt))
+    }
+
+    /// Returns true if a URL is that of a later run of this repository, or of a later attempt of this run.
+    pub fn is_later_page(&self, page: &str) -> bool {
+        let this = (self.run_id, Some(self.run_attempt));
+        self.run_of_page(page).is_some_and(|run| run > this)
+    }
+
+    /// Returns true if a URL is that of any attempt of this run.
+    pub fn is_page_of_run(&self, page: &str) -> bool {
+        self.run_of_page(page).is_some_and(|(run, _)| run == self.run_id)
     }
 
     /// Sets outputs of the step. Does nothing if there is no file for them.

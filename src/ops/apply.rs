@@ -28,8 +28,11 @@ pub use consent::{Approver, AutoApprove, PriorState};
 /// Checks whether a newer commit than the current one was applied to a stack.
 #[async_trait]
 pub trait Newer: Send + Sync {
-    /// Checks the state with this serial, which these commits were applied to or attempted on.
-    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool;
+    /// Of the state with this serial, which these commits were applied to or tried on.
+    ///
+    /// # Errors
+    /// It is not known.
+    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> Result<bool, UserError>;
 }
 
 /// The options of an apply.

@@ -146,6 +146,9 @@ pub(super) async fn parts(
     terraform
         .credential_settings
         .clone_from(&config.terraform.credential_settings);
+    terraform
+        .provider_addresses
+        .clone_from(&config.terraform.provider_addresses);
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))

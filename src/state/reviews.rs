@@ -126,12 +126,13 @@ impl ReviewStore<'_> {
     }
 
     /// The last preview of a pull request's head: the record of the last attempt of the last run. For a run
-    /// with shards, the last attempt of each shard, joined, because a re-run of failed jobs leaves the other
-    /// shards unchanged. The stacks of a shard without a record are missing.
+    /// with shards, the last attempt of each shard, because a re-run of failed jobs leaves the other shards
+    /// unchanged. The records are not joined: each was made under its own policy. The stacks of a shard without
+    /// a record are missing.
     ///
     /// # Errors
     /// Errors of the store; a record that is damaged or of another repository.
-    pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Option<ReviewRecord>, StateError> {
+    pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Vec<ReviewRecord>, StateError> {
         let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);
         let last = keys.iter().map(|key| key.run).max();
@@ -141,17 +142,11 @@ impl ReviewStore<'_> {
             .filter(|key| Some(key.run) == last)
             .map(|key| (key.share, key))
             .collect();
-        let mut joined: Option<ReviewRecord> = None;
+        let mut records = Vec::new();
         for key in shares.into_values() {
-            let Some(record) = self.load(&key).await? else {
-                continue;
-            };
-            match &mut joined {
-                Some(joined) => joined.stacks.extend(record.stacks),
-                None => joined = Some(record),
-            }
+            records.extend(self.load(&key).await?);
         }
-        Ok(joined)
+        Ok(records)
     }
 
     /// The latest records of the other shards of a run. If each shard saves its own record before it asks,

@@ -103,7 +103,9 @@ async fn under_lease(
         ));
     }
     if let (Some(newer), Some(there)) = (&options.newer, lease.prior())
-        && newer.has_newer(&target.id, there.serial, &there.commits()).await
+        && newer
+            .has_newer(&target.id, there.serial, &there.commits())
+            .await?
     {
         return Ok(StackOutcome {
             stack: target.folder.clone(),

@@ -1,7 +1,10 @@
 //! The policy of a commit of the default branch. Several policies apply to a plan: the current one of the
 //! default branch, and those under which its changes were reviewed. Every rule of each must be satisfied.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::Job;
 use crate::{
@@ -74,7 +77,40 @@ impl InForce {
     }
 }
 
-/// The source of earlier policies.
+/// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
+/// each has its own policy.
+#[derive(Clone, Default)]
+pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(Shown, Arc<InForce>)>>);
+
+/// The stacks that a review shows.
+#[derive(Clone)]
+pub(super) enum Shown {
+    /// All stacks of the pull request.
+    All,
+    /// The stacks of one record.
+    These(BTreeSet<StackId>),
+}
+
+impl ReviewedPolicies {
+    /// Adds the policy under which stacks of a pull request were reviewed.
+    pub fn add(&mut self, pull_request: u64, shown: Shown, policy: Arc<InForce>) {
+        self.0.entry(pull_request).or_default().push((shown, policy));
+    }
+
+    /// The policies under which a stack of a pull request was reviewed.
+    pub fn of(&self, pull_request: u64, stack: &StackId) -> impl Iterator<Item = Arc<InForce>> + '_ {
+        let of_pull = self.0.get(&pull_request).into_iter().flatten();
+        let stack = stack.clone();
+        of_pull
+            .filter(move |(shown, _)| match shown {
+                Shown::All => true,
+                Shown::These(stacks) => stacks.contains(&stack),
+            })
+            .map(|(_, policy)| Arc::clone(policy))
+    }
+}
+
+/// Where earlier policies are read from.
 #[derive(Clone)]
 pub(super) struct Archive {
     repository: Repository,

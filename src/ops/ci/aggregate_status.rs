@@ -1,7 +1,7 @@
 //! The status of a preview with shards: one status for all shards, which is the one to require. It combines
 //! the statuses of the shards in this run. A shard that died has no status, and that is not a success.
 
-use std::num::NonZeroU32;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use super::{
     JobResult,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    github::{Client, CommitStatus, GithubEvent, Runner, StatusState, preview_of},
+    github::{Client, CommitStatus, GithubError, GithubEvent, Runner, StatusState, preview_of},
     model::{CommitId, Shard},
     ops::RunContext,
 };
@@ -40,10 +40,14 @@ pub(super) async fn open_status(
     let again = runner.run_attempt > 1;
     let whole = preview_of(None, into);
     let word = newest_word(feedback, head, &whole).await;
-    let is_open = word.as_ref().is_some_and(|word| {
-        word.state == StatusState::Pending && word.target_url.as_deref() == Some(&runner.run_url())
-    });
-    if word.is_some_and(|word| is_of_later_run(&word, runner)) {
+    let (is_open, overtaken) = match &word {
+        Ok(Some(word)) => (
+            word.state == StatusState::Pending && is_of_run(word, runner),
+            is_of_later_run(word, runner),
+        ),
+        Ok(None) | Err(_) => (false, false),
+    };
+    if overtaken {
         feedback.job.run.notes.note(OVERTAKEN);
     } else if part.share().is_none() || again || !is_open {
         pending(&whole).await;
@@ -53,15 +57,22 @@ pub(super) async fn open_status(
     }
 }
 
-/// Returns true if a later run has reported on the same commit since this one started, as after a change of
-/// the base branch: then this run must not report last.
-pub(super) async fn is_overtaken(feedback: &Publisher<'_>, head: &CommitId, context: &str) -> bool {
-    let word = newest_word(feedback, head, context).await;
+/// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. That happens
+/// when the base of a pull request changes.
+///
+/// # Errors
+/// GitHub does not list the statuses.
+pub(super) async fn is_overtaken(
+    feedback: &Publisher<'_>,
+    head: &CommitId,
+    context: &str,
+) -> Result<bool, GithubError> {
+    let word = newest_word(feedback, head, context).await?;
     let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
     if overtaken {
         feedback.job.run.notes.note(OVERTAKEN);
     }
-    overtaken
+    Ok(overtaken)
 }
 
 const OVERTAKEN: &str =
@@ -69,13 +80,72 @@ const OVERTAKEN: &str =
 
 fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
     let page = status.target_url.as_deref();
-    page.is_some_and(|page| runner.is_later_run(page))
+    page.is_some_and(|page| runner.is_later_page(page))
 }
 
-/// The newest combined status, if it is among the newest on the commit and can be read.
-async fn newest_word(feedback: &Publisher<'_>, head: &CommitId, whole: &str) -> Option<CommitStatus> {
-    let newest = feedback.client?.newest_statuses(head).await.unwrap_or_default();
-    newest.into_iter().find(|status| status.context == whole)
+fn is_of_run(status: &CommitStatus, runner: &Runner) -> bool {
+    let page = status.target_url.as_deref();
+    page.is_some_and(|page| runner.is_page_of_run(page))
+}
+
+/// The newest status with this context, if it is among the newest statuses of the commit.
+async fn newest_word(
+    feedback: &Publisher<'_>,
+    head: &CommitId,
+    whole: &str,
+) -> Result<Option<CommitStatus>, GithubError> {
+    let Some(client) = feedback.client else {
+        return Ok(None);
+    };
+    let newest = client.newest_statuses(head).await?;
+    Ok(newest.into_iter().find(|status| status.context == whole))
+}
+
+/// Sets the status of a failed run to `error` if it is pending or was not set, so that a required status does not
+/// wait for ever. A job on `workflow_run` may have set the status of another base branch instead.
+///
+/// # Errors
+/// GitHub refuses the status.
+pub(super) async fn end_open(
+    client: &Client,
+    runner: &Runner,
+    (head, context): (&CommitId, &str),
+    why: &str,
+) -> Result<(), GithubError> {
+    // If GitHub does not list them, the status is set all the same: an error permits nothing.
+    let newest = client.newest_statuses(head).await.unwrap_or_default();
+    let elsewhere = format!("{} into ", preview_of(None, None));
+    let mut seen = BTreeSet::new();
+    let mut open = Vec::new();
+    let mut spoke = false;
+    for status in &newest {
+        let is_it = status.context == context
+            || (context == preview_of(None, None) && status.context.starts_with(&elsewhere));
+        if !is_it || !seen.insert(&status.context) {
+            continue;
+        }
+        let is_own = status.target_url.as_deref() == Some(&runner.attempt_url());
+        let overtaken = status.context == context && is_of_later_run(status, runner);
+        spoke |= is_own || overtaken;
+        if is_own && status.state == StatusState::Pending {
+            open.push(status.context.as_str());
+        }
+    }
+    if !spoke {
+        open.push(context);
+    }
+    for context in open {
+        client
+            .set_status(
+                head,
+                context,
+                StatusState::Error,
+                why,
+                Some(&runner.attempt_url()),
+            )
+            .await?;
+    }
+    Ok(())
 }
 
 /// Sets the combined status on the event's head. It needs no checkout, and fails if it cannot publish.
@@ -96,16 +166,15 @@ pub(super) async fn run(
             .hint("set the input `github-token`")
     })?;
     let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
-    let page = runner.run_url();
     let statuses = client.statuses(head).await?;
-    let (state, description) = verdict(shares, into, &statuses, &page);
+    let (state, description) = verdict(shares, into, &statuses, runner);
     let whole = preview_of(None, into);
     let word = statuses.iter().find(|status| status.context == whole);
     if word.is_some_and(|word| is_of_later_run(word, runner)) {
         run.notes.note(OVERTAKEN);
     } else {
         client
-            .set_status(head, &whole, state, &description, Some(&page))
+            .set_status(head, &whole, state, &description, Some(&runner.attempt_url()))
             .await?;
     }
     Ok(JobResult {
@@ -142,18 +211,18 @@ fn judged_commit(
     })
 }
 
-/// Success if the newest status of every shard in the run with this URL is a success.
+/// Success if the newest status of every shard in this run is a success. A re-run of failed jobs leaves the statuses
+/// of the other shards from an earlier attempt.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
     statuses: &[CommitStatus],
-    page: &str,
+    runner: &Runner,
 ) -> (StatusState, String) {
     let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
     for share in shares {
         let context = preview_of(Some(share), into);
-        let of_this =
-            |status: &&CommitStatus| status.context == context && status.target_url.as_deref() == Some(page);
+        let of_this = |status: &&CommitStatus| status.context == context && is_of_run(status, runner);
         let said = statuses.iter().find(of_this);
         match said.map(|status| status.state) {
             Some(StatusState::Success) => seen += 1,
@@ -181,6 +250,21 @@ mod tests {
 
     const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
 
+    fn runner() -> Runner {
+        let sha = "a".repeat(40);
+        let variables = [
+            ("GITHUB_EVENT_NAME", "pull_request"),
+            ("GITHUB_EVENT_PATH", "/event.json"),
+            ("GITHUB_REPOSITORY", "acme/konfig"),
+            ("GITHUB_SHA", sha.as_str()),
+            ("GITHUB_REF", "refs/pull/7/merge"),
+            ("GITHUB_RUN_ID", "7"),
+            ("GITHUB_RUN_ATTEMPT", "2"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Runner::from_env(&variables.into()).unwrap()
+    }
+
     fn status(share: &str, state: StatusState, page: &str) -> CommitStatus {
         CommitStatus {
             context: format!("konverge/preview {share}"),
@@ -192,7 +276,7 @@ mod tests {
 
     fn combine(statuses: &[CommitStatus]) -> (StatusState, String) {
         let shares = Shard::all(NonZeroU32::new(2).unwrap()).unwrap();
-        verdict(shares, None, statuses, PAGE)
+        verdict(shares, None, statuses, &runner())
     }
 
     #[test]
@@ -218,6 +302,11 @@ mod tests {
         let other = |state| status("1/2", state, "https://github.com/acme/konfig/actions/runs/6");
         assert_eq!(combine(&[other(Success), yes.clone()]).0, Error);
         let own = status("1/2", Success, PAGE);
-        assert_eq!(combine(&[other(Failure), own, yes]).0, Success);
+        assert_eq!(combine(&[other(Failure), own, yes.clone()]).0, Success);
+        // The job that did not fail was not started again.
+        for attempt in ["1", "2"] {
+            let own = status("1/2", Success, &format!("{PAGE}/attempts/{attempt}"));
+            assert_eq!(combine(&[own, yes.clone()]).0, Success);
+        }
     }
 }

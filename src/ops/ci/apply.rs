@@ -12,6 +12,7 @@ use super::{
     Job, JobResult,
     active_policies::InForce,
     approve_input::Approved,
+    arrivals,
     authority::{BY_HAND, DispatchApprovers},
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
@@ -272,6 +273,10 @@ async fn apply_pending(
         stopped: &stopped,
         info: &info,
         newer: &newer,
+        arrived: match report.stacks.is_empty() {
+            true => Vec::new(),
+            false => arrivals::since_last_apply(job, head, &known).await,
+        },
         pulls: reviews.pull_requests_of(&report),
     };
     told.publish_result(job, feedback).await;
@@ -325,7 +330,9 @@ struct Told<'a> {
     info: &'a RunInfo,
     /// The stacks that were skipped because they have a newer commit.
     newer: &'a BTreeMap<StackId, CommitId>,
-    /// The pull requests whose changes were applied, besides those of the head.
+    /// The commits of the branch since the last apply, the head first.
+    arrived: Vec<CommitId>,
+    /// The pull requests whose changes were applied, besides those.
     pulls: BTreeSet<u64>,
 }
 
@@ -352,7 +359,9 @@ impl Told<'_> {
         let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
         if !report.stacks.is_empty() {
             feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
-            feedback.merged_outcome(head, &self.pulls, report, info).await;
+            feedback
+                .merged_outcome(head, &self.arrived, &self.pulls, report, info)
+                .await;
         }
         // Stacks that were not selected have no differences, unless a newer run knows better.
         let settled = |stack: &str| {

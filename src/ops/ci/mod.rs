@@ -14,6 +14,7 @@ mod active_policies;
 mod aggregate_status;
 mod apply;
 mod approve_input;
+mod arrivals;
 mod artifacts;
 mod authority;
 mod checks;

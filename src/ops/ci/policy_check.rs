@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{
     Job,
-    active_policies::{Archive, InForce},
+    active_policies::{Archive, InForce, ReviewedPolicies},
     authority::{DispatchApprovers, Task},
     contributors::Contributors,
     reviewers::Reviewers,
@@ -53,8 +53,8 @@ pub(super) struct PolicyCheck {
     authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
     own: Arc<InForce>,
-    /// The policies under which pull requests were reviewed, if they differ.
-    reviewed: BTreeMap<u64, Arc<InForce>>,
+    /// The policies under which pull requests were reviewed.
+    reviewed: ReviewedPolicies,
     archive: Archive,
     restoring: bool,
     agreeing: DispatchApprovers,
@@ -79,7 +79,7 @@ impl PolicyCheck {
             people: Reviewers::new(job.client.clone()),
             authors: BTreeMap::new(),
             own: Arc::new(own),
-            reviewed: BTreeMap::new(),
+            reviewed: ReviewedPolicies::default(),
             archive: Archive::of(job),
             restoring: false,
             agreeing: DispatchApprovers::Environment,
@@ -94,7 +94,7 @@ impl PolicyCheck {
 
     /// Sets the policies under which pull requests were reviewed: they must be satisfied too.
     #[must_use]
-    pub fn with_reviewed(self, reviewed: BTreeMap<u64, Arc<InForce>>) -> Self {
+    pub fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
         Self { reviewed, ..self }
     }
 
@@ -126,7 +126,7 @@ impl PolicyCheck {
         policies.extend(
             pulls
                 .iter()
-                .filter_map(|(pull, _)| self.reviewed.get(pull).cloned()),
+                .flat_map(|(pull, _)| self.reviewed.of(*pull, &plan.id)),
         );
         if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
             let before = self

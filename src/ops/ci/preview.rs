@@ -3,8 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Job, JobResult, active_policies::InForce, aggregate_status, authority::Trust, checks::PullRequestNow,
-    open::OpenedChange, policy_check::PolicyCheck, preview_target::PreviewTarget, publisher::Publisher,
+    Job, JobResult,
+    active_policies::{InForce, ReviewedPolicies, Shown},
+    aggregate_status,
+    authority::Trust,
+    checks::PullRequestNow,
+    open::OpenedChange,
+    policy_check::PolicyCheck,
+    preview_target::PreviewTarget,
+    publisher::Publisher,
     timings::Timings,
 };
 use crate::{
@@ -208,7 +215,9 @@ async fn findings(
     // The policy that the merge creates applies too.
     if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
         let then = InForce::of(&opened.proposed, Some(content.as_ref()));
-        guardrails = guardrails.with_reviewed([(number, Arc::new(then))].into());
+        let mut policies = ReviewedPolicies::default();
+        policies.add(number, Shown::All, Arc::new(then));
+        guardrails = guardrails.with_reviewed(policies);
     }
     let mut findings = Vec::new();
     for stack in &plan.stacks {

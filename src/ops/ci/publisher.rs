@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Job, aggregate_status};
 use crate::{
     error::UserError,
-    github::{Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
+    github::{APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
     model::{
         CommitId,
         apply_result::ApplyReport,
@@ -48,8 +48,17 @@ impl<'a> Publisher<'a> {
 
     /// Sets a commit status, unless a newer run has set it on the same commit.
     pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
-        if !aggregate_status::is_overtaken(self, commit, context).await {
-            self.own_status(commit, context, state, description).await;
+        match aggregate_status::is_overtaken(self, commit, context).await {
+            Ok(true) => {}
+            Ok(false) => self.own_status(commit, context, state, description).await,
+            // A required `success` could replace the `failure` of a newer run.
+            Err(error) if state == StatusState::Success && context != APPLY => {
+                self.warn("it is not known whether a newer run has set the status", error);
+                let unknown = "previewed, but GitHub did not list the statuses of newer runs: run it again";
+                self.own_status(commit, context, StatusState::Error, unknown)
+                    .await;
+            }
+            Err(_) => self.own_status(commit, context, state, description).await,
         }
     }
 
@@ -57,7 +66,7 @@ impl<'a> Publisher<'a> {
     pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
         let Some(client) = self.client else { return };
         let description = self.job.run.secrets.mask_finished(description);
-        let url = self.job.runner.run_url();
+        let url = self.job.runner.attempt_url();
         if let Err(error) = client
             .set_status(commit, context, state, &description, Some(&url))
             .await
@@ -90,22 +99,28 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Comments the result on the pull requests of a commit, and on the others that a run applied.
+    /// Comments the result on the pull requests of these commits and on the others that a run applied.
     pub async fn merged_outcome(
         &self,
         head: &CommitId,
+        commits: &[CommitId],
         others: &BTreeSet<u64>,
         report: &ApplyReport,
         info: &RunInfo,
     ) {
         let Some(client) = self.client else { return };
         let mut pulls = others.clone();
-        match client.pull_requests_of_commit(head).await {
-            Ok(found) => {
-                let merged = found.into_iter().filter(|pull| pull.is_merged());
-                pulls.extend(merged.map(|pull| pull.number));
+        for commit in commits {
+            match client.pull_requests_of_commit(commit).await {
+                Ok(found) => {
+                    let merged = found.into_iter().filter(|pull| pull.is_merged());
+                    pulls.extend(merged.map(|pull| pull.number));
+                }
+                Err(error) => {
+                    self.warn("the merged pull request could not be found", error);
+                    break;
+                }
             }
-            Err(error) => self.warn("the merged pull request could not be found", error),
         }
         if pulls.len() > MOST_TOLD {
             self.job.run.notes.note(&format!(

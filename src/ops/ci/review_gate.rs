@@ -123,6 +123,8 @@ impl Approver for ReviewGate {
                     .any(|s| s.id == plan.id && !s.units.is_empty())
             })
             .map(|record| (record.pull_request, record.head.clone()))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
             .collect();
         let mut reviewed = match past.is_new {
             true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Job,
-    active_policies::{Archive, InForce},
+    active_policies::{Archive, InForce, ReviewedPolicies, Shown},
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -23,13 +23,13 @@ const PAGES: usize = 10;
 /// The reviews, and the authors of the pull requests.
 #[derive(Default)]
 pub(super) struct MergedReviews {
-    /// The last preview of each relevant pull request.
+    /// The last preview of each pull request that counts. A preview with shards has one record per shard.
     pub records: Vec<ReviewRecord>,
     /// The author of each pull request.
     pub authors: BTreeMap<u64, String>,
     /// The policy under which each was reviewed.
-    pub policies: BTreeMap<u64, Arc<InForce>>,
-    /// Pull requests whose records are not needed after every stack of this head succeeded.
+    pub policies: ReviewedPolicies,
+    /// Pull requests whose records serve nothing once every stack of this head ended well.
     done: BTreeSet<u64>,
     /// Merged pull requests in the head that no run has used.
     arrived: BTreeSet<u64>,
@@ -107,29 +107,31 @@ impl MergedReviews {
             }
             reviews.done.insert(pull.number);
             reviews.arrived.insert(pull.number);
-            match memory.states.reviews().latest(pull.number, &pull.head).await? {
-                Some(record) => {
-                    let power = record.power.as_ref().unwrap_or(&record.base);
-                    match reviewed_under(&Archive::of(job), power, &record.head).await {
-                        Ok(policy) => {
-                            reviews.policies.insert(pull.number, policy);
-                            reviews.authors.insert(pull.number, pull.author);
-                            reviews.records.push(record);
-                        }
-                        Err(error) => job.run.warn(
-                            &format!(
-                                "the review of #{} does not count, since the policy that it was made under ({}) is not known",
-                                pull.number,
-                                power.short()
-                            ),
-                            error,
-                        ),
-                    }
-                }
-                None => job.run.notes.note(&format!(
+            let records = memory.states.reviews().latest(pull.number, &pull.head).await?;
+            if records.is_empty() {
+                job.run.notes.note(&format!(
                     "note: the last head of #{} was never previewed",
                     pull.number
-                )),
+                ));
+            }
+            for record in records {
+                let power = record.power.as_ref().unwrap_or(&record.base);
+                match reviewed_under(&Archive::of(job), power, &record.head).await {
+                    Ok(policy) => {
+                        let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
+                        reviews.policies.add(pull.number, Shown::These(stacks), policy);
+                        reviews.authors.insert(pull.number, pull.author.clone());
+                        reviews.records.push(record);
+                    }
+                    Err(error) => job.run.warn(
+                        &format!(
+                            "the review of #{} does not count, since the policy that it was made under ({}) is not known",
+                            pull.number,
+                            power.short()
+                        ),
+                        error,
+                    ),
+                }
             }
         }
         if !recorded.is_empty() {
@@ -147,13 +149,14 @@ impl MergedReviews {
     /// head was never previewed.
     pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
-        let mut pulls = self.arrived.clone();
-        for record in &self.records {
-            if !record.stacks.iter().any(|stack| touched(&stack.id)) {
-                pulls.remove(&record.pull_request);
-            }
-        }
-        pulls
+        let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
+        let shows = |record: &&ReviewRecord| record.stacks.iter().any(|stack| touched(&stack.id));
+        let applied = self
+            .records
+            .iter()
+            .filter(shows)
+            .map(|record| record.pull_request);
+        self.arrived.difference(&shown).copied().chain(applied).collect()
     }
 
     /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of

@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use super::{JobResult, shard_mode::ShardMode};
+use super::{JobResult, aggregate_status, shard_mode::ShardMode};
 use crate::{
     error::UserError,
-    github::{Client, GithubEvent, Runner, Upsert},
+    github::{APPLY, Client, GithubEvent, Runner, Upsert, other_branch, preview_of},
     model::{
         CommitId,
         comment_marker::{CommentMarker, MarkerKind},
@@ -64,7 +64,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Writes a summary if there is none yet, and after a failure the comments.
+    /// Writes a summary if there is none yet. After a failure it writes the comments and ends the status.
     pub async fn write(
         &self,
         client: Option<&Client>,
@@ -85,6 +85,14 @@ impl<'a> RunSummary<'a> {
                 for place in places {
                     if let Some(client) = client {
                         self.comment(client, &place, failure).await;
+                    }
+                }
+                if let (Some(client), Some((head, context))) = (client, self.status(part)) {
+                    let why = &masked.message;
+                    let ended = aggregate_status::end_open(client, self.runner, (&head, &context), why).await;
+                    if let Err(error) = ended {
+                        self.run
+                            .warn(&format!("the status {context} could not be set"), error);
                     }
                 }
             }
@@ -110,6 +118,34 @@ impl<'a> RunSummary<'a> {
                 .note("note: a newer run has written the comment; it is left as it is"),
             Ok(_) => {}
             Err(error) => self.run.warn("the comment could not be written", error),
+        }
+    }
+
+    /// The commit and the context of the status that the run of an event sets, if it may set one.
+    fn status(&self, part: ShardMode) -> Option<(CommitId, String)> {
+        let of = |head: CommitId, base: &str, default: &str| {
+            (head, preview_of(part.share(), other_branch(base, default)))
+        };
+        match self.runner.event().ok()? {
+            GithubEvent::PullRequest(event)
+                if !event.is_from_outside() && event.nothing_to_preview().is_none() =>
+            {
+                Some(of(event.head, &event.base_branch, &event.default_branch))
+            }
+            GithubEvent::MergeGroup {
+                head,
+                base_branch,
+                default_branch,
+                ..
+            } => Some(of(head, &base_branch, &default_branch)),
+            // The base branch is not known yet. Most pull requests target the default branch.
+            GithubEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
+                Some((event.head, preview_of(None, None)))
+            }
+            GithubEvent::Push(event) if event.is_default_branch() && part == ShardMode::Whole => {
+                Some((event.after?, APPLY.to_owned()))
+            }
+            _ => None,
         }
     }
 

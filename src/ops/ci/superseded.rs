@@ -87,43 +87,46 @@ impl NewerCommits {
         lock(&self.found).clone()
     }
 
-    /// Asks again for the commits after the head.
-    async fn ask_again(&self) -> bool {
-        let Some(client) = &self.client else { return false };
+    /// Asks again for the commits after the head. Returns an error if GitHub does not answer: a plan for a commit
+    /// that is not the newest shows a rollback, and would be reported as an unreviewed change.
+    async fn ask_again(&self, stack: &StackId) -> Result<(), UserError> {
+        let Some(client) = &self.client else { return Ok(()) };
         let asked = async {
             let tip = client.branch(&self.branch).await?.tip;
             after(client, &self.head, &tip).await
         };
-        match asked.await {
-            Ok(after) => {
-                *lock(&self.after) = after;
-                true
+        let after = asked.await.map_err(|error| {
+            let failure = UserError::from(error);
+            let what = format!(
+                "another run has applied {stack} in the meantime, and it is not known whether its commit was newer"
+            );
+            UserError {
+                message: format!("{what}: {}", failure.message),
+                ..failure
             }
-            // The review of the plan decides then, as without this check.
-            Err(error) => {
-                tracing::warn!(%error, "what came after this commit is not known");
-                false
-            }
-        }
+        })?;
+        *lock(&self.after) = after;
+        Ok(())
     }
 }
 
 #[async_trait]
 impl Newer for NewerCommits {
-    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> bool {
+    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> Result<bool, UserError> {
         let known = |commit: &&CommitId| lock(&self.after).contains(*commit);
         let mut newer = commits.iter().find(known).cloned();
         // Another run has written the state since: this run may not know its commit.
-        if newer.is_none() && self.looked_at.get(stack) != Some(&serial) && self.ask_again().await {
+        if newer.is_none() && self.looked_at.get(stack) != Some(&serial) {
+            self.ask_again(stack).await?;
             newer = commits.iter().find(known).cloned();
         }
-        match newer {
+        Ok(match newer {
             Some(commit) => {
                 lock(&self.found).insert(stack.clone(), commit);
                 true
             }
             None => false,
-        }
+        })
     }
 }
 

@@ -52,6 +52,15 @@ pub enum TerraformError {
         path: String,
         setting: String,
     },
+    #[error(
+        "`{id}` configures {provider} with `{path}`, which decides where the job's credentials are sent or which server is trusted, and konverge.yaml does not list its value",
+        path = path.escape_debug()
+    )]
+    ProviderAddress {
+        id: ResourceId,
+        path: String,
+        provider: String,
+    },
     #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
     TwoVersions {
         id: ResourceId,
@@ -260,6 +269,13 @@ impl TerraformError {
                     setting.escape_debug()
                 ),
             ],
+            Self::ProviderAddress { provider, .. } => vec![
+                "take it out of `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
+                format!(
+                    "if Specs are to use it, list its value (of a switch: `NAME=VALUE`) in the protected branch's konverge.yaml: `terraform.provider_addresses: {{{}: [VALUE]}}`",
+                    provider.escape_debug()
+                ),
+            ],
             Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
             Self::TypeChanged { .. } => {
                 vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
@@ -316,9 +332,10 @@ impl TerraformError {
             | Self::NoType { .. }
             | Self::NoProvider { .. }
             | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
-            Self::NotAllowed { .. } | Self::CredentialSetting { .. } | Self::Protected { .. } => {
-                ErrorKind::Policy
-            }
+            Self::NotAllowed { .. }
+            | Self::CredentialSetting { .. }
+            | Self::ProviderAddress { .. }
+            | Self::Protected { .. } => ErrorKind::Policy,
             Self::Unencrypted { .. } | Self::KeyMissing => ErrorKind::Secret,
             Self::Sealer(failure) => failure.kind,
             Self::NotStored { why, .. } => why.kind,

@@ -30,6 +30,7 @@ mod plan;
 mod plan_command;
 mod plan_convert;
 mod progress;
+mod provider_addresses;
 mod provider_cache;
 mod providers;
 mod refresh;

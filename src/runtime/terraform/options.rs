@@ -1,7 +1,7 @@
 //! The options of the runtime: from `konverge.yaml` on the default branch and the environment, never from a
 //! stack.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use super::state_encryption::StateEncryption;
 use crate::{checkout::Checkout, secrets::Secrets};
@@ -17,6 +17,8 @@ pub struct TerraformOptions {
     pub providers: Vec<AllowedProvider>,
     /// Provider settings that a Spec may use although they name commands or credentials files.
     pub credential_settings: Vec<String>,
+    /// The addresses that a Spec may set in a provider's configuration, by the provider's source.
+    pub provider_addresses: BTreeMap<String, Vec<String>>,
     /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
     pub mirror: Option<PathBuf>,
     /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
@@ -50,6 +52,7 @@ impl TerraformOptions {
             checkout: Checkout::default(),
             providers: Vec::new(),
             credential_settings: Vec::new(),
+            provider_addresses: BTreeMap::new(),
             mirror: None,
             plugin_cache: None,
             scratch: None,

@@ -103,6 +103,14 @@ pub(super) fn meta_of(resource: &Resource) -> Value {
     }
 }
 
+/// The source of a provider with its host, from a source as the configuration has it.
+pub(super) fn full_source(source: &str) -> String {
+    match source.split('/').count() {
+        2 => format!("{DEFAULT_HOST}/{source}").to_lowercase(),
+        _ => source.to_lowercase(),
+    }
+}
+
 /// Returns an error for a provider that is not listed, otherwise the allowed hashes of its package.
 pub(super) fn check_allowed<'a>(
     allowed: &'a [AllowedProvider],
@@ -112,13 +120,9 @@ pub(super) fn check_allowed<'a>(
     if provider.is_builtin() {
         return Ok(&[]);
     }
-    let full = |source: &str| match source.split('/').count() {
-        2 => format!("{DEFAULT_HOST}/{source}").to_lowercase(),
-        _ => source.to_lowercase(),
-    };
     let listed: Vec<_> = allowed
         .iter()
-        .filter(|a| full(&a.source) == provider.source)
+        .filter(|a| full_source(&a.source) == provider.source)
         .collect();
     match listed
         .iter()

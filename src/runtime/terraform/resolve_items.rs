@@ -8,6 +8,7 @@ use super::{
     error::TerraformError,
     module_resource::{self, ModuleResource},
     options::TerraformOptions,
+    provider_addresses,
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
@@ -164,6 +165,12 @@ fn admit(
     // A deletion uses the version that created the object.
     if subject.item.desired.is_some() {
         credential_settings::check(subject.id(), &subject.meta, &options.credential_settings)?;
+        provider_addresses::check(
+            subject.id(),
+            &subject.provider,
+            &subject.meta,
+            &options.provider_addresses,
+        )?;
     }
     let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
     let hashes = if listed.is_empty() {

@@ -255,7 +255,7 @@ async fn a_preview_of_which_nobody_knows_whether_it_is_merged_is_not_recorded() 
     for answer in ANSWERS {
         stage
             .github
-            .broken(Some(("/repos/acme/konfig/pulls/7", act(answer))));
+            .broken(Some(("GET", "/repos/acme/konfig/pulls/7", act(answer))));
         let ran = stage.preview(7, &payload, &trial);
         let told = &ran.outcome.stderr;
         assert!(told.contains("so its review is not recorded"), "{answer}: {told}");
@@ -278,116 +278,4 @@ fn act(answer: &str) -> Act {
         "nothing" => Act::DropBefore,
         status => Act::Answer(status.parse().unwrap(), Vec::new(), body),
     }
-}
-
-/// Runs `again` with each of the answers at each of the routes that decide, and with one of them at every other route
-/// that it asks. With all answers it is stopped; so it has to be with fewer.
-async fn never_applied(
-    stage: &mut Stage,
-    map: &str,
-    deciding: &[&str],
-    mut again: impl FnMut(&mut Stage) -> Ran,
-) {
-    // What was compiled is the same in every run.
-    let caches = stage.scratch.path().join("all-caches").display().to_string();
-    stage.env.push(("XDG_CACHE_HOME", caches));
-    let before = stage.github.requests().len();
-    let full = again(stage);
-    full.outcome.check(3);
-    assert_eq!(stage.value(map).await, None, "all answers stop it");
-    let asked = stage.github.requests().split_off(before);
-    let asked = asked.into_iter().filter(|request| request.method == "GET");
-    let routes: std::collections::BTreeSet<String> = asked.map(|request| request.path).collect();
-    for end in deciding {
-        assert!(
-            routes.iter().any(|route| route.ends_with(end)),
-            "{end}: {routes:?}"
-        );
-    }
-    for (at, route) in routes.iter().enumerate() {
-        let decides = deciding.iter().any(|end| route.ends_with(end));
-        let answers = if decides {
-            &ANSWERS[..]
-        } else {
-            &ANSWERS[at % 2..=at % 2]
-        };
-        for answer in answers {
-            stage.github.broken(Some((route, act(answer))));
-            let ran = again(stage);
-            stage.github.broken(None);
-            let said = ran.outcome.stdout.clone() + &ran.outcome.stderr;
-            assert_eq!(stage.value(map).await, None, "{answer} at {route}: {said}");
-            assert_ne!(ran.outcome.code, Some(0), "{answer} at {route}: {said}");
-            if decides && *answer == "403" {
-                assert!(
-                    said.contains(": read`"),
-                    "the permission is not named at {route}: {said}"
-                );
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_missing_answer_about_the_branch_leads_to_an_apply() {
-    let mut stage = Stage::small("policy: {approvals: 1}\n").await;
-    let (head, _) = stage.reviewed(7, "open", |stage| {
-        stage.stack("open/dev", &[("power-open", "one")])
-    });
-    stage.approved_by(7, "grace", &head);
-    stage.github.world(|world| world.protected.clear());
-    stage.press_merge(7, "open");
-    let deciding = ["/acme/konfig", "/branches/main"];
-    never_applied(&mut stage, "power-open", &deciding, Stage::again).await;
-    stage.github.world(|world| world.protected.push("main".into()));
-    stage.again().outcome.check(0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_missing_answer_about_reviews_leads_to_an_apply() {
-    let mut stage = Stage::small("policy: {approvals: 1, reviewers: [acme/infra]}\n").await;
-    let (head, _) = stage.reviewed(7, "seen", |stage| {
-        stage.stack("seen/dev", &[("power-seen", "one")])
-    });
-    stage.github.world(|world| {
-        let token = world.tokens.get_mut("ghs_token").unwrap();
-        token.permissions.insert("members", "read");
-        world
-            .teams
-            .insert("acme/infra".into(), vec!["mallory".into(), "bob".into()]);
-        world.collaborators.insert("bob".into(), "read");
-        world.activity.retain(|moved| moved["after"] != head.as_str());
-        world.moved("seen", None, &head, "branch_creation", "mallory");
-    });
-    // One who pushed it, one who may only look, one who is in no team.
-    for login in ["mallory", "bob", "grace"] {
-        stage.approved_by(7, login, &head);
-    }
-    stage.press_merge(7, "seen");
-    let deciding = [
-        "/pulls/7",
-        "/pulls/7/commits",
-        "/activity",
-        "/pulls/7/reviews",
-        "/bob/permission",
-        "/memberships/grace",
-    ];
-    never_applied(&mut stage, "power-seen", &deciding, Stage::again).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_missing_answer_about_a_digest_leads_to_an_apply() {
-    let mut stage = Stage::small("policy: {approvals: 1}\n").await;
-    stage
-        .github
-        .world(|world| world.collaborators.insert("dev".into(), "write"));
-    let pushed = stage.straight_to_main(|stage| stage.stack("alone/dev", &[("power-alone", "one")]));
-    let digest = pushed.digest();
-    let base = stage.monorepo.rev("main^1");
-    let compare = format!("/compare/{base}...{}", stage.monorepo.rev("main"));
-    let deciding = ["/konfig/commits", "/activity", compare.as_str()];
-    never_applied(&mut stage, "power-alone", &deciding, |stage| {
-        stage.approve(&digest)
-    })
-    .await;
 }

@@ -10,6 +10,7 @@ use konverge::{
         comment_marker::CommentMarker,
         plan::{Action, ChangeOrigin},
         policy_finding::{Enforcement, PolicyFinding},
+        power::PowerChange,
         text::is_hidden,
     },
     report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
@@ -272,6 +273,60 @@ fn hostile() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..8).prop_map(|parts| parts.concat())
 }
 
+fn setting(key: &str, from: Option<&str>, to: Option<&str>) -> PowerChange {
+    PowerChange {
+        key: key.to_owned(),
+        from: from.map(str::to_owned),
+        to: to.map(str::to_owned),
+        stacks: None,
+    }
+}
+
+/// Whatever a merge would add, in whatever length: what it takes out is in sight, and so is where two values differ.
+#[test]
+fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
+    let mut sample = sample::shop();
+    let long = format!("[\"{}\"", "a".repeat(5000));
+    let providers = (format!("{long},\"good\"]"), format!("{long},\"evil\"]"));
+    sample.power = (0..500)
+        .map(|n| setting(&format!("clusters.a{n}.context"), None, Some(&"c".repeat(3000))))
+        .chain((0..500).map(|n| setting(&format!("apply.{n}"), None, Some("x"))))
+        .collect();
+    sample.power.push(setting(
+        &format!("apply.health_rules: {}", "d".repeat(9000)),
+        Some("as it is"),
+        Some("other content"),
+    ));
+    sample.power.push(setting("policy.approvals", Some("2"), None));
+    sample.power.push(setting(
+        "terraform.providers",
+        Some(&providers.0),
+        Some(&providers.1),
+    ));
+    for budget in [8_000, 60_000] {
+        let body = markdown::comment(&sample.input(budget)).body;
+        assert!(
+            body.contains("| `policy.approvals` | `2` | not set | all |"),
+            "{budget}: {body}"
+        );
+        let count = "1003 settings that grant power would change";
+        assert!(
+            body.contains(count) && body.contains(" more**, of `apply`, `clusters`"),
+            "{budget}: {body}"
+        );
+    }
+    let body = markdown::comment(&sample.input(60_000)).body;
+    let providers = body
+        .lines()
+        .find(|line| line.contains("terraform.providers"))
+        .unwrap();
+    assert!(
+        providers.contains("good") && providers.contains("evil"),
+        "{providers}"
+    );
+    assert!(body.contains("`other content`"), "{body}");
+}
+
 /// What may stand in a name or in a path.
 fn cleaned(text: &str) -> String {
     let may = |c: &char| !is_hidden(*c) && !c.is_whitespace() && !"/\\".contains(*c);
@@ -294,6 +349,12 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
         for (index, (name, key, value, kind)) in stacks.into_iter().enumerate() {
             let clean = cleaned(&name);
             let id = format!("p{index}{clean}/s");
+            sample.power.push(PowerChange {
+                key: format!("apply.health_rules: {key}"),
+                from: Some(value.repeat(kind * 40)),
+                to: Some(format!("{}{name}", value.repeat(kind * 40))),
+                stacks: Some(vec![id.parse().unwrap()]),
+            });
             let thing: String = format!("v1:ConfigMap:ns:{clean}x");
             let action = [
                 Action::Create,

@@ -239,7 +239,13 @@ fn a_later_run_is_told_by_its_page() {
     for (page, later) in [
         (format!("{pages}/4712"), true),
         (format!("{pages}/4712/job/1"), true),
+        (format!("{pages}/4712/attempts/1"), true),
         (format!("{pages}/4711"), false),
+        (format!("{pages}/4711/attempts/1"), false),
+        (format!("{pages}/4711/attempts/2"), false),
+        (format!("{pages}/4711/attempts/3"), true),
+        (format!("{pages}/4711/attempts/x"), false),
+        (format!("{pages}/4710/attempts/9"), false),
         (format!("{pages}/999"), false),
         (format!("{pages}/x"), false),
         (
@@ -248,7 +254,7 @@ fn a_later_run_is_told_by_its_page() {
         ),
         (String::new(), false),
     ] {
-        assert_eq!(runner.is_later_run(&page), later, "{page}");
+        assert_eq!(runner.is_later_page(&page), later, "{page}");
     }
 }
 

@@ -12,6 +12,7 @@ pub mod event_payloads;
 pub mod event_results;
 pub mod feedback;
 pub mod github;
+pub mod github_faults;
 pub mod main_job;
 pub mod matrix;
 pub mod notifications;

@@ -4,7 +4,7 @@ use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{
-    github::Act,
+    github::{Act, Hold},
     payloads,
     stage::{Ran, Stage},
 };
@@ -93,6 +93,86 @@ async fn a_run_that_comes_late_leaves_what_a_newer_one_applied() {
     });
     stage.merge(10, "late-back").outcome.check(0);
     assert_eq!(stage.value("late-map").await.as_deref(), Some("one"));
+}
+
+/// The newer commit is applied after this run has asked which commits are newer, and before it has the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_newer_run_applies_before_the_lease_is_taken_stays() {
+    let mut stage = Stage::small("").await;
+    stage.reviewed(7, "lease-one", |stage| {
+        stage.stack("lease/dev", &[("lease-map", "one")]);
+    });
+    stage.merge(7, "lease-one").outcome.check(0);
+    stage.reviewed(8, "lease-two", |stage| {
+        stage.stack("lease/dev", &[("lease-map", "two")]);
+    });
+    let (before, older) = stage.press_merge(8, "lease-two");
+    let hold = Hold::new();
+    stage.github.next("GET", "/konfig/pulls", Act::Hold(hold.clone()));
+    let payload = payloads::push("main", &before, &older, false);
+    stage.monorepo.checkout(&older);
+    let folder = stage.monorepo.path().to_owned();
+    let (konverge, scratch) = stage.prepared(&folder, "push", &payload, &older, "refs/heads/main");
+    let konverge = konverge.env("GITHUB_RUN_ID", "6001");
+    let late = std::thread::spawn(move || konverge.run());
+    hold.came().await;
+    stage.reviewed(9, "lease-three", |stage| {
+        stage.stack("lease/dev", &[("lease-map", "three")]);
+    });
+    let newer = stage.press_merge(9, "lease-three");
+    push_of(&mut stage, &newer, "6002", "1").outcome.check(0);
+    hold.let_go();
+    let late = Ran::of(late.join().unwrap(), scratch);
+    late.outcome.check(0);
+    assert_eq!(stage.value("lease-map").await.as_deref(), Some("three"));
+    for word in ["lease/dev", "newer commit", &newer.1[..7]] {
+        assert!(late.summary.contains(word), "{word}: {}", late.summary);
+    }
+    assert_eq!(stage.status(&older, "konverge/apply").as_deref(), Some("success"));
+    assert_eq!(issues(&stage), Vec::<String>::new());
+}
+
+/// A pull request that nobody previewed is told by the run that catches up with it. One that an earlier run has told is not
+/// told again, nor is one that had nothing to apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_without_a_preview_is_told_once() {
+    let mut stage = Stage::small("").await;
+    let stack = |stage: &Stage, name: &str| {
+        stage.stack(&format!("unseen/{name}"), &[(&format!("unseen-{name}"), "one")])
+    };
+    let unseen = |stage: &mut Stage, number: u64, branch: &str, change: &dyn Fn(&Stage)| {
+        stage.monorepo.checkout("main").branch(branch);
+        change(stage);
+        stage.monorepo.commit(branch);
+        stage.opened(number, branch, "opened", "acme/konfig");
+        stage.press_merge(number, branch)
+    };
+    stage.reviewed(7, "unseen-a", |stage| stack(stage, "a"));
+    stage.merge(7, "unseen-a").outcome.check(0);
+    let first = comment(&stage, 7, MarkerKind::Apply);
+    unseen(&mut stage, 8, "unseen-b", &|stage| stack(stage, "b"));
+    stage.reviewed(9, "unseen-c", |stage| stack(stage, "c"));
+    let merged = stage.merge(9, "unseen-c");
+    merged.outcome.check(3);
+    for number in [8, 9] {
+        let told = comment(&stage, number, MarkerKind::Apply);
+        assert!(
+            told.contains("unseen/b") && told.contains("stopped"),
+            "#{number}: {told}"
+        );
+    }
+    assert_eq!(comment(&stage, 7, MarkerKind::Apply), first);
+    stage.approve(&merged.digest()).outcome.check(0);
+    let second = comment(&stage, 8, MarkerKind::Apply);
+    let (before, after) = unseen(&mut stage, 10, "unseen-text", &|stage| {
+        stage.monorepo.write("README.md", "text\n");
+    });
+    stage.push(&before, &after).outcome.check(0);
+    stage.reviewed(11, "unseen-d", |stage| stack(stage, "d"));
+    stage.merge(11, "unseen-d").outcome.check(0);
+    let told = [8, 10].map(|number| comment(&stage, number, MarkerKind::Apply));
+    assert_eq!(told, [second, String::new()]);
+    assert!(comment(&stage, 11, MarkerKind::Apply).contains("1 applied"));
 }
 
 /// The first of three runs is cancelled, as GitHub does with one that waits: the last applies for all.
@@ -198,6 +278,9 @@ async fn every_end_leaves_a_summary() {
     assert!(told.contains("Konverge preview: failed"), "{told}");
     assert!(!told.contains("Merging applies"), "{told}");
 
+    let status = stage.status(&head, "konverge/preview");
+    assert_eq!(status.as_deref(), Some("error"), "{}", lost.outcome.stderr);
+
     let refused = stage.ci("pull_request_target", &payload, &trial, reference);
     assert_ne!(refused.outcome.code, Some(0));
     assert!(
@@ -230,6 +313,116 @@ async fn an_older_run_s_status_never_replaces_a_newer_one_s() {
         let status = stage.status(&push.1, "konverge/apply");
         assert_eq!(status.as_deref(), Some(expected), "{run}: {}", ran.outcome.stderr);
     }
+    // The attempts of one run, in whichever order they end.
+    for (set, ends, expected) in [
+        ("2", "1", "failure"),
+        ("1", "2", "success"),
+        ("3", "3", "success"),
+    ] {
+        stage.github.world(|world| {
+            let other = json!({"context": "konverge/apply", "state": "failure", "description": "no",
+                "target_url": format!("https://github.com/acme/konfig/actions/runs/7004/attempts/{set}")});
+            world.statuses.push((push.1.clone(), other));
+        });
+        let ran = push_of(&mut stage, &push, "7004", ends);
+        ran.outcome.check(0);
+        let status = stage.status(&push.1, "konverge/apply");
+        assert_eq!(
+            status.as_deref(),
+            Some(expected),
+            "{set} {ends}: {}",
+            ran.outcome.stderr
+        );
+    }
+}
+
+/// Nothing is known yet of the two sides that a preview compares: the status that is required ends all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_that_cannot_begin_ends_its_status() {
+    const WHOLE: &str = "konverge/preview";
+    let mut stage = Stage::small("").await;
+    let head = stage.propose("begin", |_| stage.stack("begin/dev", &[("begin-map", "one")]));
+    let base = stage.monorepo.rev("main");
+    let (payload, trial) = stage.opened(7, "begin", "opened", "acme/konfig");
+    let reference = "refs/pull/7/merge";
+    let nowhere = tempfile::tempdir().unwrap();
+    let lost = |stage: &mut Stage, event: &str, payload: &serde_json::Value, sha: &str, reference: &str| {
+        let ran = stage.ci_in(nowhere.path(), event, payload, sha, reference);
+        assert_ne!(ran.outcome.code, Some(0));
+    };
+    let forbidden = || {
+        Act::Answer(
+            403,
+            Vec::new(),
+            json!({"message": "Resource not accessible by integration"}),
+        )
+    };
+
+    // GitHub does not say which branch is the default one; then a share, and the verdict on all of them.
+    stage
+        .github
+        .broken(Some(("GET", "/repos/acme/konfig", forbidden())));
+    let refused = stage.preview(7, &payload, &trial);
+    assert_ne!(refused.outcome.code, Some(0));
+    stage.github.broken(None);
+    let of = |stage: &Stage, context: &str| stage.status(&head, context);
+    assert_eq!(of(&stage, WHOLE).as_deref(), Some("error"));
+    stage.github.world(|world| world.statuses.clear());
+    stage.env = vec![("KONVERGE_SHARD", "1/2".to_owned())];
+    lost(&mut stage, "pull_request", &payload, &trial, reference);
+    assert_eq!(of(&stage, "konverge/preview 1/2").as_deref(), Some("error"));
+    assert_eq!(of(&stage, WHOLE), None);
+    let statuses = format!("/repos/acme/konfig/commits/{head}/statuses");
+    stage.github.broken(Some(("GET", &statuses, forbidden())));
+    stage.env = vec![("KONVERGE_SHARD", "all/2".to_owned())];
+    lost(&mut stage, "pull_request", &payload, &trial, reference);
+    stage.github.broken(None);
+    assert_eq!(of(&stage, WHOLE).as_deref(), Some("error"));
+    stage.env.clear();
+
+    // Another branch has a status of its own.
+    let mut elsewhere = payload.clone();
+    elsewhere["pull_request"]["base"]["ref"] = json!("release");
+    lost(&mut stage, "pull_request", &elsewhere, &trial, reference);
+    assert_eq!(
+        of(&stage, "konverge/preview into release").as_deref(),
+        Some("error")
+    );
+    // A queue's group, a push, a stranger's pull request in a job of this repository.
+    let queue = format!("refs/heads/gh-readonly-queue/main/pr-7-{base}");
+    lost(
+        &mut stage,
+        "merge_group",
+        &payloads::merge_group(7, &base, &trial),
+        &trial,
+        &queue,
+    );
+    assert_eq!(stage.status(&trial, WHOLE).as_deref(), Some("error"));
+    let main = "refs/heads/main";
+    lost(
+        &mut stage,
+        "push",
+        &payloads::push("main", &base, &base, false),
+        &base,
+        main,
+    );
+    assert_eq!(stage.status(&base, "konverge/apply").as_deref(), Some("error"));
+    stage.github.world(|world| world.statuses.clear());
+    let outside = payloads::workflow_run(("begin", &head), "mallory/konfig", "mallory");
+    lost(&mut stage, "workflow_run", &outside, &base, main);
+    assert_eq!(of(&stage, WHOLE).as_deref(), Some("error"));
+    // Its own job may write nothing, and an older run says nothing over a newer one.
+    let told = stage.github.writes();
+    let (stranger, _) = stage.opened(7, "begin", "opened", "mallory/konfig");
+    lost(&mut stage, "pull_request", &stranger, &trial, reference);
+    assert_eq!(stage.github.writes(), told);
+    stage.github.world(|world| {
+        let newer = json!({"context": WHOLE, "state": "success", "description": "yes",
+            "target_url": "https://github.com/acme/konfig/actions/runs/9999/attempts/1"});
+        world.statuses.push((head.clone(), newer));
+    });
+    lost(&mut stage, "pull_request", &payload, &trial, reference);
+    assert_eq!(of(&stage, WHOLE).as_deref(), Some("success"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

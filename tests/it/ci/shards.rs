@@ -327,6 +327,27 @@ async fn an_older_verdict_says_nothing_over_a_newer_run() {
     assert_eq!(dealt.status(WHOLE).as_deref(), Some("success"));
 }
 
+/// The default branch's policy becomes stricter while the shares are at work, and looser again before the merge.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_share_is_judged_by_the_policy_that_it_was_reviewed_under() {
+    let mut dealt = Dealt::begin("ruled").await;
+    let rule = |dealt: &Dealt, policy: &str| {
+        dealt.stage.monorepo.checkout("main");
+        dealt.stage.configure(policy);
+        dealt.stage.monorepo.commit("A rule");
+    };
+    dealt.job(100, "1/2").outcome.check(0);
+    rule(&dealt, "policy: {approvals: 1}\n");
+    dealt.job(100, "2/2").outcome.check(0);
+    rule(&dealt, "");
+    let merged = dealt.stage.merge(7, "change");
+    merged.outcome.check(3);
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("policy.approvals: 0 of 1"), "{said}");
+    let one = Some("one".to_owned());
+    assert_eq!(dealt.values().await, [one.clone(), None, one]);
+}
+
 /// A stack that ended well holds all that was merged until then, also what no preview had shown of it. What is previewed
 /// of that only later was before nobody's eyes when it was merged.
 #[tokio::test(flavor = "multi_thread")]

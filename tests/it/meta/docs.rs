@@ -377,3 +377,79 @@ fn words(line: &str) -> Vec<String> {
     words.retain(|word| !word.is_empty());
     words
 }
+
+/// Each promise of the table names tests and files that exist.
+#[test]
+fn the_table_of_promises_names_what_exists() {
+    let sources: String = rust_files()
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let files: Vec<String> = rust_files()
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (_, table) = page.split_once("## What holds each promise").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut seen = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [promise, _, holds, tests, _] = cells[..] else {
+            panic!("five cells: {row}")
+        };
+        let code = |cell: &str| -> Vec<String> {
+            let words = cell.split('`').skip(1).step_by(2);
+            words.map(str::to_owned).collect()
+        };
+        for name in code(tests).iter().filter(|name| !name.contains(' ')) {
+            let (module, test) = name.rsplit_once("::").unwrap_or(("", name));
+            let exists = match test {
+                "*" | "tests" => files.iter().any(|file| is_module(file, module)),
+                file if file.ends_with(".rs") => {
+                    files.iter().any(|known| known.ends_with(&format!("/{file}")))
+                }
+                test => {
+                    sources.contains(&format!("fn {test}("))
+                        || sources.contains(&format!(" {test}: "))
+                        || sources.contains(&format!(" {test}\n"))
+                }
+            };
+            assert!(exists, "{promise}: no test `{name}`");
+            seen += 1;
+        }
+        for file in code(holds)
+            .iter()
+            .filter(|name| name.ends_with(".rs") || name.ends_with('/'))
+        {
+            let file = file.trim_end_matches('/');
+            assert!(
+                root().join("src").join(file).exists(),
+                "{promise}: no file `{file}`"
+            );
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// Whether a file holds a module, by the end of the module's path.
+fn is_module(file: &str, module: &str) -> bool {
+    let path = module.replace("::", "/");
+    file.ends_with(&format!("/{path}.rs")) || file.ends_with(&format!("/{path}/mod.rs"))
+}
+
+fn rust_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("src"), root().join("tests/it")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}

@@ -4,8 +4,9 @@ use crate::support::{counted::Counted, timeline::Timeline};
 use konverge::{
     model::{
         CommitId, Digest, RepoPath, ResourceId, StackId,
-        apply_record::{ApplyRecord, Authorization},
+        apply_record::ApplyRecord,
         apply_result::StackResult,
+        authorization::Authorization,
         plan::{Action, Basis},
         review::{ReviewRecord, ReviewedStack},
         spec::RuntimeKind,
@@ -341,15 +342,12 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
             .await
             .unwrap()
     );
-    assert_eq!(
-        states.reviews().latest(12, &head).await.unwrap().unwrap().run,
-        "ten"
-    );
+    assert_eq!(states.reviews().latest(12, &head).await.unwrap()[0].run, "ten");
     assert_eq!(states.reviews().list().await.unwrap().len(), 2);
     for place in states.reviews().list().await.unwrap() {
         states.reviews().forget(&place).await.unwrap();
     }
-    assert_eq!(states.reviews().latest(12, &head).await.unwrap(), None);
+    assert_eq!(states.reviews().latest(12, &head).await.unwrap(), []);
 }
 
 /// Of a preview that was dealt out the last attempt of each share counts, of the last run alone; what a share did not
@@ -379,8 +377,9 @@ async fn the_shares_of_a_run_are_one_review() {
         states.reviews().save(&record, run, attempt, share).await.unwrap()
     };
     let latest = async || -> Vec<String> {
-        let latest = states.reviews().latest(12, &head).await.unwrap().unwrap();
-        latest.stacks.iter().map(|stack| stack.id.to_string()).collect()
+        let latest = states.reviews().latest(12, &head).await.unwrap();
+        let stacks = latest.iter().flat_map(|record| &record.stacks);
+        stacks.map(|stack| stack.id.to_string()).collect()
     };
     assert!(save(9, 1, None, "p/old").await);
     assert!(save(10, 1, Some("2/2"), "p/b").await);
@@ -610,8 +609,5 @@ async fn documents_of_the_first_format_are_read() {
     assert_eq!(known.entries[&stack()].serial, 2);
     assert!(states.existing_hash_key().await.unwrap().is_some());
     let head: CommitId = "a".repeat(40).parse().unwrap();
-    assert_eq!(
-        states.reviews().latest(12, &head).await.unwrap().unwrap().run,
-        "nine"
-    );
+    assert_eq!(states.reviews().latest(12, &head).await.unwrap()[0].run, "nine");
 }

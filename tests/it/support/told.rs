@@ -90,18 +90,28 @@ fn opened(body: &str) -> (String, &str) {
     (serde_json::to_string(&marker).expect("plain data"), rest)
 }
 
-/// Every run of seven or more hexadecimal digits is the commit that it begins, or any hash.
+/// Every run of seven or more hexadecimal digits is the commit that it begins, or a hash with a number: the same hash, or
+/// its beginning, has the same number wherever it stands.
 fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut word = String::new();
-    let end = |word: &mut String, out: &mut String| {
+    let mut hashes: Vec<String> = Vec::new();
+    let mut end = |word: &mut String, out: &mut String| {
         let hash = word.len() >= 7
             && word.chars().any(|c| c.is_ascii_digit())
             && word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
         let name = names.iter().find(|(sha, _)| sha.starts_with(word.as_str()));
         match name {
             Some((_, name)) if hash => out.push_str(&format!("<{name}>")),
-            _ if hash => out.push_str("<hash>"),
+            _ if hash => {
+                let same =
+                    |known: &String| known.starts_with(word.as_str()) || word.starts_with(known.as_str());
+                let at = hashes.iter().position(same).unwrap_or_else(|| {
+                    hashes.push(word.clone());
+                    hashes.len() - 1
+                });
+                out.push_str(&format!("<hash {}>", at + 1));
+            }
             _ => out.push_str(word),
         }
         word.clear();

@@ -240,6 +240,46 @@ pub async fn a_spec_chooses_no_credentials_of_the_machine(binary: PathBuf) {
     );
 }
 
+/// A provider would send the credentials of the job's environment there, in a preview already.
+pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
+    let rig = Rig::new(binary.clone());
+    let configured = |rig: &Rig, meta: serde_json::Value| {
+        let mut resource = rig.file("x", json!("x"));
+        resource.extensions.insert("providerMeta".to_owned(), meta);
+        resource
+    };
+    let theirs = || json!({"endpoints": [{"sts": "https://evil.example"}]});
+    for meta in [
+        theirs(),
+        json!({"host": "evil.example"}),
+        json!({"insecure": true}),
+    ] {
+        let failure = only_failure(&rig, configured(&rig, meta)).await;
+        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert!(failure.message.contains("the job's credentials"), "{failure}");
+        assert!(
+            failure.hints[1].contains("terraform.provider_addresses"),
+            "{failure:?}"
+        );
+    }
+    // What the protected branch lists for this provider reaches it; it does not know it.
+    let listing = |source: &str| {
+        let listed = [(source.to_owned(), vec!["https://evil.example".to_owned()])];
+        Rig::with(binary.clone(), |options| {
+            options.provider_addresses = listed.into()
+        })
+    };
+    let other = listing("hashicorp/aws");
+    let failure = only_failure(&other, configured(&other, theirs())).await;
+    assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+    let ours = listing("hashicorp/local");
+    let failure = only_failure(&ours, configured(&ours, theirs())).await;
+    assert!(
+        failure.message.contains("endpoints") && !failure.message.contains("the job's credentials"),
+        "{failure}"
+    );
+}
+
 pub async fn a_service_that_does_not_answer(binary: PathBuf) {
     let mut rig = Rig::with(binary, |options| {
         options.deadline = std::time::Duration::from_secs(20)

@@ -37,6 +37,33 @@ pub enum Act {
     DropBefore,
     /// Never answers.
     Hang,
+    /// Carries it out, and half of the answer's text is missing.
+    Truncate,
+    /// Waits until the test lets it go on, and is carried out then.
+    Hold(Arc<Hold>),
+}
+
+/// A request that waits.
+#[derive(Debug, Default)]
+pub struct Hold {
+    came: tokio::sync::Notify,
+    let_go: tokio::sync::Notify,
+}
+
+impl Hold {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The request has come.
+    pub async fn came(&self) {
+        self.came.notified().await;
+    }
+
+    /// The request may go on.
+    pub fn let_go(&self) {
+        self.let_go.notify_one();
+    }
 }
 
 /// A request as it came in.
@@ -52,7 +79,7 @@ pub struct Recorded {
 struct Inner {
     world: World,
     script: VecDeque<(String, String, Act)>,
-    broken: Option<(String, Act)>,
+    broken: Option<(String, String, Act)>,
     requests: Vec<Recorded>,
     violations: Vec<String>,
 }
@@ -117,9 +144,9 @@ impl FakeGithub {
         self.lock().script.push_back(rule);
     }
 
-    /// From now on every GET of exactly this path is acted upon; `None` mends it.
-    pub fn broken(&self, path: Option<(&str, Act)>) {
-        self.lock().broken = path.map(|(path, act)| (path.to_owned(), act));
+    /// From now on every request with this method and exactly this path is acted upon; `None` fixes it.
+    pub fn broken(&self, route: Option<(&str, &str, Act)>) {
+        self.lock().broken = route.map(|(method, path, act)| (method.to_owned(), path.to_owned(), act));
     }
 
     /// Looks at or changes what GitHub knows.
@@ -169,6 +196,18 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     let method = parts.method.to_string();
     let path = parts.uri.path().to_owned();
     let query = decode(parts.uri.query().unwrap_or_default());
+    let held = {
+        let mut inner = shared.inner.lock().unwrap();
+        let waits = |(m, end, act): &(String, String, Act)| {
+            *m == method && path.ends_with(end.as_str()) && matches!(act, Act::Hold(_))
+        };
+        let at = inner.script.iter().position(waits);
+        at.and_then(|at| inner.script.remove(at))
+    };
+    if let Some((.., Act::Hold(hold))) = held {
+        hold.came.notify_one();
+        hold.let_go.notified().await;
+    }
     let answer = {
         let mut inner = shared.inner.lock().unwrap();
         answer(&mut inner, &shared, &method, &path, &query, &body, &parts.headers)
@@ -212,8 +251,8 @@ fn answer(
         .and_then(|at| inner.script.remove(at))
         .map(|(_, _, act)| act);
     let fault = inner.broken.as_ref();
-    let fault = fault.filter(|(path, _)| method == "GET" && path == route);
-    let act = act.or(fault.map(|(_, act)| act.clone()));
+    let fault = fault.filter(|(broken, path, _)| method == broken && path == route);
+    let act = act.or(fault.map(|(.., act)| act.clone()));
     let record = |status: u16, inner: &mut Inner| {
         inner.requests.push(Recorded {
             method: method.to_owned(),
@@ -237,7 +276,7 @@ fn answer(
             record(0, inner);
             return None;
         }
-        Some(Act::DropAfter | Act::ThenStatus(_)) | None => {}
+        Some(Act::DropAfter | Act::ThenStatus(_) | Act::Truncate | Act::Hold(_)) | None => {}
     }
     let token = headers
         .get(header::AUTHORIZATION)
@@ -260,6 +299,11 @@ fn answer(
     }
     if matches!(act, Some(Act::DropAfter)) {
         return Some(broken(status));
+    }
+    if matches!(act, Some(Act::Truncate)) {
+        let whole = value.to_string();
+        let half = whole.chars().take(whole.chars().count() / 2).collect::<String>();
+        return Some(with_body(status, &[], Body::from(half)));
     }
     let response = paged(shared, route, query, headers, status, value);
     if let Some(recorded) = inner.requests.last_mut() {
@@ -327,15 +371,19 @@ fn paged(
 }
 
 fn reply(status: u16, headers: &[(&str, &str)], value: &Value) -> Response {
-    let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
-    for (name, text) in headers {
-        response = response.header(*name, *text);
-    }
     let body = if status == 204 {
         Body::empty()
     } else {
         Body::from(value.to_string())
     };
+    with_body(status, headers, body)
+}
+
+fn with_body(status: u16, headers: &[(&str, &str)], body: Body) -> Response {
+    let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    for (name, text) in headers {
+        response = response.header(*name, *text);
+    }
     response
         .header(header::CONTENT_TYPE, "application/json")
         .body(body)

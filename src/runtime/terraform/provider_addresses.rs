@@ -1,0 +1,375 @@
+//! Settings of a provider that decide where its requests go, or whom it believes there: addresses, proxies, certificate
+//! authorities, switches that turn a check off. A provider takes its credentials from the job's environment, so a Spec
+//! that chooses such a setting could have them sent to a server of its author. The protected branch's `konverge.yaml`
+//! lists the values that a provider may have, under `terraform.provider_addresses`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    error::TerraformError,
+    providers::{ProviderRef, full_source},
+};
+use crate::model::{ResourceId, masked_value::join_path};
+
+/// Words of a setting's name that say that its value is an address.
+const ADDRESS: [&str; 25] = [
+    "address",
+    "addresses",
+    "addr",
+    "addrs",
+    "audience",
+    "broker",
+    "brokers",
+    "domain",
+    "domains",
+    "dsn",
+    "endpoint",
+    "endpoints",
+    "gateway",
+    "host",
+    "hostname",
+    "hostnames",
+    "hosts",
+    "ip",
+    "issuer",
+    "proxies",
+    "proxy",
+    "server",
+    "servers",
+    "uri",
+    "uris",
+];
+
+/// The same at the end of a word, since names such as `baseurl` have no separator.
+const ADDRESS_ENDS: [&str; 8] = [
+    "url",
+    "urls",
+    "uri",
+    "proxy",
+    "endpoint",
+    "endpoints",
+    "hostname",
+    "server",
+];
+
+/// Settings that providers make a host name of. A plain word stays with the provider's own hosts.
+const PLACES: [&str; 12] = [
+    "cloud",
+    "environment",
+    "instance",
+    "location",
+    "partition",
+    "realm",
+    "region",
+    "site",
+    "subdomain",
+    "tenant",
+    "workspace",
+    "zone",
+];
+
+/// Addresses that name a permission, and are never asked for anything.
+const SCOPES: &str = "https://www.googleapis.com/auth/";
+
+/// What a setting decides.
+#[derive(Clone, Copy)]
+enum Decides {
+    /// Where requests go, or which authority is believed: any text does.
+    Target,
+    /// A part of a host name.
+    Place,
+    /// Which protocol is spoken: any but `https`.
+    Protocol,
+    /// Whether the server is checked. The check holds if the switch has this value.
+    Check(bool),
+    /// Nothing of that kind, as far as its name says.
+    Nothing,
+}
+
+/// Refuses a configuration with such a value, unless the protected branch lists it for this provider.
+pub(super) fn check(
+    id: &ResourceId,
+    provider: &ProviderRef,
+    configuration: &Value,
+    allowed: &BTreeMap<String, Vec<String>>,
+) -> Result<(), TerraformError> {
+    let listed = allowed
+        .iter()
+        .filter(|(source, _)| full_source(source) == provider.source);
+    let listed: Vec<&str> = listed
+        .flat_map(|(_, values)| values)
+        .map(String::as_str)
+        .collect();
+    match find(configuration, ("", ""), Decides::Nothing, &listed) {
+        None => Ok(()),
+        Some(path) => Err(TerraformError::ProviderAddress {
+            id: id.clone(),
+            path,
+            provider: provider.source.clone(),
+        }),
+    }
+}
+
+/// The path of the first such value; `path` and `name` are those of `value`.
+fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&str]) -> Option<String> {
+    match value {
+        Value::Object(map) => map.iter().find_map(|(key, member)| {
+            let within = match (decides_of(key), decides) {
+                // Everything below `endpoints` is an endpoint.
+                (_, Decides::Target) => Decides::Target,
+                (own, _) => own,
+            };
+            find(member, (&join_path(path, key), key), within, listed)
+        }),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(at, item)| find(item, (&format!("{path}/{at}"), name), decides, listed)),
+        _ => {
+            let text = match value {
+                Value::String(text) => text.trim().to_owned(),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            let refused = !text.is_empty()
+                && sends_elsewhere(&text, value.is_string(), decides)
+                && !listed.contains(&text.as_str())
+                && !listed.contains(&format!("{name}={text}").as_str());
+            refused.then(|| path.to_owned())
+        }
+    }
+}
+
+fn sends_elsewhere(text: &str, is_text: bool, decides: Decides) -> bool {
+    let is_address = is_text && (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
+    is_address
+        || match decides {
+            Decides::Target => is_text,
+            Decides::Place => is_text && !text.chars().all(plain),
+            Decides::Protocol => is_text && !text.eq_ignore_ascii_case("https"),
+            Decides::Check(holds) => !text.eq_ignore_ascii_case(&holds.to_string()),
+            Decides::Nothing => false,
+        }
+}
+
+/// What a setting decides, by its name.
+fn decides_of(name: &str) -> Decides {
+    let words = words(name);
+    let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    let last = words.last().map(String::as_str).unwrap_or_default();
+    if any(&["insecure", "unverified"]) {
+        return Decides::Check(false);
+    }
+    let checks = any(&["verify", "verification", "validate"]);
+    let of_server = any(&[
+        "tls",
+        "ssl",
+        "https",
+        "cert",
+        "certs",
+        "certificate",
+        "certificates",
+        "server",
+        "host",
+    ]);
+    let off = any(&["skip", "disable", "disabled", "ignore", "no", "without", "allow"]);
+    if off && (checks || of_server) {
+        return Decides::Check(false);
+    }
+    if (checks && of_server) || last == "verify" {
+        return Decides::Check(true);
+    }
+    let of_authority =
+        any(&["ca", "cas", "cacert", "cacerts", "cabundle"]) || any(&["authority", "authorities"]);
+    let ends = |word: &String| ADDRESS_ENDS.iter().any(|end| word.ends_with(end));
+    // The id or the name of a domain is not an address.
+    let of_domain = any(&["domain", "domains"]) && !matches!(last, "domain" | "domains");
+    let of_connection = any(&["connection"]) && any(&["string", "strings"]);
+    if of_authority || of_connection || (any(&ADDRESS) && !of_domain) || words.iter().any(ends) {
+        return Decides::Target;
+    }
+    match last {
+        "protocol" | "scheme" => Decides::Protocol,
+        last if PLACES.contains(&last) => Decides::Place,
+        _ => Decides::Nothing,
+    }
+}
+
+/// The words of a name, in lower case: `base_url`, `base-url` and `baseUrl` have two.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && before_small) {
+            words.push(String::new());
+        }
+        before_small = c.is_lowercase() || c.is_numeric();
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::{ErrorKind, UserError};
+
+    const HERE: &str = "registry.terraform.io/hashicorp/vault";
+
+    fn checked(configuration: &Value, allowed: &[(&str, &[&str])]) -> Result<(), TerraformError> {
+        let provider = ProviderRef {
+            source: HERE.to_owned(),
+            version: "5.0.0".to_owned(),
+        };
+        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let allowed = allowed
+            .iter()
+            .map(|(source, values)| ((*source).to_owned(), owned(values)));
+        check(
+            &"a:b:c_d:e".parse().unwrap(),
+            &provider,
+            configuration,
+            &allowed.collect(),
+        )
+    }
+
+    #[test]
+    fn what_sends_credentials_elsewhere_is_refused() {
+        for (path, configuration) in [
+            ("/endpoint", json!({"endpoint": "evil.example"})),
+            (
+                "/endpoints/0/sts",
+                json!({"endpoints": [{"sts": "evil.example"}]}),
+            ),
+            ("/host", json!({"host": "evil.example"})),
+            (
+                "/kubernetes/0/host",
+                json!({"kubernetes": [{"host": "10.0.0.1", "token": "x"}]}),
+            ),
+            ("/address", json!({"address": "evil.example:8200"})),
+            ("/vault_addr", json!({"vault_addr": "evil.example"})),
+            ("/server", json!({"server": "evil.example"})),
+            ("/vsphere_server", json!({"vsphere_server": "evil.example"})),
+            ("/http_proxy", json!({"http_proxy": "evil.example:3128"})),
+            ("/proxy_url", json!({"proxy_url": "evil.example"})),
+            ("/baseUrl", json!({"baseUrl": "evil.example"})),
+            ("/baseurl", json!({"baseurl": "evil.example"})),
+            ("/BASE-URL", json!({"BASE-URL": "evil.example"})),
+            (
+                "/storage_custom_endpoint",
+                json!({"storage_custom_endpoint": "evil.example"}),
+            ),
+            (
+                "/endpoint_overrides/identity",
+                json!({"endpoint_overrides": {"identity": "evil.example"}}),
+            ),
+            ("/universe_domain", json!({"universe_domain": "evil.example"})),
+            ("/metadata_host", json!({"metadata_host": "evil.example"})),
+            (
+                "/bootstrap_servers/1",
+                json!({"bootstrap_servers": ["", "evil.example:9092"]}),
+            ),
+            // Whatever it is called.
+            (
+                "/auth/0/where",
+                json!({"auth": [{"where": "https://evil.example"}]}),
+            ),
+            ("/what", json!({"what": "//evil.example"})),
+            // What a host name is made of.
+            ("/region", json!({"region": "eu.evil.example/"})),
+            ("/cloud", json!({"cloud": "evil.example"})),
+            (
+                "/assume_role/0/sts_region",
+                json!({"assume_role": [{"sts_region": "x@evil.example#"}]}),
+            ),
+            // Whom it believes.
+            ("/insecure", json!({"insecure": true})),
+            ("/insecure", json!({"insecure": "true"})),
+            (
+                "/tls_insecure_skip_verify",
+                json!({"tls_insecure_skip_verify": true}),
+            ),
+            ("/skip_tls_verify", json!({"skip_tls_verify": 1})),
+            ("/allow_unverified_ssl", json!({"allow_unverified_ssl": true})),
+            ("/disable_ssl", json!({"disable_ssl": true})),
+            ("/ssl_verify", json!({"ssl_verify": false})),
+            ("/verify", json!({"verify": false})),
+            ("/scheme", json!({"scheme": "http"})),
+            (
+                "/cluster_ca_certificate",
+                json!({"cluster_ca_certificate": "-----BEGIN"}),
+            ),
+            ("/ca_cert_pem", json!({"ca_cert_pem": "-----BEGIN"})),
+            (
+                "/certificate_authority_data",
+                json!({"certificate_authority_data": "LS0t"}),
+            ),
+        ] {
+            let failure = UserError::from(checked(&configuration, &[]).unwrap_err());
+            assert_eq!(failure.kind, ErrorKind::Policy);
+            assert!(failure.message.contains(path), "{path}: {failure}");
+            let hints = failure.hints.join("\n");
+            assert!(hints.contains("terraform.provider_addresses"), "{hints}");
+            assert!(
+                !failure.message.contains("evil"),
+                "the value is not shown: {failure}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_settings_are_the_specs_to_choose() {
+        for configuration in [
+            json!({}),
+            json!({"region": "eu-west-1", "profile": "shop.dev", "use_fips_endpoint": true, "skip_region_validation": true, "skip_metadata_api_check": true}),
+            json!({"assume_role": [{"role_arn": "arn:aws:iam::1:role/x", "session_name": "s"}]}),
+            json!({"insecure": false, "skip_tls_verify": "false", "ssl_verify": true, "scheme": "https"}),
+            json!({"host": "", "endpoints": [], "url": null, "ca_certificate": ""}),
+            json!({"scopes": ["https://www.googleapis.com/auth/cloud-platform"], "project": "acme.com:shop"}),
+            json!({"features": {"key_vault": {"purge_soft_delete_on_destroy": true}}}),
+            json!({"project_domain_id": "default", "token": "t", "password": "p?x", "username": "ada.lovelace"}),
+            json!({"impersonate_service_account": "x@shop.iam.gserviceaccount.com"}),
+        ] {
+            checked(&configuration, &[]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_value_is_allowed_for_its_provider_alone() {
+        let ours = json!({"address": "https://vault.acme.example", "skip_tls_verify": true});
+        let values: &[&str] = &["https://vault.acme.example", "skip_tls_verify=true"];
+        for source in ["hashicorp/vault", "HashiCorp/Vault", HERE] {
+            checked(&ours, &[(source, values)]).unwrap();
+        }
+        for (source, values) in [
+            ("hashicorp/vault", &values[..1]),
+            ("hashicorp/vault", &values[1..]),
+            ("hashicorp/vault", &["https://vault.acme.example", "true"]),
+            (
+                "hashicorp/vault",
+                &["https://vault.acme.example/", "skip_tls_verify=true"],
+            ),
+            ("hashicorp/aws", values),
+            ("evil.example/hashicorp/vault", values),
+            ("vault", values),
+        ] {
+            assert!(
+                checked(&ours, &[(source, values)]).is_err(),
+                "{source} {values:?}"
+            );
+        }
+        let theirs = json!({"address": "https://vault.acme.example.evil.example"});
+        assert!(checked(&theirs, &[("hashicorp/vault", values)]).is_err());
+    }
+}
