@@ -275,7 +275,7 @@ async fn apply_pending(
         newer: &newer,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
-            false => arrivals::since_last_apply(job, head, &known).await,
+            false => arrivals::since_last_apply(job, head, known).await,
         },
         pulls: reviews.pull_requests_of(&report),
     };

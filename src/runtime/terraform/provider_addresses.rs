@@ -133,9 +133,11 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
                 Value::Null => String::new(),
                 other => other.to_string(),
             };
+            // The value of a switch is allowed only together with its name: `true` would allow each of them.
+            let is_switch = matches!(decides, Decides::Check(_));
             let refused = !text.is_empty()
                 && sends_elsewhere(&text, value.is_string(), decides)
-                && !listed.contains(&text.as_str())
+                && (is_switch || !listed.contains(&text.as_str()))
                 && !listed.contains(&format!("{name}={text}").as_str());
             refused.then(|| path.to_owned())
         }

@@ -380,8 +380,8 @@ fn circles_are_found_through_reexports() {
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let circles = ModuleGraph::of_sources(sources.collect()).circles();
         circles
-            .into_iter()
-            .map(|(names, _)| names.into_iter().collect::<Vec<_>>().join(" "))
+            .into_keys()
+            .map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
             .collect::<Vec<_>>()
     };
     let room = (
