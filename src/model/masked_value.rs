@@ -35,6 +35,15 @@ pub fn as_secret(value: &Value) -> Option<&str> {
     }
 }
 
+/// Returns true if any part of the value is a secret marker.
+pub fn holds_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => as_secret(value).is_some() || map.values().any(holds_secret),
+        Value::Array(items) => items.iter().any(holds_secret),
+        _ => false,
+    }
+}
+
 /// Escapes one component of a path, as RFC 6901 requires.
 pub fn escape_component(component: &str) -> String {
     component.replace('~', "~0").replace('/', "~1")

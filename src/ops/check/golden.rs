@@ -209,6 +209,14 @@ fn fields(old: &Resource, new: &Resource, secrets: &Secrets) -> String {
         .take(FIELDS)
         .map(|found| {
             let path = report::diff::dotted(&found.path);
+            // A place that is secret on one side is secret on both, whatever stands there.
+            if [&found.from, &found.to]
+                .into_iter()
+                .flatten()
+                .any(masked_value::holds_secret)
+            {
+                return format!("{path}: (secret, changed)");
+            }
             let side = |value: &Option<Value>| value.as_ref().map_or(Cow::Borrowed("(none)"), show);
             format!("{path}: {} → {}", side(&found.from), side(&found.to))
         })
@@ -220,9 +228,6 @@ fn fields(old: &Resource, new: &Resource, secrets: &Secrets) -> String {
 }
 
 fn show(value: &Value) -> Cow<'static, str> {
-    if masked_value::as_secret(value).is_some() {
-        return Cow::Borrowed("(secret)");
-    }
     let text = value.to_string();
     match text.char_indices().nth(VALUE) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -241,6 +246,25 @@ mod tests {
             "- id: v1:ConfigMap:ns:a\n  type: Kubernetes\n  attributes: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, namespace: ns}}, {data}}}\n"
         );
         spec::read_text(&text, "f").unwrap()
+    }
+
+    #[test]
+    fn a_place_that_is_secret_on_one_side_shows_neither() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let resource = |data: Value| {
+            let mut spec = spec("data: {}");
+            spec.resources[0].attributes.insert("data".to_owned(), data);
+            spec
+        };
+        let golden = resource(serde_json::json!({"password": {"hunter2": "1"}, "list": [{"hunter2": "1"}]}));
+        let printed =
+            resource(serde_json::json!({"password": "other-secret", "list": [{"password": "other-secret"}]}));
+        let said = describe(&golden, &printed, &secrets);
+        assert!(said.contains("data.password: (secret, changed)"), "{said}");
+        assert!(
+            !said.contains("hunter2") && !said.contains("other-secret"),
+            "{said}"
+        );
     }
 
     #[test]

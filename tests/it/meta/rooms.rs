@@ -267,6 +267,7 @@ const KNOWN_CIRCLES: [(&[&str], &str); 7] = [
             "ops::ci::active_policies",
             "ops::ci::aggregate_status",
             "ops::ci::apply",
+            "ops::ci::arrivals",
             "ops::ci::checks",
             "ops::ci::deployments",
             "ops::ci::drift",
