@@ -3,7 +3,8 @@
     konfig.py fmt [--check]     format every .k file (or only say which are not)
     konfig.py lint              compile-time diagnostics of every .k file
     konfig.py test              run every *_test.k, and compile the examples
-    konfig.py golden [--check]  compile every stack into ci-test/stdout.golden.yaml (or only compare)
+    konfig.py golden [--check]  compile every stack into ci-test/stdout.golden.yaml (or only compare), without the
+                                definitions below crd/: `konverge check --update` writes those too
 """
 
 import difflib
@@ -18,6 +19,7 @@ import kcl_lib.api as kcl
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE = kcl.API()
+DEFINITION = "- id: apiextensions.k8s.io/v1:CustomResourceDefinition:"
 
 
 def sources():
@@ -109,6 +111,9 @@ def golden(check):
         path = stack / "ci-test/stdout.golden.yaml"
         text, error = compile(stack_arguments(stack))
         before = path.read_text() if path.is_file() else ""
+        # A golden ends with the definitions of its project, which Konverge adds to what the core prints.
+        if not error and (stack.parent / "crd").is_dir() and before.startswith(text + DEFINITION):
+            continue
         if error:
             same = False
             print(f"{shown(stack)}: {error}")
