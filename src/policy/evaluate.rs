@@ -90,7 +90,7 @@ fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     Some(finding(
         Enforcement::Deny,
         "branch",
-        "the branch is not protected: whoever may push could apply anything".to_owned(),
+        "the branch is not protected: anyone who may push could apply anything".to_owned(),
         Some(
             "protect the default branch in the repository's settings (a ruleset or a branch protection rule)"
                 .to_owned(),

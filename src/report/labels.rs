@@ -6,6 +6,7 @@ use crate::model::{
     ResourceId,
     apply_result::{ResourceOutcome, ResourceResult, StackOutcome},
     plan::{Action, ResourcePlan, StackPlan, Summary},
+    policy_finding::Enforcement,
     spec::RuntimeKind,
 };
 
@@ -121,6 +122,15 @@ pub fn sign(action: Action) -> &'static str {
         Action::Forget => "∅",
         Action::Unchanged => "=",
         Action::Unknown => "?",
+    }
+}
+
+/// The word for a verdict of a policy.
+pub fn enforcement_word(verdict: Enforcement) -> &'static str {
+    match verdict {
+        Enforcement::Deny => "denied",
+        Enforcement::Warn => "warning",
+        Enforcement::Pass => "satisfied",
     }
 }
 

@@ -96,7 +96,7 @@ impl From<StateError> for UserError {
                 .hint("wait for that run, or apply again later: nothing was touched")
                 .hint(holder.way_out(&stack)),
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
-                .hint(format!("run `konverge apply {stack}` again: it looks at what was done and goes on from there")),
+                .hint(format!("run `konverge apply {stack}` again: it looks at what was done and continues from there")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
                 .hint("run it again: the lease expires by itself"),
             StateError::Vanished { stack, .. } => UserError::new(ErrorKind::State, text)

@@ -1,19 +1,13 @@
 //! Which files the checks of single files look at: all, those of the stacks that were named, or those of a change.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashSet};
 
-use super::super::{OpenRevision, selection::SelectedStacks};
+use super::super::{OpenRevision, compiler::FileContents, selection::SelectedStacks};
 use crate::{
     error::{ErrorKind, UserError},
     konfig::{Changes, PackageKind},
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
-
-/// Files with their contents.
-pub(super) type Files = Vec<(RepoPath, Arc<[u8]>)>;
 
 /// Whose files are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,7 +114,7 @@ impl<'a> CheckedFiles<'a> {
     }
 
     /// What the stacks are made of, and the files that are checked by themselves.
-    pub(super) fn contents(&self) -> Result<Files, UserError> {
+    pub(super) fn contents(&self) -> Result<FileContents, UserError> {
         let source = &self.workspace.source;
         let files = source.files().iter().filter(|(path, entry)| {
             entry.kind == FileKind::File && (self.compiled.contains(*path) || self.is_edited(path))

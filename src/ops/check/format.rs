@@ -2,11 +2,7 @@
 
 use std::path::Path;
 
-use super::{
-    CheckedFiles,
-    checked_files::{Files, is_kcl},
-    diagnostic,
-};
+use super::{super::compiler::FileContents, CheckedFiles, checked_files::is_kcl, diagnostic};
 use crate::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
@@ -23,7 +19,7 @@ struct Unformatted {
     formatted: Vec<u8>,
 }
 
-async fn find(pool: &Pool, files: &Files, checked: &CheckedFiles<'_>) -> Vec<Unformatted> {
+async fn find(pool: &Pool, files: &FileContents, checked: &CheckedFiles<'_>) -> Vec<Unformatted> {
     let request = CompileRequest {
         label: "format".to_owned(),
         ..CompileRequest::default()
@@ -48,7 +44,7 @@ async fn find(pool: &Pool, files: &Files, checked: &CheckedFiles<'_>) -> Vec<Unf
 }
 
 /// One error for each file that is not formatted.
-pub(super) async fn check(pool: &Pool, files: &Files, checked: &CheckedFiles<'_>) -> Vec<Diagnostic> {
+pub(super) async fn check(pool: &Pool, files: &FileContents, checked: &CheckedFiles<'_>) -> Vec<Diagnostic> {
     let found = find(pool, files, checked).await.into_iter();
     found
         .map(|file| {
@@ -62,7 +58,7 @@ pub(super) async fn check(pool: &Pool, files: &Files, checked: &CheckedFiles<'_>
 /// Formats the files in the checkout; returns which.
 pub(super) async fn fix(
     pool: &Pool,
-    files: &Files,
+    files: &FileContents,
     checked: &CheckedFiles<'_>,
     root: &Path,
 ) -> Result<Vec<RepoPath>, UserError> {

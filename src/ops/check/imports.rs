@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{
     super::OpenRevision,
+    super::compiler::FileContents,
     CheckedFiles,
-    checked_files::{Files, is_kcl, is_test},
+    checked_files::{is_kcl, is_test},
     diagnostic,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 /// One warning for each import of a file that the file does not use.
 pub(super) async fn check(
     pool: &Pool,
-    files: &Files,
+    files: &FileContents,
     checked: &CheckedFiles<'_>,
     workspace: &OpenRevision,
 ) -> Result<Vec<Diagnostic>, UserError> {

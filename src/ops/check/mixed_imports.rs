@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::OpenRevision, checked_files::Files, diagnostic};
+use super::{
+    super::{OpenRevision, compiler::FileContents},
+    diagnostic,
+};
 use crate::{
     affected::{self, MixedImport},
     error::UserError,
@@ -15,7 +18,7 @@ use crate::{
 /// Every such import of these stacks' programs, at its line.
 pub(super) fn find(
     workspace: &OpenRevision,
-    files: &Files,
+    files: &FileContents,
     stacks: &[&Stack],
 ) -> Result<Vec<Diagnostic>, UserError> {
     let mut found = BTreeSet::new();
@@ -25,7 +28,7 @@ pub(super) fn find(
     Ok(found.iter().map(|half| describe(half, files)).collect())
 }
 
-fn describe(half: &MixedImport, files: &Files) -> Diagnostic {
+fn describe(half: &MixedImport, files: &FileContents) -> Diagnostic {
     let MixedImport { by, file, package } = half;
     let message = format!(
         "imports `{file}` by itself, and the program imports its package `{package}` too: where the file uses a name of \

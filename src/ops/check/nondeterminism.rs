@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{checked_files::Files, diagnostic};
+use super::{super::compiler::FileContents, diagnostic};
 use crate::{
     affected,
     model::{
@@ -36,7 +36,7 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
 type Name = (String, String);
 
 /// Every use in these files, with its position. Entries of one stack share their imports.
-pub(super) fn scan(files: &Files, stacks: &[&Stack]) -> Vec<Diagnostic> {
+pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()
         .filter(|(path, _)| path.file_name().ends_with(".k"))
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn find_calls(files: &[(&str, &str)], entries: &[&str]) -> Vec<String> {
-        let files: Files = files
+        let files: FileContents = files
             .iter()
             .map(|(name, text)| (path(name), text.as_bytes().into()))
             .collect();

@@ -507,7 +507,8 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
 }
 
 /// The hint if nobody is known to have approved the digests.
-pub(super) const BY_HAND: &str = "or start the workflow by hand with `approve`: whoever does so agrees";
+pub(super) const BY_HAND: &str =
+    "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
 fn no_token(what: &str) -> UserError {
     UserError::new(ErrorKind::Github, format!("{what}, and there is none"))

@@ -143,7 +143,7 @@ fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
         format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
     )
     .hint(format!(
-        "fetch it from whoever has it: `git fetch REMOTE {commit}`"
+        "fetch it from a clone that has it: `git fetch REMOTE {commit}`"
     ))
     .hint("if the clone is shallow: `git fetch --unshallow`")
 }

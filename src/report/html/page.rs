@@ -442,11 +442,7 @@ fn rest(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     if !input.findings.is_empty() {
         html.push_str("<section><h2>Guardrails</h2>\n<ul>\n");
         for finding in input.findings {
-            let word = match finding.verdict {
-                Enforcement::Deny => "denied",
-                Enforcement::Warn => "warning",
-                Enforcement::Pass => "satisfied",
-            };
+            let word = labels::enforcement_word(finding.verdict);
             let stack = finding
                 .stack
                 .as_ref()

@@ -33,7 +33,7 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
         ),
         Failed::Apply => (
             "Konverge apply: failed",
-            "This run came to no result. What it applied before it failed is recorded with each stack; the next run goes on from there.",
+            "This run came to no result. What it applied before it failed is recorded with each stack; the next run continues from there.",
         ),
         Failed::Run => ("Konverge: failed", "This run came to no result."),
     };

@@ -68,11 +68,7 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
     let mut body = String::new();
     let mut left_out = 0;
     for finding in input.findings {
-        let word = match finding.verdict {
-            Enforcement::Deny => "denied",
-            Enforcement::Warn => "warning",
-            Enforcement::Pass => "satisfied",
-        };
+        let word = labels::enforcement_word(finding.verdict);
         let stack = finding
             .stack
             .as_ref()
@@ -158,9 +154,9 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let look = "To reproduce: `konverge preview` in a checkout of this branch.";
     let denied = input.findings.iter().any(|f| f.verdict == Enforcement::Deny);
     let sentence = if input.mode.merging == Merging::Outside {
-        "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge the plan is made again against the real infrastructure."
+        "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge Konverge plans again, against the real infrastructure."
     } else if input.mode.merging == Merging::Queued {
-        return "In the merge queue Specs are compared with Specs, and no cluster is asked. After the merge the plan is made again against the real infrastructure.".to_owned();
+        return "In the merge queue Specs are compared with Specs, and no cluster is asked. After the merge Konverge plans again, against the real infrastructure.".to_owned();
     } else if input.mode.merging == Merging::Applies
         && !denied
         && view.stacks.iter().any(|stack| stack.plan.fails_in_part())

@@ -19,6 +19,26 @@ pub(super) struct Admission {
     /// The digest over all of it.
     pub digest: Digest,
     rules: Vec<Rule>,
+    /// True if part of it may not be read: any object may then be mutated by something that is not seen.
+    is_partial: bool,
+}
+
+/// The answer to a list of admission objects.
+enum Listing {
+    /// The cluster does not know the kind.
+    Unknown,
+    /// The permission to list it is missing.
+    Denied,
+    Items(Value),
+}
+
+impl Listing {
+    fn items(&self) -> Option<&Value> {
+        match self {
+            Self::Items(items) => Some(items),
+            Self::Unknown | Self::Denied => None,
+        }
+    }
 }
 
 /// A rule that selects the objects to mutate.
@@ -41,15 +61,16 @@ impl Admission {
     /// Reads the admission configuration; kinds that the cluster does not know are skipped.
     ///
     /// # Errors
-    /// The server does not answer. Without permission to read, nothing is found.
+    /// The server does not answer.
     pub async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
         let ask = |kind: &'static str| async move {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
-                return Ok(None);
+                return Ok(Listing::Unknown);
             };
             match api.call(&ApiRequest::get(of.collection(None))).await {
-                Ok(answer) => Ok(Some(answer.value)),
-                Err(error) if error.is_code(403) || error.is_code(404) => Ok(None),
+                Ok(answer) => Ok(Listing::Items(answer.value)),
+                Err(error) if error.is_code(403) => Ok(Listing::Denied),
+                Err(error) if error.is_code(404) => Ok(Listing::Unknown),
                 Err(error) => Err(error),
             }
         };
@@ -58,18 +79,17 @@ impl Admission {
             ask("MutatingAdmissionPolicy"),
             ask("MutatingAdmissionPolicyBinding"),
         )?;
-        let parameters = match (&policies, &bindings) {
+        let parameters = match (policies.items(), bindings.items()) {
             (Some(policies), Some(bindings)) => {
                 admission_parameters::read(api, discovery, policies, bindings).await?
             }
             _ => ParameterVersions::new(),
         };
-        Ok(Self::from_lists(
-            webhooks.as_ref(),
-            policies.as_ref(),
-            bindings.as_ref(),
-            &parameters,
-        ))
+        let is_denied = |listing: &Listing| matches!(listing, Listing::Denied);
+        Ok(Self {
+            is_partial: [&webhooks, &policies, &bindings].into_iter().any(is_denied),
+            ..Self::from_lists(webhooks.items(), policies.items(), bindings.items(), &parameters)
+        })
     }
 
     fn from_lists(
@@ -106,6 +126,7 @@ impl Admission {
         Self {
             digest,
             rules: by_webhook.chain(by_policy).collect(),
+            is_partial: false,
         }
     }
 
@@ -116,9 +137,8 @@ impl Admission {
 
     /// Returns true if the mutation of objects of this kind may change without a change in what is read here.
     pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| rule.by_unseen && rule.fits(group, plural))
+        let mut rules = self.rules.iter();
+        self.is_partial || rules.any(|rule| rule.by_unseen && rule.fits(group, plural))
     }
 
     /// The versions of the parameters that determine the mutation of objects of this kind.

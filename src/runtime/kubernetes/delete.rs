@@ -91,7 +91,7 @@ pub(super) async fn wait_until_gone(
                 subject.title()
             );
             return Err(
-                UserError::new(ErrorKind::Interrupted, message).hint("the next run goes on from here")
+                UserError::new(ErrorKind::Interrupted, message).hint("the next run continues from here")
             );
         }
         if Instant::now() + pause > deadline {
@@ -100,8 +100,9 @@ pub(super) async fn wait_until_gone(
                 subject.title(),
                 runtime.options.ready_timeout.as_secs()
             );
-            return Err(UserError::new(ErrorKind::Kubernetes, message)
-                .hint("whoever set the finalizers must take them off; the next run goes on from here"));
+            return Err(UserError::new(ErrorKind::Kubernetes, message).hint(
+                "the controller that set the finalizers must remove them; the next run continues from here",
+            ));
         }
         if pause > Duration::from_millis(500) {
             sink.progress(id, &format!("waiting until it is gone{holds}"));

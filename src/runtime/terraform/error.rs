@@ -107,7 +107,7 @@ pub enum TerraformError {
     Failed(String),
     #[error("`{id}` was not tried: {why}")]
     NotTried { id: ResourceId, why: String },
-    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, half made")]
+    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, incomplete")]
     InFlight {
         id: ResourceId,
         address: String,

@@ -312,7 +312,7 @@ impl Segment<'_> {
         }
         let reason = change.and_then(|c| c.action_reason.as_deref());
         if reason == Some("replace_because_tainted") {
-            notes.push("an earlier run left it half made, so it is made again".to_owned());
+            notes.push("an earlier run did not complete it, so it is recreated".to_owned());
         }
         let address = subject.address.to_string();
         let warnings = self.log.iter().filter_map(|m| m.diagnostic.as_ref());
@@ -330,7 +330,7 @@ impl Segment<'_> {
         let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
         if let (Some(_), Some(id)) = (&subject.made, &id) {
             return Some(format!(
-                "an earlier run made it with the id `{id}` and was stopped: it is taken over, not made again"
+                "an earlier run made it with the id `{id}` and was stopped: it is adopted, not recreated"
             ));
         }
         if action != "create" {

@@ -22,6 +22,19 @@ fn config_map(ns: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": {"k": "1"}})
 }
 
+/// Gives the user without permissions these rules in a namespace.
+async fn allow_nobody(objects: &Objects, ns: &str, rules: &Value) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let version = format!("{GROUP}/v1");
+    let metadata = json!({"name": "allowed", "namespace": ns});
+    let role = json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules});
+    let binding = json!({"apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": User::Nobody.name()}],
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "allowed"}});
+    objects.create(&role).await;
+    objects.create(&binding).await;
+}
+
 /// A kubeconfig whose token is asked of a program.
 fn with_plugin(cluster: &Cluster, folder: &std::path::Path, script: &str) -> std::path::PathBuf {
     let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
@@ -223,14 +236,7 @@ async fn what_may_not_be_read_is_neither_new_nor_gone() {
     let (ns, objects) = (cluster.namespace("unreadable").await, Objects::of(cluster).await);
     let rules =
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete"]}]);
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "blind", "namespace": ns}, "rules": rules});
-    let nobody =
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
-    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "blind"});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "blind", "namespace": ns},
-        "subjects": [nobody], "roleRef": to});
-    objects.create(&role).await;
-    objects.create(&binding).await;
+    allow_nobody(&objects, &ns, &rules).await;
     let mut stack = TestStack::new("unreadable", cluster.kubeconfig());
     // Few are read one by one, many are listed.
     for count in [1, 5] {
@@ -254,6 +260,31 @@ async fn what_may_not_be_read_is_neither_new_nor_gone() {
     }
 }
 
+/// Who may not list webhooks and policies cannot know that they did not change: the server is asked for each object.
+#[tokio::test]
+async fn without_the_right_to_see_admission_nothing_is_proven_unchanged() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("admission").await, Objects::of(cluster).await);
+    let all = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    allow_nobody(&objects, &ns, &all).await;
+    let maps = [config_map(&ns, "a"), config_map(&ns, "b")];
+    let mut stack = TestStack::new("admission", cluster.kubeconfig());
+    stack.apply(&maps).await;
+    for (kubeconfig, expected) in [
+        (cluster.kubeconfig(), 0),
+        (cluster.kubeconfig_of(User::Nobody), maps.len()),
+    ] {
+        stack.act_as(kubeconfig);
+        let before = cluster.audit().len();
+        assert_eq!(stack.plan_well(&maps).await.public.summary.unchanged, maps.len());
+        let audit = cluster.audit();
+        let asked = audit[before..]
+            .iter()
+            .filter(|event| event.is_in(&ns) && event.verb == "patch");
+        assert_eq!(asked.count(), expected);
+    }
+}
+
 /// Without the right to read `kube-system` an object that is still there proves which cluster it is. Where nothing is
 /// left to prove it, nothing is created a second time.
 #[tokio::test]
@@ -261,14 +292,7 @@ async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_lef
     let cluster = Cluster::shared();
     let (ns, objects) = (cluster.namespace("untold").await, Objects::of(cluster).await);
     let all = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "maps", "namespace": ns}, "rules": all});
-    let nobody =
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Nobody.name()});
-    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "maps", "namespace": ns},
-        "subjects": [nobody], "roleRef": to});
-    objects.create(&role).await;
-    objects.create(&binding).await;
+    allow_nobody(&objects, &ns, &all).await;
     let maps = [config_map(&ns, "a"), config_map(&ns, "b")];
     let mut stack = TestStack::new("untold", cluster.kubeconfig());
     stack.apply(&maps).await;

@@ -171,7 +171,7 @@ async fn nulls_and_empty_values_are_no_change() {
     assert_eq!(stack.plan_well(&wanted).await.public.summary.unchanged, 2);
 }
 
-/// Trap 15: `status` in a manifest is no change.
+/// Trap 15: `status` in a manifest is not a change.
 #[tokio::test]
 async fn status_in_a_manifest_is_ignored() {
     let cluster = Cluster::shared();

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// A phrase that nobody may write any more, and what to write instead.
-const PHRASES: [(&str, &str); 44] = [
+const PHRASES: [(&str, &str); 47] = [
     ("can not", "cannot"),
     ("is no job of", "is not a job of"),
     ("is no length of time", "invalid duration"),
@@ -53,7 +53,7 @@ const PHRASES: [(&str, &str); 44] = [
     ("may do what it is for", "permissions OK"),
     ("it is not said which cluster", "no rule assigns a cluster to"),
     ("is not a length of time", "invalid duration"),
-    ("it goes on from here", "completed work is kept"),
+    ("it continues from here", "completed work is kept"),
     ("ended without a word", "no result from"),
     ("failed without a word", "failed with no error output"),
     ("as a whole: {", "before any stack was processed"),
@@ -66,6 +66,9 @@ const PHRASES: [(&str, &str); 44] = [
     ("sent on and on", "too many redirects"),
     ("costs time, never truth", "safe: the next run is slower"),
     ("Say nothing but", "Print only"),
+    ("plan is made again", "Konverge plans again"),
+    ("goes on from", "continues from"),
+    ("half made", "not completed"),
 ];
 
 fn collect(path: &Path, into: &mut Vec<PathBuf>) {
