@@ -175,7 +175,7 @@ pub async fn whose_state_was_not_written(binary: PathBuf) {
             (changes, &["/input".to_owned()][..])
         );
         let notes = rest.notes.join("\n");
-        assert!(notes.contains("taken over, not made again"), "{notes}");
+        assert!(notes.contains("adopted, not recreated"), "{notes}");
         let names_the_old = notes.contains("id `the-old-one` and may still be there");
         assert_eq!(names_the_old, new_one_first, "{notes}");
         let sink = rig.apply(std::slice::from_ref(&wanted)).await;
