@@ -269,12 +269,12 @@ async fn without_the_right_to_see_admission_nothing_is_proven_unchanged() {
     allow_nobody(&objects, &ns, &all).await;
     let maps = [config_map(&ns, "a"), config_map(&ns, "b")];
     let mut stack = TestStack::new("admission", cluster.kubeconfig());
-    stack.apply(&maps).await;
     for (kubeconfig, expected) in [
         (cluster.kubeconfig(), 0),
         (cluster.kubeconfig_of(User::Nobody), maps.len()),
     ] {
         stack.act_as(kubeconfig);
+        stack.apply(&maps).await;
         let before = cluster.audit().len();
         assert_eq!(stack.plan_well(&maps).await.public.summary.unchanged, maps.len());
         let audit = cluster.audit();
