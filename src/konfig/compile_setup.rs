@@ -3,14 +3,16 @@
 use serde_json::Value;
 
 use super::{
-    FileTreeView, LayoutReader, SettingsOrder, dependencies,
+    FileTreeView, SettingsOrder, dependencies,
     entry::{self, EntryText},
     outside_paths,
+    parsed_files::ParsedFiles,
+    path_variables::{package_folder, variable},
 };
 use crate::model::{
     RepoPath,
     file_source::SourceError,
-    stack::{CompileSetup, Entry, SetupError},
+    stack::{CompileSetup, SetupError},
 };
 
 /// The setup of a stack.
@@ -23,7 +25,7 @@ pub(super) struct StackSetup {
 
 /// Builds the setup of a stack.
 pub(super) fn build_setup(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     order: SettingsOrder,
     folder: &RepoPath,
@@ -34,31 +36,9 @@ pub(super) fn build_setup(
     Ok(StackSetup { compile, globs })
 }
 
-impl LayoutReader {
-    /// How files of a folder that is no stack are compiled, such as tests. The outer error is a missing object, the
-    /// inner one is the folder's own.
-    ///
-    /// # Errors
-    /// A file is not in the object database.
-    pub fn folder_setup(
-        &self,
-        tree: &FileTreeView,
-        folder: &RepoPath,
-        entries: Vec<Entry>,
-    ) -> Result<Result<CompileSetup, SetupError>, SourceError> {
-        let mut setup = CompileSetup {
-            work_dir: folder.clone(),
-            module_root: tree.module_root(folder),
-            entries,
-            ..CompileSetup::default()
-        };
-        Ok(dependencies::add(self, tree, &mut setup)?.map(|()| setup))
-    }
-}
-
 /// The outer error is a missing object, the inner one is the stack's own.
 fn merge_setup(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     order: SettingsOrder,
     (folder, project): (&RepoPath, &RepoPath),
@@ -109,7 +89,7 @@ fn merge_setup(
 }
 
 fn read_settings(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     order: SettingsOrder,
     folder: &RepoPath,
@@ -132,7 +112,7 @@ fn read_settings(
                 let message = format!(
                     "`{name}` is missing: Kusion v0.7 needs it in every stack (`kcl.settings` in konverge.yaml)"
                 );
-                return Ok(Err(at(file, message)));
+                return Ok(Err(SetupError::new(file, message)));
             }
             None => continue,
         };
@@ -143,7 +123,12 @@ fn read_settings(
                     setup.packages.retain(|(known, _)| known != package);
                     setup.packages.push((package.clone(), path));
                 }
-                Err(message) => return Ok(Err(at(file, format!("package_maps: {package}: {message}")))),
+                Err(message) => {
+                    return Ok(Err(SetupError::new(
+                        file,
+                        format!("package_maps: {package}: {message}"),
+                    )));
+                }
             }
         }
         entries.extend(settings.files.iter().map(|text| EntryText {
@@ -161,7 +146,7 @@ fn read_settings(
 }
 
 fn read_profile(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     root: &RepoPath,
     setup: &mut CompileSetup,
@@ -170,7 +155,7 @@ fn read_profile(
     let file = root.child("kcl.mod");
     let module = match reader.module(tree, &file)? {
         Some(Ok(module)) => module,
-        Some(Err(message)) => return Ok(Err(at(file, message))),
+        Some(Err(message)) => return Ok(Err(SetupError::new(file, message))),
         None => return Ok(Ok(())),
     };
     entries.extend(module.entries.iter().map(|text| EntryText {
@@ -205,39 +190,4 @@ fn place(tree: &FileTreeView, setup: &CompileSetup, base: &RepoPath, text: &str)
     start
         .join(rest)
         .ok_or_else(|| outside_paths::describe_refusal(tree, &start, rest))
-}
-
-/// The variable at the start of a path, and the rest.
-pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
-    let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
-    (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
-}
-
-/// The name and the folder of the dependency in `name:KCL_MOD`.
-pub(super) fn package_folder(
-    setup: &CompileSetup,
-    variable: &str,
-    text: &str,
-) -> Result<(String, RepoPath), String> {
-    let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
-        format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
-    })?;
-    if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
-        return Ok(known.clone());
-    }
-    match setup.remote_packages.iter().any(|package| package.name == name) {
-        true => Err(format!(
-            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` (the command line of https://www.kcl-lang.io) and commit the folder `vendor`"
-        )),
-        false => Err(format!("`{text}`: there is no package `{name}`")),
-    }
-}
-
-pub(super) fn at(file: RepoPath, message: String) -> SetupError {
-    SetupError {
-        file,
-        line: None,
-        column: None,
-        message,
-    }
 }

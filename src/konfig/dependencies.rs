@@ -3,10 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{
-    FileTreeView, LayoutReader,
-    compile_setup::at,
+    FileTreeView,
     kcl_mod::{self, KclMod},
     outside_paths,
+    parsed_files::ParsedFiles,
 };
 use crate::model::{
     RepoPath,
@@ -18,7 +18,7 @@ use crate::model::{
 /// Adds the dependencies of the stack's module, and their dependencies. The nearest declaration of a name
 /// wins.
 pub(super) fn add(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     setup: &mut CompileSetup,
 ) -> Result<Result<(), SetupError>, SourceError> {
@@ -31,7 +31,7 @@ pub(super) fn add(
         let file = folder.child("kcl.mod");
         let module = match reader.module(tree, &file)? {
             Some(Ok(module)) => module,
-            Some(Err(message)) => return Ok(Err(at(file, message))),
+            Some(Err(message)) => return Ok(Err(SetupError::new(file, message))),
             None => continue,
         };
         if let Err(error) = add_of((reader, tree), &root, &folder, &module, setup, |package| {
@@ -46,7 +46,7 @@ pub(super) fn add(
 }
 
 fn add_of(
-    (reader, tree): (&LayoutReader, &FileTreeView),
+    (reader, tree): (&ParsedFiles, &FileTreeView),
     root: &RepoPath,
     folder: &RepoPath,
     module: &KclMod,
@@ -65,7 +65,7 @@ fn add_of(
                 Some(package) => package,
                 None => match outside(reader, tree, folder, name, path)? {
                     Ok(package) => package,
-                    Err(message) => return Ok(Err(at(folder.child("kcl.mod"), message))),
+                    Err(message) => return Ok(Err(SetupError::new(folder.child("kcl.mod"), message))),
                 },
             };
             setup.packages.push((name.clone(), package.clone()));
@@ -99,7 +99,7 @@ fn add_of(
 /// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the
 /// checkout's folder, else why it is refused.
 fn outside(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
     folder: &RepoPath,
     name: &str,

@@ -2,23 +2,22 @@
 //! however many stacks or revisions share it.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
 };
 
 use super::{
-    FileTreeView, Layout, LayoutError, LayoutRules, Project, Settings, SettingsOrder,
-    changes::UnchangedLayout,
-    compile_setup,
+    Changes, FileTreeView, Layout, LayoutError, LayoutRules, Project, SettingsOrder, compile_setup,
+    dependencies,
     exclusion::{self, Exclusion},
-    kcl_mod::KclMod,
-    manifests::{self, ProjectDocument, StackDocument},
+    parsed_files::ParsedFiles,
+    unchanged_layout::UnchangedLayout,
 };
 use crate::{
     model::{
         RepoPath, StackId,
-        file_source::{BlobId, FileKind, SourceError},
-        stack::{NamedBy, SetupError, Stack},
+        file_source::{FileKind, Source, SourceError},
+        stack::{CompileSetup, Entry, NamedBy, SetupError, Stack},
     },
     yaml::YamlError,
 };
@@ -26,29 +25,8 @@ use crate::{
 /// Reads layouts. Parsed files are cached by content, so that a second revision costs only what changed.
 #[derive(Default)]
 pub struct LayoutReader {
-    parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
+    files: ParsedFiles,
 }
-
-/// How a file is parsed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Class {
-    Project,
-    Stack,
-    Settings,
-    Module,
-}
-
-/// A parsed file.
-#[derive(Clone)]
-enum Parsed {
-    Project(Result<Arc<ProjectDocument>, YamlError>),
-    Stack(Result<Arc<StackDocument>, YamlError>),
-    Settings(Result<Arc<Settings>, YamlError>),
-    Module(Result<Arc<KclMod>, String>),
-}
-
-/// The number of threads that read and parse: as many as CI machines have cores.
-const READERS: usize = 2;
 
 impl LayoutReader {
     pub fn new() -> Self {
@@ -65,13 +43,14 @@ impl LayoutReader {
     }
 
     /// As [`LayoutReader::layout`]; the valid parts of another revision's layout are not read again.
-    pub(super) fn layout_with(
+    fn layout_with(
         &self,
         tree: &FileTreeView,
         rules: &LayoutRules,
         held: Option<&UnchangedLayout<'_>>,
     ) -> Result<Layout, LayoutError> {
-        self.prefetch(tree, held)?;
+        self.files
+            .prefetch(tree, |path| held.is_none_or(|held| held.lacks(path)))?;
         let mut layout = Layout {
             has_module: tree.has_module(),
             has_globs: held.is_some_and(UnchangedLayout::has_globs),
@@ -93,7 +72,7 @@ impl LayoutReader {
         }
         layout.packages = match held {
             Some(held) => held.packages().to_vec(),
-            None => exclusion::packages(self, tree)?,
+            None => exclusion::packages(&self.files, tree)?,
         };
         let exclusion = Exclusion::new(&layout.packages, &rules.exclude);
         let stack_folders = layout.leave_out(&exclusion, &mut project_folders, stack_folders);
@@ -109,14 +88,10 @@ impl LayoutReader {
         for folder in stack_folders {
             let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
             let Some((project, broken)) = folder.ancestors().find_map(|above| projects.get(&above)) else {
-                layout.problems.push(SetupError {
-                    file: folder.child("stack.yaml"),
-                    line: None,
-                    column: None,
-                    message:
-                        "this stack belongs to no project: no folder at or above it holds a `project.yaml`"
-                            .to_owned(),
-                });
+                layout.problems.push(SetupError::new(
+                    folder.child("stack.yaml"),
+                    "this stack belongs to no project: no folder at or above it holds a `project.yaml`",
+                ));
                 continue;
             };
             let mut stack = match held.and_then(|held| held.stack(&folder, project)) {
@@ -129,14 +104,10 @@ impl LayoutReader {
             }
             match inside {
                 Some(above) => {
-                    let error = SetupError {
-                        file: folder.child("stack.yaml"),
-                        line: None,
-                        column: None,
-                        message: format!(
-                            "this stack lies inside the stack `{above}`: stacks must not be nested"
-                        ),
-                    };
+                    let error = SetupError::new(
+                        folder.child("stack.yaml"),
+                        format!("this stack lies inside the stack `{above}`: stacks must not be nested"),
+                    );
                     layout.problems.push(error.clone());
                     stack.compile = Err(error);
                 }
@@ -152,6 +123,43 @@ impl LayoutReader {
         Ok(layout)
     }
 
+    /// As [`LayoutReader::layout`], but reuses the layout of another revision: only differences are read.
+    ///
+    /// # Errors
+    /// As [`Layout::read`].
+    pub fn layout_after(
+        &self,
+        before: &Arc<Layout>,
+        changes: &Changes,
+        tree: &FileTreeView,
+        rules: &LayoutRules,
+    ) -> Result<Arc<Layout>, LayoutError> {
+        match UnchangedLayout::from_layout(before, changes) {
+            Some(held) if held.is_whole() => Ok(Arc::clone(before)),
+            held => self.layout_with(tree, rules, held.as_ref()).map(Arc::new),
+        }
+    }
+
+    /// How files of a folder that is no stack are compiled, such as tests. The outer error is a missing object, the
+    /// inner one is the folder's own.
+    ///
+    /// # Errors
+    /// A file is not in the object database.
+    pub fn folder_setup(
+        &self,
+        tree: &FileTreeView,
+        folder: &RepoPath,
+        entries: Vec<Entry>,
+    ) -> Result<Result<CompileSetup, SetupError>, SourceError> {
+        let mut setup = CompileSetup {
+            work_dir: folder.clone(),
+            module_root: tree.module_root(folder),
+            entries,
+            ..CompileSetup::default()
+        };
+        Ok(dependencies::add(&self.files, tree, &mut setup)?.map(|()| setup))
+    }
+
     /// A project, and the error in its file. With an error the identities of its stacks are unknown, if it
     /// has any: other tools also have files of this name.
     fn project(
@@ -161,10 +169,8 @@ impl LayoutReader {
         layout: &mut Layout,
     ) -> Result<(Project, Option<SetupError>), SourceError> {
         let file = folder.child("project.yaml");
-        let document = match self.parse_cached(tree, &file, Class::Project)? {
-            Some(Parsed::Project(document)) => document,
-            _ => Ok(Arc::default()),
-        };
+        let document = self.files.project(tree, &file)?;
+        let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken = None;
         let document = document.unwrap_or_else(|error| {
             broken = Some(layout.problem(file.clone(), Some(&error), &error.message));
@@ -190,10 +196,8 @@ impl LayoutReader {
         layout: &mut Layout,
     ) -> Result<Stack, SourceError> {
         let file = folder.child("stack.yaml");
-        let document = match self.parse_cached(tree, &file, Class::Stack)? {
-            Some(Parsed::Stack(document)) => document,
-            _ => Ok(Arc::default()),
-        };
+        let document = self.files.stack(tree, &file)?;
+        let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken: Option<SetupError> = None;
         let document = document.unwrap_or_else(|error| {
             broken = Some(layout.unreadable(file.clone(), &error));
@@ -222,7 +226,7 @@ impl LayoutReader {
         let compile = match broken {
             Some(error) => Err(error),
             None => {
-                let setup = compile_setup::build_setup(self, tree, order, folder, &project.folder)?;
+                let setup = compile_setup::build_setup(&self.files, tree, order, folder, &project.folder)?;
                 layout.has_globs |= setup.globs;
                 setup.compile
             }
@@ -243,114 +247,18 @@ impl LayoutReader {
             kubeconfig: document.kubeconfig.clone(),
         })
     }
-
-    pub(super) fn settings(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<Settings>, YamlError>>, SourceError> {
-        Ok(match self.parse_cached(tree, file, Class::Settings)? {
-            Some(Parsed::Settings(settings)) => Some(settings),
-            _ => None,
-        })
-    }
-
-    pub(super) fn module(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<KclMod>, String>>, SourceError> {
-        Ok(match self.parse_cached(tree, file, Class::Module)? {
-            Some(Parsed::Module(module)) => Some(module),
-            _ => None,
-        })
-    }
-
-    fn parse_cached(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-        class: Class,
-    ) -> Result<Option<Parsed>, SourceError> {
-        let Some((_, entry)) = tree.file(file) else {
-            return Ok(None);
-        };
-        let key = (entry.blob, class);
-        if let Some(parsed) = self
-            .parsed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-        {
-            return Ok(Some(parsed.clone()));
-        }
-        let parsed = class.parse(&tree.source().read(entry.blob)?);
-        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Some(memo.entry(key).or_insert(parsed).clone()))
-    }
-
-    /// Reads every small file of the layout, on several threads, each content once.
-    fn prefetch(&self, tree: &FileTreeView, held: Option<&UnchangedLayout<'_>>) -> Result<(), SourceError> {
-        let mut wanted: Vec<(BlobId, Class)> = Vec::new();
-        let files = tree.source().files().iter();
-        for (path, entry) in files.filter(|(path, _)| held.is_none_or(|held| held.lacks(path))) {
-            let class = match path.file_name() {
-                "project.yaml" => Class::Project,
-                "stack.yaml" => Class::Stack,
-                "kcl.yaml" => Class::Settings,
-                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => Class::Settings,
-                "kcl.mod" => Class::Module,
-                _ => continue,
-            };
-            if entry.kind == FileKind::File {
-                wanted.push((entry.blob, class));
-            }
-        }
-        {
-            // In the order of their paths: neighbours are often stored as deltas of one another.
-            let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut met = HashSet::new();
-            wanted.retain(|key| !memo.contains_key(key) && met.insert(*key));
-        }
-        let read_some = |keys: &[(BlobId, Class)]| -> Result<Vec<_>, SourceError> {
-            keys.iter()
-                .map(|(blob, class)| Ok(((*blob, *class), class.parse(&tree.source().read(*blob)?))))
-                .collect()
-        };
-        let parts: Vec<Result<Vec<_>, SourceError>> = if wanted.len() < 64 {
-            vec![read_some(&wanted)]
-        } else {
-            std::thread::scope(|scope| {
-                let readers: Vec<_> = wanted
-                    .chunks(wanted.len().div_ceil(READERS))
-                    .map(|chunk| scope.spawn(|| read_some(chunk)))
-                    .collect();
-                readers
-                    .into_iter()
-                    .map(|reader| reader.join().expect("a reader parses or returns its error"))
-                    .collect()
-            })
-        };
-        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in parts {
-            memo.extend(part?);
-        }
-        Ok(())
-    }
-}
-
-impl Class {
-    fn parse(self, bytes: &[u8]) -> Parsed {
-        match self {
-            Self::Project => Parsed::Project(manifests::parse(bytes).map(Arc::new)),
-            Self::Stack => Parsed::Stack(manifests::parse(bytes).map(Arc::new)),
-            Self::Settings => Parsed::Settings(Settings::parse(bytes).map(Arc::new)),
-            Self::Module => Parsed::Module(KclMod::parse(bytes).map(Arc::new)),
-        }
-    }
 }
 
 impl Layout {
+    /// Reads the layout of a revision.
+    ///
+    /// # Errors
+    /// A file is not in the object database. Errors *in* files are reported in [`Layout::problems`] and
+    /// [`Stack::compile`] instead.
+    pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
+        LayoutReader::new().layout(&FileTreeView::new(Arc::clone(source)), &rules.into())
+    }
+
     /// Returns the folders that define stacks, sorted, and removes projects without stacks.
     fn leave_out(
         &mut self,
@@ -412,12 +320,10 @@ impl Layout {
 
 /// The error for a submodule without files: its stacks exist but are unknown.
 fn not_checked_out(file: RepoPath) -> SetupError {
-    SetupError {
+    SetupError::new(
         file,
-        line: None,
-        column: None,
-        message: "this submodule is not checked out, so stacks in it cannot be seen; in the workflow, give actions/checkout `submodules: true`, elsewhere run `git submodule update --init`".to_owned(),
-    }
+        "this submodule is not checked out, so stacks in it cannot be seen; in the workflow, give actions/checkout `submodules: true`, elsewhere run `git submodule update --init`",
+    )
 }
 
 /// A placeholder identity for a stack whose own is unknown. It is derived from the folder, so that it is

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    FileTreeView,
-    compile_setup::{at, package_folder, variable},
-    outside_paths,
+    FileTreeView, outside_paths,
+    path_variables::{package_folder, variable},
 };
 use crate::model::{
     RepoPath,
@@ -40,7 +39,7 @@ pub(super) fn resolve(
     setup: &CompileSetup,
     all: &[EntryText],
 ) -> Result<Vec<Entry>, SetupError> {
-    let failed = |written: &EntryText, message| at(written.file.clone(), message);
+    let failed = |written: &EntryText, message| SetupError::new(written.file.clone(), message);
     let mut resolved = Vec::new();
     for written in all {
         let entries = match rooted(written) {

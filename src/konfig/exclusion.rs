@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use globset::GlobMatcher;
 
-use super::{FileTreeView, LayoutReader};
+use super::{FileTreeView, parsed_files::ParsedFiles};
 use crate::model::{RepoPath, file_source::SourceError};
 
 /// Why the folders in a package do not define stacks.
@@ -94,7 +94,7 @@ impl Exclusion {
 
 /// The packages of a revision, sorted by folder.
 pub(super) fn packages(
-    reader: &LayoutReader,
+    reader: &ParsedFiles,
     tree: &FileTreeView,
 ) -> Result<Vec<(RepoPath, PackageKind)>, SourceError> {
     let mut packages = BTreeMap::new();

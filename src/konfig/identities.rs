@@ -2,19 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::Layout;
+use super::{Clash, Layout};
 use crate::model::{
     RepoPath, StackId,
     stack::{NamedBy, Stack},
 };
-
-/// Folders with the same names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clash {
-    /// The identity that their names, or rules of `konverge.yaml`, give.
-    pub identity: StackId,
-    pub folders: Vec<RepoPath>,
-}
 
 impl Layout {
     /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would

@@ -1,11 +1,8 @@
 //! [`Layout`]: the projects and stacks of one revision.
 
-use std::sync::Arc;
-
-use super::{Clash, FileTreeView, LayoutError, LayoutReader, LayoutRules, PackageKind};
+use super::{LayoutError, PackageKind};
 use crate::model::{
     RepoPath, StackId,
-    file_source::Source,
     stack::{SetupError, Stack},
 };
 
@@ -17,6 +14,14 @@ pub struct Project {
     pub name: String,
     /// The tenant, if there is one.
     pub tenant: Option<String>,
+}
+
+/// Folders with the same names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clash {
+    /// The identity that their names, or rules of `konverge.yaml`, give.
+    pub identity: StackId,
+    pub folders: Vec<RepoPath>,
 }
 
 /// Every project and stack of a revision.
@@ -47,15 +52,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads the layout of a revision.
-    ///
-    /// # Errors
-    /// A file is not in the object database. Errors *in* files are reported in [`Layout::problems`] and
-    /// [`Stack::compile`] instead.
-    pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
-        LayoutReader::new().layout(&FileTreeView::new(Arc::clone(source)), &rules.into())
-    }
-
     /// Checks that this is a KCL monorepo.
     ///
     /// # Errors

@@ -133,6 +133,20 @@ impl LintRule {
 }
 
 impl Diagnostic {
+    /// A diagnostic that fails the check.
+    pub fn new(file: &RepoPath, rule: LintRule, message: &str) -> Self {
+        Self {
+            file: file.clone(),
+            line: None,
+            column: None,
+            rule,
+            severity: LintSeverity::Error,
+            message: message.to_owned(),
+            hint: None,
+            stacks: Vec::new(),
+        }
+    }
+
     /// Returns true if another diagnostic is the same, except for its stacks.
     fn is_same(&self, other: &Self) -> bool {
         let key = |one: &Self| (one.file.clone(), one.line, one.column, one.rule, one.severity);

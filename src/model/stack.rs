@@ -104,6 +104,18 @@ pub struct SetupError {
     pub message: String,
 }
 
+impl SetupError {
+    /// An error of a file as a whole.
+    pub fn new(file: RepoPath, message: impl Into<String>) -> Self {
+        Self {
+            file,
+            line: None,
+            column: None,
+            message: message.into(),
+        }
+    }
+}
+
 /// The input of the KCL core: merged from `kcl.yaml`, `ci-test/settings.yaml` and `kcl.mod` by the rules of
 /// the repository's Kusion version.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    ApplyOptions, PriorState, consent::ConsentReview, is_well, journal::ApplyJournal, stopped_outcome,
+    consent::{ConsentReview, PriorState},
+    journal::ApplyJournal,
+    options::ApplyOptions,
+    outcome::{is_well, stopped_outcome},
 };
 use crate::{
     engine::{self, ApplyRequest},

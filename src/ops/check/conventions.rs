@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::OpenRevision, diagnostic};
+use super::super::OpenRevision;
 use crate::{
     konfig::Project,
     model::{
@@ -35,7 +35,7 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
         |project| project.tenant.is_some(),
         |project, count| {
             let message = format!("has no `tenant`; {count} have one");
-            let mut found = diagnostic(
+            let mut found = Diagnostic::new(
                 &project.folder.child("project.yaml"),
                 LintRule::Structure,
                 &message,
@@ -50,7 +50,7 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
         |project| workspace.source.files().contains_key(&owners(project)),
         |project, count| {
             let message = format!("does not exist; {count} have one");
-            let mut found = diagnostic(&owners(project), LintRule::Structure, &message);
+            let mut found = Diagnostic::new(&owners(project), LintRule::Structure, &message);
             found.hint = Some("name the owners of the project in it, as the other projects do".to_owned());
             found
         },

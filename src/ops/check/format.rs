@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{super::compiler::FileContents, CheckedFiles, checked_files::is_kcl, diagnostic};
+use super::{super::compiler::FileContents, CheckedFiles, checked_files::is_kcl};
 use crate::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
@@ -48,7 +48,7 @@ pub(super) async fn check(pool: &Pool, files: &FileContents, checked: &CheckedFi
     let found = find(pool, files, checked).await.into_iter();
     found
         .map(|file| {
-            let mut found = diagnostic(&file.path, LintRule::Format, "is not formatted");
+            let mut found = Diagnostic::new(&file.path, LintRule::Format, "is not formatted");
             found.hint = Some("`konverge check --fix` formats it".to_owned());
             found
         })

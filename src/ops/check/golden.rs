@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     super::{OpenRevision, selection::SelectedStacks},
-    diagnostic, golden_text,
+    golden_text,
     spec_equality::{comparable, is_same, is_same_resource},
 };
 use crate::{
@@ -73,7 +73,7 @@ impl<'a> GoldenFiles<'a> {
             return Ok(None);
         };
         let message = format!("is not what the stack compiles to:\n{differences}");
-        let mut found = diagnostic(&path, LintRule::Golden, &message);
+        let mut found = Diagnostic::new(&path, LintRule::Golden, &message);
         found.hint = Some(format!(
             "if the new result is right: `konverge check --update {}`",
             stack.folder
@@ -162,7 +162,7 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
             ),
             false => continue,
         };
-        let mut missing = diagnostic(&path_of(stack), LintRule::Golden, &message);
+        let mut missing = Diagnostic::new(&path_of(stack), LintRule::Golden, &message);
         missing.severity = severity;
         missing.hint = Some(format!("`konverge check --update {}` writes it", stack.folder));
         found.push(missing);

@@ -7,7 +7,6 @@ use super::{
     super::compiler::FileContents,
     CheckedFiles,
     checked_files::{is_kcl, is_test},
-    diagnostic,
 };
 use crate::{
     error::UserError,
@@ -54,7 +53,8 @@ pub(super) async fn check(
             .into_iter()
             .filter(|message| message.starts_with("Module '"))
         {
-            let mut unused = diagnostic(path, LintRule::Lint, &message).at(line_of(&message, content), None);
+            let mut unused =
+                Diagnostic::new(path, LintRule::Lint, &message).at(line_of(&message, content), None);
             unused.severity = LintSeverity::Warning;
             found.push(unused);
         }

@@ -9,7 +9,6 @@ use super::{
     super::OpenRevision,
     CheckedFiles,
     checked_files::{is_test, is_vendored},
-    diagnostic,
 };
 use crate::{
     affected::{Analysis, ScanCache},
@@ -62,7 +61,8 @@ async fn run(
             let place = failure.location.as_ref();
             let file = place.and_then(|place| RepoPath::normalise(&place.file));
             let message = format!("the tests in this folder cannot be run: {}", failure.message);
-            let mut found = diagnostic(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
+            let mut found =
+                Diagnostic::new(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
             found.hint = failure.hints.into_iter().next();
             return Ok(vec![found]);
         }
@@ -73,7 +73,7 @@ async fn run(
             TestOutcome::Passed => {}
             TestOutcome::NotRun(why) => {
                 let message = format!("{} is not run: {why}", case.name);
-                let mut skipped = diagnostic(&case.file, LintRule::Test, &message);
+                let mut skipped = Diagnostic::new(&case.file, LintRule::Test, &message);
                 skipped.severity = LintSeverity::Warning;
                 found.push(skipped);
             }
@@ -82,7 +82,7 @@ async fn run(
                 let place = error.place.as_ref();
                 let file = place.and_then(|place| RepoPath::normalise(&place.file));
                 let message = format!("{}: {}", case.name, error.text());
-                let failed = diagnostic(&file.unwrap_or(case.file), LintRule::Test, &message);
+                let failed = Diagnostic::new(&file.unwrap_or(case.file), LintRule::Test, &message);
                 found.push(failed.at(
                     place.and_then(|place| place.line),
                     place.and_then(|place| place.column),

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    super::{OpenRevision, compiler::FileContents},
-    diagnostic,
-};
+use super::super::{OpenRevision, compiler::FileContents};
 use crate::{
     affected::{self, MixedImport},
     error::UserError,
@@ -36,7 +33,7 @@ fn describe(half: &MixedImport, files: &FileContents) -> Diagnostic {
     );
     let content = files.iter().find(|(path, _)| path == by);
     let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));
-    let mut remark = diagnostic(by, LintRule::Irreproducible, &message).at(line, None);
+    let mut remark = Diagnostic::new(by, LintRule::Irreproducible, &message).at(line, None);
     remark.severity = LintSeverity::Warning;
     remark.hint = Some(format!(
         "import the package alone, `import {}`: it holds what the file defines; or give the file a folder of its own",

@@ -69,7 +69,8 @@ pub async fn run(
     for stack in broken {
         if let Err(error) = &stack.compile {
             found.push(
-                diagnostic(&error.file, LintRule::Structure, &error.message).at(error.line, error.column),
+                Diagnostic::new(&error.file, LintRule::Structure, &error.message)
+                    .at(error.line, error.column),
             );
         }
     }
@@ -162,7 +163,8 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
         .iter()
         .filter(|problem| concerns(&problem.file))
         .map(|problem| {
-            diagnostic(&problem.file, LintRule::Structure, &problem.message).at(problem.line, problem.column)
+            Diagnostic::new(&problem.file, LintRule::Structure, &problem.message)
+                .at(problem.line, problem.column)
         });
     let orphan = |file: &&RepoPath| {
         let folder = match file.file_name() {
@@ -183,7 +185,7 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
         concerns(file) && folder.is_some_and(|folder| !known(&folder))
     };
     let orphans = workspace.source.files().keys().filter(orphan).map(|file| {
-        let mut found = diagnostic(
+        let mut found = Diagnostic::new(
             file,
             LintRule::Structure,
             "belongs to no stack: there is no stack.yaml beside it",
@@ -199,7 +201,7 @@ fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic>
     let describe = |place: Option<&Location>, message: &str| {
         let file = place.and_then(|place| RepoPath::normalise(&place.file));
         let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
-        let mut found = diagnostic(&file, LintRule::Compile, message).at(
+        let mut found = Diagnostic::new(&file, LintRule::Compile, message).at(
             place.and_then(|place| place.line),
             place.and_then(|place| place.column),
         );
@@ -216,18 +218,4 @@ fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic>
     causes
         .map(|cause| describe(cause.location.as_ref(), &cause.message))
         .collect()
-}
-
-/// A diagnostic that fails the check.
-fn diagnostic(file: &RepoPath, rule: LintRule, message: &str) -> Diagnostic {
-    Diagnostic {
-        file: file.clone(),
-        line: None,
-        column: None,
-        rule,
-        severity: LintSeverity::Error,
-        message: message.to_owned(),
-        hint: None,
-        stacks: Vec::new(),
-    }
 }

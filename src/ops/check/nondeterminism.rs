@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::compiler::FileContents, diagnostic};
+use super::super::compiler::FileContents;
 use crate::{
     affected,
     model::{
@@ -73,7 +73,7 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
             };
             let message =
                 format!("`{module}.{function}` depends on {what}: the same commit gives another Spec");
-            let mut remark = diagnostic(path, LintRule::Irreproducible, &message)
+            let mut remark = Diagnostic::new(path, LintRule::Irreproducible, &message)
                 .at(Some(member.line), Some(member.column));
             remark.severity = LintSeverity::Warning;
             remark.hint = Some("pass the value as an option in kcl.yaml, where a review sees it".to_owned());

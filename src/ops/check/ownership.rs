@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::OpenRevision, diagnostic};
+use super::super::OpenRevision;
 use crate::{
     model::{
         claim::Claim,
@@ -49,7 +49,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             "{}{more}: in stack `{owner}` too, on the same cluster; only one stack can own an object",
             named.join(", ")
         );
-        let mut remark = diagnostic(&stack.folder.child("stack.yaml"), LintRule::Ownership, &message);
+        let mut remark = Diagnostic::new(&stack.folder.child("stack.yaml"), LintRule::Ownership, &message);
         remark.hint = Some(format!("take it out of `{}` or of `{owner}`", stack.id));
         remark
     });

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    super::{OpenRevision, RunContext, compiler},
-    diagnostic,
-};
+use super::super::{OpenRevision, RunContext, compiler};
 use crate::{
     error::UserError,
     model::{
@@ -108,7 +105,7 @@ impl Schemas {
         for resource in spec.resources.iter().filter(kubernetes) {
             for verdict in self.verdicts(resource, own) {
                 let message = format!("{}: {}", resource.id, verdict.message);
-                let mut remark = diagnostic(file, LintRule::Schema, &message);
+                let mut remark = Diagnostic::new(file, LintRule::Schema, &message);
                 (remark.severity, remark.hint) = (verdict.severity, Some(verdict.hint));
                 remarks.push(remark);
             }

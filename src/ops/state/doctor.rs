@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::StateBackend;
+use super::super::StateBackend;
 use crate::{error::UserError, state::IndexedStates, store};
 
 /// One check.

@@ -1,6 +1,6 @@
 //! Manual changes of the state. Each one holds the lease and writes a serial of its own.
 
-use super::{PulledState, StateBackend};
+use super::{super::StateBackend, read::PulledState};
 use crate::{
     error::{ErrorKind, UserError},
     model::{

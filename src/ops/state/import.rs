@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    StateBackend, edit,
+    super::StateBackend,
+    edit,
     import_target::{AskedTarget, ImportTarget},
 };
 use crate::{

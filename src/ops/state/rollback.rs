@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::show;
+use super::read::show;
 use crate::{
     config::Config,
     error::{ErrorKind, UserError},

@@ -265,7 +265,7 @@ fn written_paths(code: &[String]) -> Vec<Segments> {
         let is_start = is_name(&code[at])
             && !matches!(
                 at.checked_sub(1).map(|before| code[before].as_str()),
-                Some("." | "::" | "fn")
+                Some("." | "::" | "fn" | "mod")
             );
         if !is_start {
             at += 1;
