@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::Job;
+use super::job::Job;
 use crate::{
     config::{Config, DriftPolicy},
     error::UserError,

@@ -4,8 +4,9 @@
 use std::{collections::BTreeSet, num::NonZeroU32};
 
 use super::{
-    JobResult,
     authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+    job::JobResult,
+    newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
 };
@@ -39,7 +40,7 @@ pub(super) async fn open_status(
     let runner = &feedback.job.runner;
     let again = runner.run_attempt > 1;
     let whole = preview_of(None, into);
-    let word = newest_word(feedback, head, &whole).await;
+    let word = newest_status(feedback.client, head, &whole).await;
     let (is_open, overtaken) = match &word {
         Ok(Some(word)) => (
             word.state == StatusState::Pending && is_of_run(word, runner),
@@ -55,50 +56,6 @@ pub(super) async fn open_status(
     if part.share().is_some() && again {
         pending(&part.context(into)).await;
     }
-}
-
-/// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. That happens
-/// when the base of a pull request changes.
-///
-/// # Errors
-/// GitHub does not list the statuses.
-pub(super) async fn is_overtaken(
-    feedback: &Publisher<'_>,
-    head: &CommitId,
-    context: &str,
-) -> Result<bool, GithubError> {
-    let word = newest_word(feedback, head, context).await?;
-    let overtaken = word.is_some_and(|word| is_of_later_run(&word, &feedback.job.runner));
-    if overtaken {
-        feedback.job.run.notes.note(OVERTAKEN);
-    }
-    Ok(overtaken)
-}
-
-const OVERTAKEN: &str =
-    "note: a later run looks at the same commit, so the status that it has set is left as it is";
-
-fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
-    let page = status.target_url.as_deref();
-    page.is_some_and(|page| runner.is_later_page(page))
-}
-
-fn is_of_run(status: &CommitStatus, runner: &Runner) -> bool {
-    let page = status.target_url.as_deref();
-    page.is_some_and(|page| runner.is_page_of_run(page))
-}
-
-/// The newest status with this context, if it is among the newest statuses of the commit.
-async fn newest_word(
-    feedback: &Publisher<'_>,
-    head: &CommitId,
-    whole: &str,
-) -> Result<Option<CommitStatus>, GithubError> {
-    let Some(client) = feedback.client else {
-        return Ok(None);
-    };
-    let newest = client.newest_statuses(head).await?;
-    Ok(newest.into_iter().find(|status| status.context == whole))
 }
 
 /// Sets the status of a failed run to `error` if it is pending or was not set, so that a required status does not

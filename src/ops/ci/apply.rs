@@ -9,13 +9,13 @@ use std::{
 };
 
 use super::{
-    Job, JobResult,
     active_policies::InForce,
     approve_input::Approved,
     arrivals,
     authority::{BY_HAND, DispatchApprovers},
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
+    job::{Job, JobResult},
     notifications::Notifications,
     policy_check::PolicyCheck,
     publisher::Publisher,

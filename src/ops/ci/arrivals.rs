@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Job;
+use super::job::Job;
 use crate::{
     git::GitError,
     github::{APPLY, StatusState},

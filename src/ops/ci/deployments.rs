@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Job, review_gate::ReviewGate};
+use super::{job::Job, review_gate::ReviewGate};
 use crate::{
     config::Config,
     error::UserError,

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Job, JobResult,
     active_policies::InForce,
     drift_schedule::DriftSchedule,
+    job::{Job, JobResult},
     notifications::Notifications,
     policy_check::PolicyCheck,
     publisher::Publisher,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 
-use super::Job;
+use super::job::Job;
 use crate::{
     config::{Config, Span},
     model::{StackId, plan::Plan},

@@ -22,11 +22,14 @@ mod contributors;
 mod deployments;
 mod drift;
 mod drift_schedule;
+mod job;
+mod newer_status;
 mod notifications;
 mod open;
 mod policy_check;
 pub(super) mod policy_config;
 mod preview;
+mod preview_events;
 mod preview_target;
 mod publisher;
 mod reconcile;
@@ -41,56 +44,17 @@ mod timings;
 use std::collections::HashMap;
 
 use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
+use job::Job;
+pub use job::{CiOptions, JobResult};
 pub use shard_mode::ShardMode;
 use summary::RunSummary;
 
-use super::{RunContext, cluster_selection::Live};
+use super::RunContext;
 use crate::{
     error::{ErrorKind, UserError},
     git::{GitCredentials, GitError, Repository},
     github::{Client, GithubEvent, Runner},
-    report::RunInfo,
 };
-
-/// The options besides the environment.
-#[derive(Debug, Clone, Default)]
-pub struct CiOptions {
-    /// Whether the live infrastructure is queried; `None` means `required`, and `never` for forks.
-    pub live: Option<Live>,
-    /// The part of the preview that this job handles.
-    pub part: ShardMode,
-    /// Plan digests: whoever approves the job's environment approves these plans. Empty if there are none.
-    pub approve: String,
-    /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
-    /// approve the digests.
-    pub environment: Option<String>,
-}
-
-/// The result of a `ci` run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobResult {
-    pub code: u8,
-    /// The text for the log, without colour.
-    pub text: String,
-}
-
-impl JobResult {
-    const WELL: Self = Self {
-        code: 0,
-        text: String::new(),
-    };
-}
-
-/// One run in GitHub Actions.
-pub(super) struct Job {
-    run: RunContext,
-    runner: Runner,
-    repository: Repository,
-    credentials: Option<GitCredentials>,
-    client: Option<Client>,
-    options: CiOptions,
-    authority: Authority,
-}
 
 /// Handles the event.
 ///
@@ -196,10 +160,10 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
         authority, client, ..
     } = job;
     match (&authority.task, &authority.branch, client) {
-        (Task::PullRequest(event), ..) => preview_target::pull_request(job, event).await,
-        (Task::MergeGroup { base, head, .. }, ..) => preview_target::merge_group(job, base, head).await,
+        (Task::PullRequest(event), ..) => preview_events::pull_request(job, event).await,
+        (Task::MergeGroup { base, head, .. }, ..) => preview_events::merge_group(job, base, head).await,
         (Task::Outside(event), Some(branch), Some(client)) => {
-            preview_target::preview_outside(job, client, branch, event).await
+            preview_events::preview_outside(job, client, branch, event).await
         }
         (
             Task::Apply {
@@ -228,18 +192,4 @@ fn checkout(run: &RunContext) -> Result<Repository, UserError> {
         ),
         error => error.into(),
     })
-}
-
-impl Job {
-    fn info(&self) -> RunInfo {
-        RunInfo {
-            repository: self.runner.repository.clone(),
-            server_url: self.runner.server_url.clone(),
-            run_url: Some(self.runner.run_url()),
-            run: self.runner.run_id,
-            attempt: self.runner.run_attempt,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..RunInfo::default()
-        }
-    }
 }

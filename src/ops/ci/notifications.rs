@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Job;
+use super::job::Job;
 use crate::{
     config::{Config, Notify, NotifyKind},
     error::{ErrorKind, UserError},

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Job, active_policies::InForce, authority::Trust};
+use super::{active_policies::InForce, authority::Trust, job::Job};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,
-    model::{CommitId, StackId, affected::Affected, file_source::Source, power::PowerChange, stack::Stack},
+    model::{
+        CommitId, Shard, StackId, affected::Affected, file_source::Source, power::PowerChange, stack::Stack,
+    },
     ops::{
         AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
         StateBackend, Target,
@@ -29,6 +31,16 @@ pub(super) struct OpenedChange {
     pub power: Vec<PowerChange>,
     /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
+}
+
+impl OpenedChange {
+    /// Keeps the stacks of a shard, by their order in the list.
+    pub(super) fn select_shard(&mut self, share: Shard) {
+        share.keep(&mut self.affected.stacks);
+        let own = &self.affected.stacks;
+        self.targets
+            .retain(|target| own.iter().any(|stack| stack.id == target.id));
+    }
 }
 
 /// The commits of a preview.

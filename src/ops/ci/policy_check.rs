@@ -9,10 +9,10 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Job,
     active_policies::{Archive, InForce, ReviewedPolicies},
     authority::{DispatchApprovers, Task},
     contributors::Contributors,
+    job::Job,
     reviewers::Reviewers,
 };
 use crate::{

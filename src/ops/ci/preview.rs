@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Job, JobResult,
     active_policies::{InForce, ReviewedPolicies, Shown},
     aggregate_status,
     authority::Trust,
     checks::PullRequestNow,
+    job::{Job, JobResult},
     open::OpenedChange,
     policy_check::PolicyCheck,
     preview_target::PreviewTarget,

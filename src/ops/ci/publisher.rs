@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{Job, aggregate_status};
+use super::{job::Job, newer_status};
 use crate::{
     error::UserError,
     github::{APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
@@ -48,7 +48,7 @@ impl<'a> Publisher<'a> {
 
     /// Sets a commit status, unless a newer run has set it on the same commit.
     pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
-        match aggregate_status::is_overtaken(self, commit, context).await {
+        match newer_status::is_overtaken(self.job, self.client, commit, context).await {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
             // A required `success` could replace the `failure` of a newer run.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Job,
     active_policies::{Archive, InForce, ReviewedPolicies, Shown},
+    job::Job,
 };
 use crate::{
     error::{ErrorKind, UserError},

@@ -7,7 +7,6 @@
 
 use std::{num::NonZeroU32, str::FromStr};
 
-use super::open::OpenedChange;
 use crate::{
     error::{ErrorKind, UserError},
     github::{GithubEvent, preview_of},
@@ -51,16 +50,6 @@ impl FromStr for ShardMode {
         // Parsing the last shard validates the number.
         let last: Shard = format!("{of}/{of}").parse()?;
         Ok(Self::Verdict(last.count()))
-    }
-}
-
-impl OpenedChange {
-    /// Keeps the stacks of a shard, by their order in the list.
-    pub(super) fn select_shard(&mut self, share: Shard) {
-        share.keep(&mut self.affected.stacks);
-        let own = &self.affected.stacks;
-        self.targets
-            .retain(|target| own.iter().any(|stack| stack.id == target.id));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::{JobResult, aggregate_status, shard_mode::ShardMode};
+use super::{aggregate_status, job::JobResult, shard_mode::ShardMode};
 use crate::{
     error::UserError,
     github::{APPLY, Client, GithubEvent, Runner, Upsert, other_branch, preview_of},

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::Job;
+use super::job::Job;
 use crate::{
     error::UserError,
     github::{Client, DefaultBranch, GithubError},

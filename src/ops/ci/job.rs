@@ -1,0 +1,63 @@
+//! [`Job`]: one run in GitHub Actions, with its options and its result.
+
+use super::{authority::Authority, shard_mode::ShardMode};
+use crate::{
+    git::{GitCredentials, Repository},
+    github::{Client, Runner},
+    ops::{RunContext, cluster_selection::Live},
+    report::RunInfo,
+};
+
+/// The options besides the environment.
+#[derive(Debug, Clone, Default)]
+pub struct CiOptions {
+    /// Whether the live infrastructure is queried; `None` means `required`, and `never` for forks.
+    pub live: Option<Live>,
+    /// The part of the preview that this job handles.
+    pub part: ShardMode,
+    /// Plan digests: whoever approves the job's environment approves these plans. Empty if there are none.
+    pub approve: String,
+    /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
+    /// approve the digests.
+    pub environment: Option<String>,
+}
+
+/// The result of a `ci` run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobResult {
+    pub code: u8,
+    /// The text for the log, without colour.
+    pub text: String,
+}
+
+impl JobResult {
+    pub(super) const WELL: Self = Self {
+        code: 0,
+        text: String::new(),
+    };
+}
+
+/// One run in GitHub Actions.
+pub(in crate::ops) struct Job {
+    pub(super) run: RunContext,
+    pub(super) runner: Runner,
+    pub(super) repository: Repository,
+    pub(super) credentials: Option<GitCredentials>,
+    pub(super) client: Option<Client>,
+    pub(super) options: CiOptions,
+    pub(super) authority: Authority,
+}
+
+impl Job {
+    pub(super) fn info(&self) -> RunInfo {
+        RunInfo {
+            repository: self.runner.repository.clone(),
+            server_url: self.runner.server_url.clone(),
+            run_url: Some(self.runner.run_url()),
+            run: self.runner.run_id,
+            attempt: self.runner.run_attempt,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..RunInfo::default()
+        }
+    }
+}
