@@ -1,24 +1,23 @@
 //! Applies a saved plan, and updates the state while Terraform works.
 
+mod application;
 mod results;
-mod state_cache;
 mod state_sync;
 
-pub(super) use state_cache::Books;
-
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     ffi::OsString,
     time::{Duration, Instant},
 };
 
+use application::Application;
+
 use super::{
-    Terraform,
     binary::BinaryKind,
+    context::Terraform,
     error::TerraformError,
     log_messages::LogMessage,
-    plan_convert::{PreparedPlan, Ready, SavedPlanToken},
-    progress::ApplyProgress,
+    prepared_plan::SavedPlanToken,
     resource_state::ResourceState,
     state_document::{InFlight, TerraformState},
 };
@@ -38,7 +37,7 @@ pub(super) async fn apply(
     planned: Vec<PlannedResource>,
     sink: &dyn ApplySink,
 ) -> Result<(), UserError> {
-    runtime.books.enter(runtime, scope).await?;
+    runtime.books.enter(runtime.key(), scope).await?;
     let result = apply_all(runtime, scope, planned, sink).await;
     runtime.books.leave(&scope.stack).await;
     result
@@ -81,7 +80,7 @@ async fn forget(
     id: &ResourceId,
 ) -> Result<(), UserError> {
     runtime.books.change(&scope.stack, |book| book.forget(id)).await;
-    runtime.books.store(runtime, &scope.stack, sink).await?;
+    runtime.books.store(runtime.key(), &scope.stack, sink).await?;
     let applied = AppliedResource {
         id: id.clone(),
         recorded: None,
@@ -91,54 +90,7 @@ async fn forget(
     sink.record_result(id, Ok(applied)).await
 }
 
-/// One saved plan during its apply.
-struct Application<'a> {
-    runtime: &'a Terraform,
-    scope: &'a StackScope,
-    sink: &'a dyn ApplySink,
-    prepared: PreparedPlan,
-    progress: ApplyProgress,
-    /// The resources whose results the sink expects.
-    asked: HashSet<ResourceId>,
-    ended: HashSet<usize>,
-    kept: state_sync::LastWritten,
-    /// What an earlier run left in flight of the resources that this one creates.
-    earlier: BTreeMap<ResourceId, InFlight>,
-    /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
-    writes_each_time: bool,
-    /// When Terraform was asked to stop.
-    interrupted: Option<Instant>,
-    /// Why nothing can be recorded any more.
-    lost: Option<UserError>,
-    /// Why the store lacks the last results of Terraform.
-    unstored: Option<UserError>,
-}
-
-impl<'a> Application<'a> {
-    fn new(
-        runtime: &'a Terraform,
-        scope: &'a StackScope,
-        sink: &'a dyn ApplySink,
-        prepared: PreparedPlan,
-        ids: &[ResourceId],
-    ) -> Self {
-        Self {
-            progress: ApplyProgress::new(&prepared.ready),
-            asked: ids.iter().cloned().collect(),
-            runtime,
-            scope,
-            sink,
-            prepared,
-            ended: HashSet::new(),
-            kept: state_sync::LastWritten::new(),
-            earlier: BTreeMap::new(),
-            writes_each_time: false,
-            interrupted: None,
-            lost: None,
-            unstored: None,
-        }
-    }
-
+impl Application<'_> {
     async fn run(mut self) -> Result<(), UserError> {
         self.sink.fence().await?;
         self.begin().await?;
@@ -206,7 +158,10 @@ impl<'a> Application<'a> {
         };
         let stack = &self.scope.stack;
         self.runtime.books.change(stack, change).await;
-        self.runtime.books.store(self.runtime, stack, self.sink).await?;
+        self.runtime
+            .books
+            .store(self.runtime.key(), stack, self.sink)
+            .await?;
         for index in 0..self.prepared.ready.len() {
             if !self.prepared.ready[index].touched {
                 let applied = self.applied(index, None);
@@ -260,22 +215,5 @@ impl<'a> Application<'a> {
             self.progress.finish_deposed();
         }
         Ok((output.code, output.stderr))
-    }
-}
-
-impl PreparedPlan {
-    /// Returns true if the plan is for exactly these resources, and all values are known.
-    fn is_applicable(&self, ids: &[ResourceId]) -> bool {
-        self.ready
-            .iter()
-            .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
-    }
-
-    /// Returns true if another plan is for the same resources of the same stack.
-    pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
-        let ids = |p: &Self| -> Vec<ResourceId> {
-            p.ready.iter().map(|r: &Ready| r.subject.id().clone()).collect()
-        };
-        self.stack == other.stack && ids(self) == ids(other)
     }
 }

@@ -3,15 +3,20 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
-    Terraform,
+    context::Terraform,
     error::TerraformError,
     log_messages::{TerraformDiagnostic, plain},
     module::ProviderUsers,
     module_resource::ModuleResource,
-    plan::ItemResult,
     plan_command::PlanRefusal,
 };
-use crate::model::{ResourceId, reference::Targets};
+use crate::{
+    model::{ResourceId, reference::Targets},
+    runtime::PlannedResource,
+};
+
+/// The result of an item.
+pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
 
 /// Finds the items that caused the errors. An error without an item applies to all items.
 pub(super) fn blame(

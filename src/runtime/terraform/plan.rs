@@ -4,26 +4,24 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    Terraform,
-    diagnostics_map::{blame, give_imports_up, take_out, without_package},
+    context::Terraform,
+    diagnostics_map::{ItemResult, blame, give_imports_up, take_out, without_package},
     error::TerraformError,
     module,
     module_resource::ModuleResource,
     plan_command::{self, DryRun, SavedPlanFile},
-    plan_convert::{self, PreparedPlan},
+    plan_convert,
+    prepared_plan::PreparedPlan,
     providers::ProviderRef,
     resolve_items::{self, ResolvedItems},
     saved_plan::SavedPlan,
     state_document::TerraformState,
 };
 use crate::{
-    model::{ResourceId, masked_value, spec::RuntimeKind},
+    model::{ResourceId, spec::RuntimeKind},
     runtime::{Item, PlannedResource, StackScope},
     secrets::mask_resource,
 };
-
-/// The result of an item.
-pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
 
 /// Plans items; one result per item.
 pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Item>) -> Vec<ItemResult> {
@@ -171,11 +169,4 @@ fn require_key(
         });
     }
     Ok(())
-}
-
-/// Returns true if an item still waits for values of others: its plan is a preview only.
-pub(super) fn is_provisional(item: &Item) -> bool {
-    item.desired
-        .as_ref()
-        .is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown))
 }

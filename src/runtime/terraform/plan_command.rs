@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ffi::OsString};
 
 use super::{
-    Terraform,
+    context::Terraform,
     error::TerraformError,
     installation::{Installed, ModuleFolder},
     log_messages::{LogMessage, TerraformDiagnostic, plain},

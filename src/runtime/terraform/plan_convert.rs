@@ -1,60 +1,27 @@
 //! Converts a saved plan into what is shown, recorded and executed.
 
-use std::collections::{BTreeMap, HashMap};
-
 use serde_json::{Map, Value};
 
 use super::{
     diff::{self, Origins},
     error::TerraformError,
-    installation::ModuleFolder,
     log_messages::LogMessage,
     masking,
-    module::ProviderUsers,
     module_resource::{self, ModuleResource},
-    plan::is_provisional,
-    providers::ProviderRef,
+    prepared_plan::{Ready, SavedPlanToken},
     saved_plan::{ResourceChange, SavedPlan},
     state_document::TerraformState,
 };
 use crate::{
     model::{
-        StackId,
+        StackId, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::{Recorded, Replacement, RuntimeRecord},
     },
-    runtime::{PlannedResource, Preparation},
+    runtime::{Item, PlannedResource, Preparation},
     secrets::{Secrets, mask_provider},
 };
-
-/// A saved plan that waits for its apply.
-pub(super) struct PreparedPlan {
-    pub(super) stack: StackId,
-    pub(super) workspace: ModuleFolder,
-    pub(super) ready: Vec<Ready>,
-    pub(super) users: ProviderUsers,
-    pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
-    pub(super) token: String,
-}
-
-/// One resource of a saved plan.
-#[derive(Debug, Clone)]
-pub(super) struct Ready {
-    pub(super) subject: ModuleResource,
-    pub(super) action: Action,
-    /// True if `terraform apply` has anything to do for it.
-    pub(super) touched: bool,
-    pub(super) recorded: Option<Recorded>,
-    /// The planned object, with `$unknown` markers.
-    pub(super) expected: Option<Value>,
-    /// The sensitive places of the planned object.
-    pub(super) sensitive: Value,
-    /// True if it still waits for values of others.
-    pub(super) provisional: bool,
-    /// The replacement that it is, or that it completes.
-    pub(super) replacement: Option<Replacement>,
-}
 
 /// The context of a conversion.
 pub(super) struct Segment<'a> {
@@ -63,17 +30,6 @@ pub(super) struct Segment<'a> {
     pub(super) log: &'a [LogMessage],
     pub(super) book: &'a TerraformState,
     pub(super) secrets: &'a Secrets,
-}
-
-/// The name of the saved plan that a planned resource belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SavedPlanToken(pub String);
-
-impl Ready {
-    /// Returns true if `terraform apply` is going to create an object for it.
-    pub(super) fn makes(&self) -> bool {
-        self.touched && matches!(self.action, Action::Create | Action::Replace)
-    }
 }
 
 impl Segment<'_> {
@@ -370,11 +326,9 @@ fn is_touched(change: &ResourceChange) -> bool {
             .any(|verb| !matches!(verb, PlannedAction::NoOp))
 }
 
-/// The resources by address.
-pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
-    ready
-        .iter()
-        .enumerate()
-        .map(|(index, r)| (r.subject.address.to_string(), index))
-        .collect()
+/// Returns true if an item still waits for values of others: its plan is a preview only.
+fn is_provisional(item: &Item) -> bool {
+    item.desired
+        .as_ref()
+        .is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown))
 }

@@ -8,7 +8,7 @@ use std::{
 use super::{
     error::TerraformError,
     log_messages::{LogMessage, TerraformDiagnostic},
-    plan_convert::{self, Ready},
+    prepared_plan::{self, Ready},
     resource_state::ResourceState,
     state_document::InFlight,
 };
@@ -51,7 +51,7 @@ pub(super) struct ApplyProgress {
 impl ApplyProgress {
     pub(super) fn new(ready: &[Ready]) -> Self {
         Self {
-            indices: plan_convert::by_address(ready),
+            indices: prepared_plan::by_address(ready),
             standings: ready.iter().map(|_| ResourceProgress::default()).collect(),
             steps: ready
                 .iter()

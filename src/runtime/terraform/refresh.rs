@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    Terraform,
     address::Addresses,
+    context::Terraform,
     diagnostics_map::blame,
     error::TerraformError,
     module,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Application;
+use super::application::Application;
 use crate::{
     error::UserError,
     model::{masked_value, plan::Action},

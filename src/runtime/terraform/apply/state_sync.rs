@@ -9,14 +9,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::Application;
+use super::application::Application;
 use crate::{
     error::{ErrorKind, UserError},
     model::plan::Action,
     retry::{RetryDecision, RetryPolicy},
     runtime::terraform::{
         error::TerraformError,
-        memfd::Stamp,
         resource_state::{self, ResourceState},
         state_document::TerraformState,
     },
@@ -35,22 +34,6 @@ const LAST_WRITE: RetryPolicy = RetryPolicy {
     longest: Duration::from_secs(5),
     total: Duration::from_secs(60),
 };
-
-/// What was written last.
-pub(super) struct LastWritten {
-    written: Instant,
-    /// The stamp of the Terraform state in it.
-    stamp: Option<Stamp>,
-}
-
-impl LastWritten {
-    pub(super) fn new() -> Self {
-        Self {
-            written: Instant::now(),
-            stamp: None,
-        }
-    }
-}
 
 impl Application<'_> {
     /// Stores the document if it is time, and reports completed resources.
@@ -86,7 +69,10 @@ impl Application<'_> {
     async fn write(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let stack = &self.scope.stack;
-        self.runtime.books.store(self.runtime, stack, self.sink).await
+        self.runtime
+            .books
+            .store(self.runtime.key(), stack, self.sink)
+            .await
     }
 
     /// After Terraform ended: updates the document from its last state, and stores it. If the store is not
@@ -114,7 +100,7 @@ impl Application<'_> {
             ErrorKind::Store => RetryDecision::Retry,
             _ => RetryDecision::GiveUp,
         };
-        let store = || runtime.books.store(runtime, stack, self.sink);
+        let store = || runtime.books.store(runtime.key(), stack, self.sink);
         LAST_WRITE.run(again, store).await
     }
 

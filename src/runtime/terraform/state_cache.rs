@@ -9,7 +9,7 @@ use crate::{
     runtime::{
         ApplySink, StackScope,
         terraform::{
-            Terraform,
+            StateEncryption,
             error::TerraformError,
             resource_state::ResourceState,
             state_document::{self, TerraformState},
@@ -19,7 +19,7 @@ use crate::{
 
 /// The open states by stack: several batches of a stack may be applied at once, and write the same one.
 #[derive(Default)]
-pub(in crate::runtime::terraform) struct Books(tokio::sync::Mutex<HashMap<StackId, Open>>);
+pub(super) struct Books(tokio::sync::Mutex<HashMap<StackId, Open>>);
 
 struct Open {
     /// The number of running batches.
@@ -30,7 +30,11 @@ struct Open {
 }
 
 impl Books {
-    pub(super) async fn enter(&self, runtime: &Terraform, scope: &StackScope) -> Result<(), TerraformError> {
+    pub(super) async fn enter(
+        &self,
+        key: Option<&dyn StateEncryption>,
+        scope: &StackScope,
+    ) -> Result<(), TerraformError> {
         let mut all = self.0.lock().await;
         if let Some(open) = all.get_mut(&scope.stack) {
             open.users += 1;
@@ -38,7 +42,7 @@ impl Books {
         }
         let open = Open {
             users: 1,
-            book: TerraformState::open(&scope.data, runtime.options.key.as_deref())?,
+            book: TerraformState::open(&scope.data, key)?,
             stored: true,
         };
         all.insert(scope.stack.clone(), open);
@@ -68,7 +72,7 @@ impl Books {
     /// Stores the state of a stack, unless the store has it already. After an error it can be retried.
     pub(super) async fn store(
         &self,
-        runtime: &Terraform,
+        key: Option<&dyn StateEncryption>,
         stack: &StackId,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
@@ -76,7 +80,7 @@ impl Books {
         let Some(open) = all.get_mut(stack).filter(|open| !open.stored) else {
             return Ok(());
         };
-        let sealed = open.book.seal(runtime.options.key.as_deref())?;
+        let sealed = open.book.seal(key)?;
         sink.runtime_data(state_document::STATE, sealed).await?;
         open.stored = true;
         Ok(())
